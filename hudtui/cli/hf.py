@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -101,14 +101,14 @@ def hf(
     if remote is False and image is not None:
         raise typer.BadParameter("an image is for --remote", param_hint="--image")
     with console.failures(as_json=as_json):
-        from hudtui.core.platform import choose_platform
-        from hudtui.core.settings import load_settings
+        from hudtui.core.flows.publish import take_offers
+        from hudtui.core.project import open_project
         from hudtui.core.tasks.convert import TaskErrors
-        from hudtui.core.tasks.dataset import MIN_TASKS, DatasetRequest
+        from hudtui.core.tasks.dataset import DatasetRequest
         from hudtui.core.tasks.hub import use_hub_of
         from hudtui.core.tasks.select import TaskSelection
 
-        settings = load_settings(Path.cwd(), choose_platform(Path.cwd()))
+        settings = open_project().settings()
         if not no_push:
             settings.require_trust()
         use_hub_of(settings)
@@ -128,15 +128,20 @@ def hf(
             keep_secrets=keep_secrets,
             name_in_lock=lock,
             in_place=in_place,
-            min_tasks=min_tasks if min_tasks is not None else MIN_TASKS if yes else 0,
+            min_tasks=min_tasks or 0,
             selection=TaskSelection(tuple(filters or ()), shuffle, sample, test or None, seed),
             analysis=known_analysis(env, settings, as_json=as_json) if env is not None else None,
             token=token,
         )
+        decided = {
+            *(("remote",) if remote is not None else ()),
+            *(("replace_secrets",) if replace_secrets or keep_secrets else ()),
+            *(("min_tasks",) if min_tasks is not None else ()),
+        }
         if yes:
-            request = _take_offers(request, settings, remote)
+            request = take_offers(request, settings, decided)
         elif console.interactive() and not as_json:
-            request = _ask(request, settings, remote, min_tasks)
+            request = console.run(_ask(request, settings, decided))
         try:
             made = _make(request, settings, quiet=as_json)
         except TaskErrors as error:
@@ -186,29 +191,41 @@ def known_analysis(text: str, settings: Settings, *, as_json: bool = False) -> A
 
 def follow(steps: Iterator[Any], *, quiet: bool = False) -> Any:
     """Run steps and print their progress; return the last step."""
-    from hudtui.core.events import Notice, Progress
-
-    last: Any = None
-    told, stage = time.monotonic(), ""
+    last, tell = None, teller(quiet=quiet)
     try:
         for step in steps:
-            if isinstance(step, Notice):
-                console.say(f"{step.severity}: {step.message}")
-            elif isinstance(step, Progress):
-                now = time.monotonic()
-                # Reading is told every two seconds; anything else is worth a line when it begins.
-                if not quiet and (now - told > 2 or (step.stage != stage and step.stage != "read")):
-                    share = f" ({100 * step.done // step.total} %)" if step.done is not None and step.total else ""
-                    console.say(f"{step.stage}: {step.message}{share}")
-                    told = now
-                stage = step.stage
-            else:
+            if not tell(step):
                 last = step
     finally:
         close = getattr(steps, "close", None)
         if close is not None:
             close()
     return last
+
+
+def teller(*, quiet: bool = False) -> Callable[[Any], bool]:
+    """Return a function that prints a notice or the progress of work, and returns whether a step is one of these."""
+    from hudtui.core.events import Notice, Progress
+
+    printed, stage = time.monotonic(), ""
+
+    def tell(step: Any) -> bool:
+        nonlocal printed, stage
+        if isinstance(step, Notice):
+            console.say(f"{step.severity}: {step.message}")
+        elif isinstance(step, Progress):
+            now = time.monotonic()
+            # Reading is reported every two seconds; anything else when it begins, too.
+            if not quiet and (now - printed > 2 or (step.stage != stage and step.stage != "read")):
+                share = f" ({100 * step.done // step.total} %)" if step.done is not None and step.total else ""
+                console.say(f"{step.stage}: {step.message}{share}")
+                printed = now
+            stage = step.stage
+        else:
+            return False
+        return True
+
+    return tell
 
 
 def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> DatasetResult:
@@ -219,46 +236,31 @@ def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> Datase
     return made
 
 
-def _take_offers(request: DatasetRequest, settings: Settings, remote: bool | None) -> DatasetRequest:
-    from hudtui.core.tasks.dataset import is_local_only, names_for
-    from hudtui.core.tasks.read import lock_image
+async def _ask(request: DatasetRequest, settings: Settings, decided: set[str]) -> DatasetRequest:
+    """Ask about what the flags leave open and these tasks need; last of all where the dataset may be pushed.
 
-    lock, image, _ = lock_image(settings, request.image)
-    if request.push and request.name is None:
-        request = replace(request, name=names_for(request, settings)[0])
-    return replace(
-        request,
-        remote=request.remote or (remote is None and image is not None and not is_local_only(image, lock)),
-        replace_secrets=not request.keep_secrets,
-    )
-
-
-def _ask(request: DatasetRequest, settings: Settings, remote: bool | None, min_tasks: int | None) -> DatasetRequest:
-    """Ask about what the flags leave open and these tasks need."""
+    Raises:
+        Abort: The user does not want to push it there.
+    """
+    from hudtui.cli.person import Terminal
+    from hudtui.core.flows.publish import agree_to_push, find_destination, find_offers
     from hudtui.core.tasks.convert import ConversionResult
-    from hudtui.core.tasks.dataset import MIN_TASKS, check_tasks, is_local_only, names_for
-    from hudtui.core.tasks.read import lock_image
-    from hudtui.core.tasks.servers import LOCAL, SECRETS
+    from hudtui.core.tasks.dataset import check_tasks
 
     found = follow(check_tasks(request, settings))
     assert isinstance(found, ConversionResult)
-    lock, image, _ = lock_image(settings, request.image)
+    offers = find_offers(request, settings, found.rewritten, found.tasks)
+    person = Terminal()
     if request.push and request.name is None:
-        suggested = names_for(request, settings)
-        console.say("Names like: " + ", ".join(suggested))
-        request = replace(request, name=typer.prompt("Name of the dataset", default=suggested[0], err=True))
-    local = found.rewritten.get(LOCAL, 0)
-    if remote is None and local and image is not None and not is_local_only(image, lock):
-        question = f"{local:,} tasks run on servers of this machine. Run them on {settings.platform.title} with {image} instead?"
-        request = replace(request, remote=typer.confirm(question, default=False, err=True))
-    exposed = found.rewritten.get(SECRETS, 0)
-    if exposed and not (request.replace_secrets or request.keep_secrets):
-        question = f"{exposed:,} tasks hold a secret that is written out. Put a variable in its place?"
-        request = replace(request, replace_secrets=typer.confirm(question, default=True, err=True))
-    if min_tasks is None and 0 < found.tasks < MIN_TASKS:
-        question = f"There are {found.tasks} tasks, and training wants at least {MIN_TASKS}. Repeat them?"
-        if typer.confirm(question, default=True, err=True):
-            request = replace(request, min_tasks=MIN_TASKS)
+        lines = ("Names like: " + ", ".join(offers.names),)
+        request = replace(request, name=await person.ask("Name of the dataset", lines=lines, value=offers.names[0]))
+    for offer in offers.open(decided):
+        if await console.ask(lambda offer=offer: typer.confirm(offer.question, default=offer.default, err=True)):  # type: ignore[misc]
+            request = offer.taken(request)
+    if request.push:
+        there = await find_destination(request, settings)
+        if not await agree_to_push(request, there, person, secrets=offers.secrets.tasks):
+            raise typer.Abort
     return request
 
 

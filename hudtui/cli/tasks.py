@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.hf import follow, known_analysis, show_problems
+from hudtui.cli.hf import follow, known_analysis, show_problems, teller
 from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
     from hudtui.core.flows.trial import Trial
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.dataset import DatasetRequest
-    from hudtui.core.tasks.read import OpenedSource
+    from hudtui.core.tasks.migrate import Migration
+    from hudtui.core.tasks.read import OpenedSource, TaskSource
     from hudtui.core.tasks.table import TaskStats
     from hudtui.core.tasks.task import Task
 
@@ -56,7 +57,7 @@ def check(
 
     with console.failures(as_json=as_json):
         settings = _settings()
-        analysis = known_analysis(env, settings) if env is not None else None
+        analysis = known_analysis(env, settings, as_json=as_json) if env is not None else None
         request = DatasetRequest(tasks, split=split, token_budget=token_budget, analysis=analysis)
         found = follow(check_tasks(request, settings), quiet=as_json)
     findings = found.findings
@@ -241,7 +242,6 @@ def _settings() -> Settings:
 
 def _convert(tasks: str, output: Path, to: str, split: str | None, settings: Settings, *, quiet: bool) -> Any:
     from hudtui.core.tasks.dataset import DatasetRequest, convert_request, hub_token
-    from hudtui.core.tasks.migrate import migrate_to_v6
     from hudtui.core.tasks.read import download, find_source, lock_image
     from hudtui.core.tasks.write import Target
 
@@ -251,7 +251,22 @@ def _convert(tasks: str, output: Path, to: str, split: str | None, settings: Set
         target = Target(output, "json" if output.suffix == ".json" else "tasks-jsonl")
         return follow(convert_request(request, settings, image, [target]), quiet=quiet)
     source = download(find_source(tasks, split=split), token=hub_token(request, settings))
-    return follow(migrate_to_v6(source, output), quiet=quiet)
+    return console.run(_carry(source, output, quiet=quiet), as_json=quiet)
+
+
+async def _carry(source: TaskSource, output: Path, *, quiet: bool) -> Migration:
+    from hudtui.cli.person import Terminal
+    from hudtui.core.flows.publish import carry_to_v6
+    from hudtui.core.project import open_project
+    from hudtui.core.tasks.migrate import Migration
+
+    tell = teller(quiet=quiet)
+    # The command names the file, so that there is nothing to ask.
+    async for step in carry_to_v6(open_project(), Terminal(yes=True), source, output):
+        if isinstance(step, Migration):
+            return step
+        tell(step)
+    raise AssertionError("unreachable")  # pragma: no cover
 
 
 def _list_files(settings: Settings, *, as_json: bool) -> None:

@@ -303,6 +303,19 @@ class TestHub:
         done = hudtui("hf", "tasks.json", "--name", "my-org/open", "--private", code=7)
         assert "public already" in done.stderr and len(hub.repos["my-org/open"].commits) == 2
 
+    def test_a_terminal_asks_before_a_push(self, hub: Any) -> None:
+        hub.repos["my-org/open"] = stub.Repo(False)
+        words = ["hf", "tasks.json", "--name", "my-org/open", "--local"]
+        answers = [("Publish my-org/open? [y/N]", "")]
+        code, shown = on_terminal(words, answers, **hub.environment())
+        assert code == 1 and answers == [], shown
+        assert f"{hub.url}/datasets/my-org/open" in shown and "PUBLIC: everyone can read it" in shown
+        assert not hub.repos["my-org/open"].commits
+        code, shown = on_terminal(words, [("Publish my-org/open? [y/N]", "y")], **hub.environment())
+        assert code == 0 and len(hub.repos["my-org/open"].commits) == 1, shown
+        code, shown = on_terminal([*words, "--yes"], [], **hub.environment())
+        assert code == 0 and "Publish" not in shown, shown
+
     def test_datasets_that_are_not_there_and_odd_ones(self, hub: Any) -> None:
         done = hudtui("tasks", "check", "my-org/gone", "--json", code=2)
         assert "no such dataset" in json.loads(done.stdout)["error"]["what"]

@@ -62,6 +62,15 @@ def test_check_against_the_bundled_environment() -> None:
     assert "2 tasks, 1 usable; 1 error, 0 warnings" in result.stdout
 
 
+def test_an_environment_that_cannot_be_reached_is_json_too() -> None:
+    result = tasks("check", write("t.json", task(1)), "--env", "gone.yaml", "--json")
+    assert result.exit_code and json.loads(result.stdout)["error"]["what"]
+    config = {"gone": {"command": "/no/such/program"}}
+    Path("servers.json").write_text(json.dumps({"mcpServers": config}))
+    result = tasks("check", "t.json", "--env", "servers.json", "--json")
+    assert result.exit_code and json.loads(result.stdout)["error"]["what"]
+
+
 def test_check_of_what_is_no_task_file() -> None:
     Path("t.json").write_text('[{"prompt": "cut')
     result = tasks("check", "t.json", "--json")

@@ -20,7 +20,6 @@ from hudtui.core.tasks.table import TaskIndex
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.screens.dataset import DatasetScreen
-from hudtui.tui.screens.dataset_detail import suggested_output
 from hudtui.tui.screens.dataset_dialogs import MakeDialog, OpenDialog, Toggle
 from hudtui.tui.screens.dataset_rows import ProblemRows
 from hudtui.tui.widgets.task_table import Column, TaskTable
@@ -639,16 +638,6 @@ async def test_tasks_from_elsewhere_are_named_in_the_lock_file_only_when_asked(
         await settle(pilot)
         assert "Wrote theirs.parquet" in app.screen.message
         assert ("primary_dataset" in lock.read_text()) is asked
-
-
-# -- words -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_suggested_file_is_never_the_source() -> None:
-    assert suggested_output("a/tasks.json", None) == "tasks.parquet"
-    assert suggested_output("tasks.jsonl.gz", None) == "tasks.parquet"
-    assert suggested_output("tasks.parquet", None) == "tasks-checked.parquet"
-    assert suggested_output("org/name@main:train", None) == "name.parquet"
 
 
 # -- the widget ------------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 
@@ -64,3 +66,16 @@ class Person(Protocol):
     def say(self, text: str, /) -> None:
         """Show one line that needs no answer."""
         ...
+
+
+async def may_replace(person: Person, path: Path, name: str) -> bool:
+    """Return whether a file may be written: there is none yet, or the person agrees that it is replaced.
+
+    Args:
+        person: Agrees or not.
+        path: The file.
+        name: The file as the person named it.
+    """
+    return not await asyncio.to_thread(path.exists) or await person.confirm(
+        f"Replace {name}?", ("What stands there now is lost.",), yes="Replace", danger=True
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -13,7 +12,7 @@ from textual.content import Content
 
 from hudtui.core.json_text import pretty
 from hudtui.core.tasks.masking import masked_config, masked_text
-from hudtui.core.tasks.table import ProblemKind, TaskIndex, TaskRecord, TaskRow
+from hudtui.core.tasks.table import ProblemKind, TaskRecord, TaskRow
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.words import span
@@ -216,10 +215,3 @@ def trial_content(trial: Trial) -> Content:
             _long(step.answer),
         ]
     return Content("\n").join(lines)
-
-
-def suggested_output(source: str, index: TaskIndex | None) -> str:
-    """Where a conversion would write: the source's name with another suffix, never the source itself."""
-    stem = re.sub(r"\.(gz|zst)$", "", PurePath(source.partition("@")[0].partition(":")[0]).name)
-    stem, _, suffix = stem.rpartition(".") if "." in stem else (stem, "", "")
-    return f"{stem or 'tasks'}{'-checked' if suffix == 'parquet' else ''}.parquet"

@@ -29,6 +29,7 @@ from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.lists import Choices
 
 if TYPE_CHECKING:
+    from hudtui.core.flows.publish import Offer, Offers
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.dataset import DatasetPreview, DatasetRequest
     from hudtui.core.tasks.read import OpenedSource
@@ -143,6 +144,10 @@ class Toggle(Acting, Widget, can_focus=True):
             self.action_flip()
 
 
+def _switch(offer: Offer, name: str) -> Toggle:
+    return Toggle(offer.label, on=offer.default, reason=offer.why_not, id=name)
+
+
 @dataclass(frozen=True)
 class ConvertContext:
     """What is known of the tasks before the dialog opens."""
@@ -153,19 +158,8 @@ class ConvertContext:
     """The source, as the user named it."""
     output: str
     """Where a conversion would write."""
-    names: tuple[str, ...]
-    """Names to suggest for the Hub."""
-    image: str | None = None
-    local: int = 0
-    """Tasks that run on servers of this machine."""
-    secrets: int = 0
-    """Tasks with a secret that is written out."""
-    lock: str | None = None
-    """Name of the project's lock file."""
-    own: bool = True
-    """The tasks come from the project itself."""
-    token: bool = False
-    """There is a token for the Hub."""
+    offers: Offers
+    """What these tasks need, and what the project offers."""
     analysis: Any = field(default=None, repr=False)
     known: TaskIndex | None = field(default=None, repr=False)
     """The tasks as they were read, where all of them were."""
@@ -180,9 +174,9 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         AppAction("make.down", "Row below", "Go to the row below.", "down,enter", palette=False, show=False, priority=True),
     )
 
-    def __init__(self, offer: ConvertContext, *, publish: bool, entries: Mapping[str, str | bool] | None = None) -> None:
+    def __init__(self, context: ConvertContext, *, publish: bool, entries: Mapping[str, str | bool] | None = None) -> None:
         super().__init__()
-        self.offer, self.publish = offer, publish
+        self.context, self.publish = context, publish
         self.entries: dict[str, str | bool] = dict(entries or {})
         """What was written and switched, by widget; it outlives the dialog, so that nothing has to be written twice."""
         self.request: DatasetRequest | None = None
@@ -194,7 +188,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide", id="make-box"):
             title = "Publish on the Hugging Face Hub" if self.publish else "Convert to a dataset"
-            yield Static(Content(f"{title}: {clean_line(self.offer.tasks, 60)}"), classes="dialog-title")
+            yield Static(Content(f"{title}: {clean_line(self.context.tasks, 60)}"), classes="dialog-title")
             with VerticalScroll(id="make-rows", can_focus=False):
                 for label, widget in self._rows():
                     with Horizontal(classes="row"):
@@ -207,26 +201,19 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                 yield Button(Content("Cancel (Esc)"), id="no", compact=True)
 
     def _rows(self) -> Iterator[tuple[str, Widget]]:
-        offer = self.offer
+        offers = self.context.offers
         if self.publish:
-            name = Field(offer.names[0] if offer.names else "", placeholder="ORG/NAME, or NAME for your own", id="make-name")
-            name.suggester = SuggestFromList(offer.names)
+            name = Field(offers.names[0] if offers.names else "", placeholder="ORG/NAME, or NAME for your own", id="make-name")
+            name.suggester = SuggestFromList(offers.names)
             yield "name", name
             yield "", Toggle("private: only you and your organisation see it", on=True, id="make-private")
             yield "copy to", Field(placeholder="a file here as well: .parquet, .jsonl, .json; none when empty", id="make-output")
         else:
-            yield "write to", Field(offer.output, placeholder=".parquet, .jsonl, .json, or a folder", id="make-output")
-        reason = None
-        if not offer.local:
-            reason = "no task has one on this machine"
-        elif offer.image is None:
-            reason = f"{offer.local:,} local, and no lock file names an image"
-        yield "servers", Toggle(f"run {offer.local:,} local ones remotely with {offer.image}", reason=reason, id="make-remote")
-        reason = None if offer.secrets else "none is written out"
-        words = f"put variables in the place of those in {offer.secrets:,} task{'' if offer.secrets == 1 else 's'}"
-        yield "secrets", Toggle(words, on=True, reason=reason, id="make-secrets")
-        if self.publish and offer.secrets:
-            yield "", Toggle("publish secrets as they are", reason=reason, id="make-keep")
+            yield "write to", Field(self.context.output, placeholder=".parquet, .jsonl, .json, or a folder", id="make-output")
+        yield "servers", _switch(offers.remote, "make-remote")
+        yield "secrets", _switch(offers.secrets, "make-secrets")
+        if self.publish and offers.secrets.tasks:
+            yield "", Toggle("publish secrets as they are", id="make-keep")
         yield "at least", Field(placeholder="tasks: repeat them up to this number; training wants 4", id="make-min")
         yield "filter", Field(placeholder="e.g. metadata.category=easy; prompt~tile; several with ;", id="make-filter")
         yield "", Toggle("shuffle", id="make-shuffle")
@@ -234,13 +221,13 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         yield "test", Field(placeholder="test split: a share (0.1) or a number; none when empty", id="make-test")
         yield "seed", Field("0", placeholder="of everything random", id="make-seed")
         yield "budget", Field(placeholder="tokens: longer prompts are warned of; no limit when empty", id="make-budget")
-        path = offer.opened.source.path
+        path = self.context.opened.source.path
         plain = path is not None and path.suffix in (".json", ".jsonl", ".ndjson")
         reason = None if plain else "only .json and .jsonl files are changed in place"
         yield "in place", Toggle("write changes and copies back into the task file, too", reason=reason, id="make-in-place")
-        reason = None if offer.lock is not None else "no lock file here"
-        words = f"name it in {offer.lock} as the project's dataset"
-        yield "lock", Toggle(words, on=offer.own, reason=reason, id="make-lock")
+        reason = None if offers.lock is not None else "no lock file here"
+        words = f"name it in {offers.lock} as the project's dataset"
+        yield "lock", Toggle(words, on=offers.own, reason=reason, id="make-lock")
         yield "", Toggle("strict: stop at any problem, warnings too", id="make-strict")
 
     def on_mount(self) -> None:
@@ -299,7 +286,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             self.refresh_bindings()
             last: DatasetPreview | None = None
             told = 0.0
-            work = preview(request, self.offer.settings, self.offer.opened.source, known=self.offer.known)
+            work = preview(request, self.context.settings, self.context.opened.source, known=self.context.known)
             async with aclosing(iterate_in_thread(work)) as steps:  # type: ignore[type-var]
                 async for step in steps:
                     if isinstance(step, DatasetPreview):
@@ -346,18 +333,18 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             if found.duplicated:
                 copies = "1 row is a copy" if found.duplicated == 1 else f"{found.duplicated:,} rows are copies"
                 lines.append(Content.styled(f"! {copies} of other tasks, under new ids", "$warning"))
-            if self.publish and not self.offer.token:
+            if self.publish and not self.context.offers.token:
                 lines.append(Content.styled(_NO_TOKEN, "bold $error"))
             if self.publish and not self._on("private"):
                 lines.append(Content.styled("! public: everyone can read it", "$warning"))
-            if self.publish and self.offer.secrets and not (self._on("secrets") or self._on("keep")):
+            if self.publish and self.context.offers.secrets.tasks and not (self._on("secrets") or self._on("keep")):
                 lines.append(Content.styled("✗ secrets would be published: switch “secrets” on, or keep them", "bold $error"))
         lines.append(Content.assemble(("columns  ", "bold $primary"), clean_line(", ".join(found.columns), 500)))
         for number, row in enumerate(found.rows):
             lines.append(Content.styled(f"row {number}", "bold $primary"))
             for name, text in zip(found.columns, row, strict=True):
                 if text is not None and text != "{}":
-                    shown = masked_text(text) if name != "mcp_config" else masked_json(text, self.offer.settings.platform)
+                    shown = masked_text(text) if name != "mcp_config" else masked_json(text, self.context.settings.platform)
                     lines.append(
                         Content.assemble((f"  {pad(clean_line(name), 14)}", "$foreground-muted"), clean_line(shown, 400))
                     )
@@ -399,13 +386,13 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         for text in filters:
             parse_filter(text)
         return DatasetRequest(
-            tasks=self.offer.tasks,
+            tasks=self.context.tasks,
             name=name,
             private=self._on("private"),
             name_in_lock=self._on("lock"),
             push=self.publish,
             output=Path(output) if output else None,
-            split=self.offer.opened.source.split,
+            split=self.context.opened.source.split,
             strict=self._on("strict"),
             remote=self._on("remote"),
             replace_secrets=self._on("secrets") and not self._on("keep"),
@@ -420,7 +407,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                 self._number("test", "test", whole=False) or None,
                 self._number("seed", "seed") or 0,
             ),
-            analysis=self.offer.analysis,
+            analysis=self.context.analysis,
             same_servers=True,
         )
 
@@ -444,7 +431,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         """Start, if everything typed can be read, and a dataset that is published can be sent at all."""
         try:
             request = self._read()
-            if self.publish and not self.offer.token:
+            if self.publish and not self.context.offers.token:
                 self.query_one("#make-preview", Static).update(Content.styled(_NO_TOKEN, "bold $error"))
                 return
             self._keep()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from textual.content import Content
 from textual.widgets import Static, TabbedContent
 
-from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.text import clean_line
 from hudtui.tui.screens.base import StationScreen
@@ -95,49 +94,31 @@ class Making(StationScreen):
         self.start(self._make(publish=True), group="make")
 
     async def _make(self, *, publish: bool) -> None:
+        from hudtui.core.flows.person import may_replace
+        from hudtui.core.flows.publish import agree_to_push, find_destination
         from hudtui.tui.screens.dataset_dialogs import MakeDialog
 
-        offer = await asyncio.to_thread(self._offer)
-        kept = (publish, offer.tasks)
+        context = await asyncio.to_thread(self._convert_context)
+        offers, settings = context.offers, context.settings
+        kept = (publish, context.tasks)
         while True:
-            dialog = MakeDialog(offer, publish=publish, entries=self._entries.get(kept))
+            dialog = MakeDialog(context, publish=publish, entries=self._entries.get(kept))
             request: DatasetRequest | None = await self.app.push_screen_wait(dialog)
             self._entries[kept] = dialog.entries
             if request is None:
                 return
             output = request.output
-            if output is not None and not await self._may_replace(self.shell.folder / output, str(output)):
+            if output is not None and not await may_replace(self.shell, self.shell.folder / output, str(output)):
                 return
-            if not publish or await self._last_look(request, offer, dialog.rows):
+            if not publish:
                 break
-        await self._carry_out(request, offer.settings)
+            self.busy("Asking the Hub")
+            there = await find_destination(request, settings)
+            self.clear_message()
+            if await agree_to_push(request, there, self.shell, rows=dialog.rows, secrets=offers.secrets.tasks):
+                break
+        await self._carry_out(request, settings)
         self._entries.pop(kept, None)
-
-    async def _last_look(self, request: DatasetRequest, offer: ConvertContext, rows: int | None) -> bool:
-        """Say where the dataset would go and who would see it, and ask. False: back to the entries."""
-        from hudtui.core.tasks.dataset import hub_token
-        from hudtui.core.tasks.hub import endpoint, use_hub_of
-        from hudtui.core.tasks.publish import RepoStatus, repo_status
-
-        self.busy("Asking the Hub")
-
-        def ask() -> RepoStatus:
-            use_hub_of(offer.settings)
-            return repo_status(request.name or "", private=request.private, token=hub_token(request, offer.settings))
-
-        found = await asyncio.to_thread(ask)
-        self.clear_message()
-        count = "" if rows is None else f"{rows:,} {'row' if rows == 1 else 'rows'} "
-        seen = "private: only you and your organisation see it" if found.private else "! PUBLIC: everyone can read it"
-        lines = [
-            f"{count}to {endpoint()}/datasets/{found.repo}",
-            seen,
-            "The rows that are there now are replaced; the Hub keeps them in its history." if found.exists else "It is new.",
-        ]
-        if request.keep_secrets and offer.secrets:
-            lines.append(f"! {offer.secrets:,} tasks with secrets as they are written")
-        title = f"Publish {found.repo}?"
-        return await self.shell.confirm(title, tuple(lines), yes="Publish", no="Back", danger=not found.private)
 
     # -- carrying over -----------------------------------------------------------------------------------------------
 
@@ -146,80 +127,39 @@ class Making(StationScreen):
         self.start(self._carry(), group="make")
 
     async def _carry(self) -> None:
-        from hudtui.core.events import iterate_in_thread
-        from hudtui.core.tasks.migrate import Migration, migrate_to_v6
-        from hudtui.tui.screens.dataset_detail import suggested_output
+        from hudtui.core.flows.publish import carry_to_v6
+        from hudtui.core.project import Project
+        from hudtui.core.tasks.migrate import Migration
 
-        opened = self.opened_source
-        assert opened is not None and self.source is not None
-        wanted = suggested_output(self.source, self.index)
-        output = await self.shell.ask(
-            "Write the tasks for HUD v6 to", value=str(Path(wanted).with_suffix("")).removesuffix("-checked") + "-v6.json"
-        )
-        if output is None:
-            return
-        if not output.strip():
-            self.say("Nothing is written: the tasks need a file name.", "warning")
-            return
-        path = self.shell.folder / output.strip()
-        if path.suffix not in (".json", ".jsonl", ".ndjson"):
-            raise InputError("a task file ends in .json or .jsonl", where=Location(output))
-        if not await self._may_replace(path, output.strip()):
-            return
-        self.busy("Writing (Ctrl-X cancels)")
-        made: Migration | None = None
-        async with aclosing(iterate_in_thread(migrate_to_v6(opened.source, path))) as steps:  # type: ignore[type-var]
+        opened, folder = self.opened_source, self.shell.folder
+        assert opened is not None
+        async with aclosing(carry_to_v6(Project(folder, self.shell.platform), self.shell, opened.source)) as steps:  # type: ignore[type-var]
             async for step in steps:
-                if isinstance(step, Migration):
-                    made = step
-                else:
+                if not isinstance(step, Migration):
                     self.busy(f"{step.message} (Ctrl-X cancels)")
-        assert made is not None
-        self.shell.reload()
-        out = made.total - made.written
-        first = f"; {out:,} left out: {clean_line(str(made.findings.errors[0]), 200)}" if out and made.findings.errors else ""
-        self.say(f"Wrote {output.strip()}: {made.written:,} of {made.total:,} tasks{first}.", "warning" if out else "success")
-
-    async def _may_replace(self, path: Path, name: str) -> bool:
-        return not await asyncio.to_thread(path.exists) or await self.shell.confirm(
-            f"Replace {name}?", ("What stands there now is lost.",), yes="Replace", danger=True
-        )
+                    continue
+                self.shell.reload()
+                out, errors = step.total - step.written, step.findings.errors
+                first = f"; {out:,} left out: {clean_line(str(errors[0]), 200)}" if out and errors else ""
+                name = step.output.relative_to(folder) if step.output.is_relative_to(folder) else step.output
+                counts = f"{step.written:,} of {step.total:,} tasks{first}"
+                self.say(f"Wrote {name}: {counts}.", "warning" if out else "success")
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    def _offer(self) -> ConvertContext:
+    def _convert_context(self) -> ConvertContext:
+        from hudtui.core.flows.publish import find_offers, suggested_output
         from hudtui.core.settings import load_settings
-        from hudtui.core.tasks.dataset import DatasetRequest, hub_token, names_for, updates_lock
-        from hudtui.core.tasks.read import lock_image
-        from hudtui.core.tasks.servers import LOCAL, SECRETS
-        from hudtui.tui.screens.dataset_detail import suggested_output
+        from hudtui.core.tasks.dataset import DatasetRequest
         from hudtui.tui.screens.dataset_dialogs import ConvertContext
 
-        index, opened = self.index, self.opened_source
-        assert index is not None and opened is not None and self.source is not None
+        index, opened, source = self.index, self.opened_source, self.source
+        assert index is not None and opened is not None and source is not None
         settings = load_settings(self.shell.folder, self.shell.platform)
-        plain = DatasetRequest(self.source)
-        lock, image, _ = lock_image(settings)
-        token = hub_token(plain, settings)
-        if token is None:
-            from huggingface_hub import get_token
-
-            token = get_token()
-        return ConvertContext(
-            opened,
-            settings,
-            self.source,
-            suggested_output(self.source, index),
-            names_for(plain, settings),
-            image,
-            index.noticed.get(LOCAL, 0),
-            index.noticed.get(SECRETS, 0),
-            lock.name if lock is not None else None,
-            updates_lock(plain, settings),
-            token is not None,
-            self.analysis,
-            index if self.complete else None,
-        )
+        usable = index.counts["ok"] + index.counts["warning"]
+        offers = find_offers(DatasetRequest(source), settings, index.noticed, usable)
+        known = index if self.complete else None
+        return ConvertContext(opened, settings, source, suggested_output(source), offers, self.analysis, known)
 
     async def _carry_out(self, request: DatasetRequest, settings: Any) -> None:
         from hudtui.core.events import iterate_in_thread

@@ -277,6 +277,7 @@ class MappingPlay(MappingFiles):
 
     async def _write_transcript(self) -> None:
         from hudtui.core.files import write_atomic
+        from hudtui.core.flows.person import may_replace
         from hudtui.core.gym.environment_name import environment_name
         from hudtui.core.rollouts.trace import transcript
 
@@ -289,9 +290,7 @@ class MappingPlay(MappingFiles):
             self.say("Nothing is written: the transcript needs a file name.", "warning")
             return
         path = self.shell.folder / given.strip()
-        if await asyncio.to_thread(path.exists) and not await self.shell.confirm(
-            f"Replace {given.strip()}?", ("What stands there now is lost.",), yes="Replace", danger=True
-        ):
+        if not await may_replace(self.shell, path, given.strip()):
             return
         await asyncio.to_thread(write_atomic, path, text)
         self.say(f"Wrote {given.strip()}.", "success")
