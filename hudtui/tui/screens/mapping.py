@@ -91,7 +91,7 @@ class MappingScreen(MappingPlay):
         """Nothing but a choice while no file is open; the difference only when there is one."""
         if self.path is None and action_id.startswith("mapping."):
             return action_id == "mapping.config"
-        return action_id != "mapping.outside" or self._outside is not None
+        return action_id != "mapping.outside" or self.conflict
 
     def why_not(self, action_id: str) -> str | None:
         """What needs a file, a call, a finding or a scenario."""

@@ -30,6 +30,7 @@ from hudtui.tui.widgets.yaml_editor import GLYPHS, Note, YamlEditor
 if TYPE_CHECKING:
     from hudtui.core.environment.matching import EnvironmentIdentity
     from hudtui.core.environment.values import Analysis, Tool
+    from hudtui.core.flows.file_buffer import FileBuffer
     from hudtui.core.gym.editing.preview import ActionRow
     from hudtui.core.gym.interpreter import Interpretation
     from hudtui.core.gym.lint.findings import Finding
@@ -52,9 +53,8 @@ class MappingCore(StationScreen):
         from hudtui.core.gym.lint.worker import LintWorker
 
         super().__init__()
-        self.path: Path | None = None
-        self.saved = ""
-        """The last known content of the file."""
+        self.buffer: FileBuffer | None = None
+        """The open file."""
         self.config: GymConfig | None = None
         """The last valid configuration."""
         self.stale: str | None = None
@@ -145,14 +145,19 @@ class MappingCore(StationScreen):
         return self.query_one("#map-tabs", TabbedContent)
 
     @property
+    def path(self) -> Path | None:
+        """The configuration's file; None while there is none."""
+        return self.buffer.path if self.buffer is not None else None
+
+    @property
     def modified(self) -> bool:
         """The text is not what the file holds."""
-        return self.path is not None and self.editor.text != self.saved
+        return self.buffer is not None and self.editor.text != self.buffer.saved
 
     @property
     def unsaved(self) -> str | None:
         """The configuration's name while the text is not what the file holds."""
-        return self.path.name if self.path is not None and self.modified else None
+        return self.buffer.path.name if self.buffer is not None and self.modified else None
 
     def show_panes(self, shown: bool) -> None:
         """Either the panes, or the words that say why there are none."""

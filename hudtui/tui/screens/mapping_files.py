@@ -6,43 +6,34 @@ import asyncio
 import contextlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from textual.css.query import NoMatches
 from textual.timer import Timer
 
-from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.errors import HudtuiError
 from hudtui.tui.facts import Facts
 from hudtui.tui.screens.mapping_core import MappingCore
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.pick import Pick
 
 if TYPE_CHECKING:
-    from hudtui.core.gym.editing.autosave import FileStamp
     from hudtui.core.gym.editing.samples import SampleReply
 
 LOOK_EVERY = 3.0
 """Seconds between two checks of the file on disk."""
 COPY_EVERY = 1.0
 """Seconds of typing after which unsaved work is copied at the latest."""
-_MOST_TRACES = 5
 
 
 class MappingFiles(MappingCore):
     """Opening and saving."""
 
     def __init__(self) -> None:
-        from hudtui.core.gym.editing.autosave import FileStamp
-
         super().__init__()
-        self._stamp = FileStamp()
-        self._outside: str | None = None
-        """What the file holds since another program changed it."""
         self._copied: str | None = None
         self._copied_at = 0.0
         self._copy_fails = False
-        self._form = Form(b"", "utf-8", "\n")
-        """Encoding and line ends of the file, which stay as they are."""
         self._kept_last: str | None = None
         self._watch_timer: Timer | None = None
 
@@ -113,10 +104,10 @@ class MappingFiles(MappingCore):
         Raises:
             InputError: It cannot be read.
         """
-        from hudtui.core.files import read_text
-        from hudtui.core.gym.editing.autosave import file_stamp
+        from hudtui.core.flows.file_buffer import open_buffer
         from hudtui.core.gym.editing.incremental import IncrementalReader
         from hudtui.core.gym.editing.samples import SampleReply, load_samples
+        from hudtui.core.rollouts.replies import rollout_replies
 
         path = path if path.is_absolute() else self.shell.folder / path
         if path == self.path:
@@ -130,17 +121,14 @@ class MappingFiles(MappingCore):
             title = f"{self.path.name} is not saved"
             if not await self.shell.settle_unsaved([self], title, told, leave="Leave it", lost=complaint is not None):
                 return
-        stamp = await asyncio.to_thread(file_stamp, path)
-        text = await asyncio.to_thread(read_text, path)
-        form = await asyncio.to_thread(_form_of, path)
-        live, lines = IncrementalReader(path.name), text.split("\n")
+        buffer = await open_buffer(path)
+        live, lines = IncrementalReader(path.name), buffer.saved.split("\n")
         config = await asyncio.to_thread(live.read, lines)
         samples = await asyncio.to_thread(load_samples, self.shell.folder, path)
-        samples.rollouts = await asyncio.to_thread(self._from_rollouts)
+        samples.rollouts = await asyncio.to_thread(rollout_replies, self.shell.folder)
         await self._look_at_environment()
         # From here to the end of the block nothing else runs: the text and what is known of it change together.
-        self.path, self.saved, self._stamp, self._outside = path, text, stamp, None
-        self._form = form
+        self.buffer = buffer
         self._aim = None
         self.config, self.stale, self.findings, self.rows, self.answer = config, None, (), (), []
         self._live, self._lines, self._copied = live, lines, None
@@ -148,7 +136,7 @@ class MappingFiles(MappingCore):
         self.samples, self._kept_last = samples, samples.last
         self.show_panes(True)
         self.editor.notes = {}
-        self.editor.load_text(text)
+        self.editor.load_text(buffer.saved)
         offered = samples.all(self.config, self.tools)
         self.try_sample(offered[0] if offered else SampleReply("", ""))
         self.show_file()
@@ -182,50 +170,30 @@ class MappingFiles(MappingCore):
             self.show_meaning()
             self._later()
 
-    def _from_rollouts(self) -> tuple[SampleReply, ...]:
-        """Replies of the newest traces of this project."""
-        from hudtui.core.gym.editing.autosave import file_stamp
-        from hudtui.core.gym.editing.samples import samples_from_replies
-        from hudtui.core.rollouts.trace import read_trace
-
-        folder = self.shell.folder
-        files = [*folder.glob("outputs/*/traces.jsonl"), *folder.glob(".hudtui/runs/**/traces.jsonl")]
-        files.sort(key=lambda file: file_stamp(file).modified, reverse=True)
-        replies: list[tuple[str, str]] = []
-        for file in files[:_MOST_TRACES]:
-            try:
-                for episode in read_trace(file):
-                    label = f"rollout of {episode.task_id}, {file.parent.name}"
-                    replies += ((label, turn.reply) for turn in episode.turns[:20])
-                    if len(replies) > 200:
-                        break
-            except InputError:
-                continue
-        return samples_from_replies(replies)
-
     # -- the copy of unsaved work ------------------------------------------------------------------------------------
 
     async def _offer_copy(self) -> None:
         from hudtui.core.gym.editing.autosave import delete_copy, find_copy
 
-        assert self.path is not None
-        found = await asyncio.to_thread(find_copy, self.shell.folder, self.path, self.saved)
+        buffer = self.buffer
+        assert buffer is not None
+        found = await asyncio.to_thread(find_copy, self.shell.folder, buffer.path, buffer.saved)
         if found is None:
             return
-        name = self.path.name
+        name = buffer.path.name
         while True:
             options = ("Take the unsaved work up again", "Show what it changes", "Forget it, and keep the file as it is")
             index = await self.shell.push_screen_wait(
                 Pick(f"Unsaved work on {name} from {found.saved_at[:16].replace('T', ' ')}", options)
             )
             if index == 1:
-                await self._read_difference(self.saved, found.text, name, "unsaved work")
+                await self._read_difference(buffer.saved, found.text, name, "unsaved work")
                 continue
             if index == 0:
                 self.editor.replace_all(found.text)
                 self.say("The unsaved work is back; F9 saves it.", "success")
             elif index == 2:
-                await asyncio.to_thread(delete_copy, self.shell.folder, self.path)
+                await asyncio.to_thread(delete_copy, self.shell.folder, buffer.path)
             return
 
     async def _read_difference(self, before: str, after: str, before_name: str, after_name: str) -> None:
@@ -257,9 +225,9 @@ class MappingFiles(MappingCore):
         from hudtui.core.gym.editing.autosave import save_copy
 
         text = "\n".join(self._lines)
-        if self.path is not None and text not in (self.saved, self._copied):
+        if self.buffer is not None and text not in (self.buffer.saved, self._copied):
             with contextlib.suppress(HudtuiError):
-                save_copy(self.shell.folder, self.path, text, self.shell.services.now().isoformat(timespec="seconds"))
+                save_copy(self.shell.folder, self.buffer.path, text, self.shell.services.now().isoformat(timespec="seconds"))
 
     async def keep_unsaved(self) -> str | None:
         try:
@@ -280,17 +248,18 @@ class MappingFiles(MappingCore):
     async def _keep(self) -> None:
         from hudtui.core.gym.editing.autosave import delete_copy, save_copy
 
-        if self.path is None:
+        buffer = self.buffer
+        if buffer is None:
             return
         self._copied_at = time.monotonic()
         text = self.editor.text
-        if text == self.saved:
+        if text == buffer.saved:
             if self._copied is not None:
                 self._copied = None
-                await asyncio.to_thread(delete_copy, self.shell.folder, self.path)
+                await asyncio.to_thread(delete_copy, self.shell.folder, buffer.path)
         elif text != self._copied:
             now = self.shell.services.now().isoformat(timespec="seconds")
-            await asyncio.to_thread(save_copy, self.shell.folder, self.path, text, now)
+            await asyncio.to_thread(save_copy, self.shell.folder, buffer.path, text, now)
             self._copied = text
 
     # -- saving ------------------------------------------------------------------------------------------------------
@@ -303,33 +272,33 @@ class MappingFiles(MappingCore):
         return not self.modified
 
     async def _save(self) -> None:
-        from hudtui.core.files import write_atomic
-        from hudtui.core.gym.editing.autosave import delete_copy, file_stamp
+        from hudtui.core.flows.file_buffer import save_buffer
+        from hudtui.core.gym.editing.autosave import delete_copy
 
-        assert self.path is not None
         await self.look_outside()
-        if self._outside is not None and not await self._settle_outside(saving=True):
+        if self.conflict and not await self._settle_outside(saving=True):
             return
-        path, text, form = self.path, self.editor.text, self._form
-
-        def write() -> FileStamp:
-            write_atomic(path, form.encode(text))
-            return file_stamp(path)
-
-        stamp = await asyncio.to_thread(write)
-        self.saved, self._stamp, self._outside, self._copied = text, stamp, None, None
-        await asyncio.to_thread(delete_copy, self.shell.folder, self.path)
+        assert self.buffer is not None
+        saved = await save_buffer(self.buffer, self.editor.text)
+        if self.path == saved.path:  # else another file was opened meanwhile
+            self.buffer, self._copied = saved, None
+        await asyncio.to_thread(delete_copy, self.shell.folder, saved.path)
         self.show_file()
         errors = sum(finding.severity == "error" for finding in self.findings)
         note = f" It has {errors} error{'s' if errors > 1 else ''}." if errors else ""
-        self.say(f"Saved {self.shell.workspace.relative(self.path)}.{note}", "warning" if errors else "success")
+        self.say(f"Saved {self.shell.workspace.relative(saved.path)}.{note}", "warning" if errors else "success")
         self.shell.reload()
 
     # -- changes from outside ----------------------------------------------------------------------------------------
 
+    @property
+    def conflict(self) -> bool:
+        """Another program changed the file beside unsaved work."""
+        return self.buffer is not None and self.buffer.theirs is not None
+
     def outside_words(self) -> str:
         """A note about changes of the file on disk; empty without one."""
-        return "✗ changed on disk" if self._outside is not None else ""
+        return "✗ changed on disk" if self.conflict else ""
 
     def _watch(self) -> None:
         """Check the file in the background, one check at a time: a folder may hang."""
@@ -338,32 +307,21 @@ class MappingFiles(MappingCore):
 
     async def look_outside(self) -> None:
         """Notice that another program changed the file. Untouched text follows it; unsaved work is never overwritten."""
-        if self.path is None:
-            return
-        path, before = self.path, self._stamp
-        stamp, text = await asyncio.to_thread(_changed, path, before)
-        if stamp == before or self.path != path or self._stamp != before:
-            return  # nothing has changed, or it was saved or left meanwhile
-        self._stamp = stamp
-        if text is None:
-            if self._outside != "":
-                self._outside = ""
-                self.say(f"{self.path.name} is gone or cannot be read. F9 writes it again.", "warning")
-                self._say_outside()
-            return
-        if text == self.saved:
-            self._outside = None
-        elif text == self.editor.text:
-            self.saved, self._outside = text, None
-        elif not self.modified:
-            self.saved, self._outside = text, None
-            self.editor.replace_all(text)
-            self.say(f"{self.path.name} was changed by another program and read again.", "information")
-        else:
-            self._outside = text
-            self.say(
-                f"{self.path.name} was changed by another program. d: see the difference, read it, or keep yours.", "warning"
-            )
+        from hudtui.core.flows.file_buffer import look
+
+        buffer = self.buffer
+        change = None if buffer is None else await look(buffer)
+        if buffer is None or change is None or self.buffer is not buffer:
+            return  # nothing has changed, or the file was saved or left meanwhile
+        self.buffer, outcome = buffer.changed(change, self.editor.text)
+        name = buffer.path.name
+        if outcome == "gone" and buffer.theirs != "":
+            self.say(f"{name} is gone or cannot be read. F9 writes it again.", "warning")
+        elif outcome == "followed":
+            self.editor.replace_all(self.buffer.saved)
+            self.say(f"{name} was changed by another program and read again.", "information")
+        elif outcome == "conflict":
+            self.say(f"{name} was changed by another program. d: see the difference, read it, or keep yours.", "warning")
         self._say_outside()
 
     def _say_outside(self) -> None:
@@ -379,56 +337,21 @@ class MappingFiles(MappingCore):
 
     async def _settle_outside(self, *, saving: bool) -> bool:
         """Ask whether the text may replace the file; True when it may."""
-        assert self.path is not None
-        while True:
+        while (buffer := self.buffer) is not None:
             keep = "Write mine over it" if saving else "Keep mine; the next save writes over it"
             options = ("Show the difference", "Read the file again; what is not saved here can be undone back", keep)
-            index = await self.shell.push_screen_wait(Pick(f"{self.path.name} was changed by another program", options))
+            index: int | None = await self.shell.push_screen_wait(
+                Pick(f"{buffer.path.name} was changed by another program", options)
+            )
             if index == 0:
-                await self._read_difference(self._outside or "", self.editor.text, "on disk", "here")
+                await self._read_difference(buffer.theirs or "", self.editor.text, "on disk", "here")
                 continue
+            if index is None or self.buffer is None:
+                return False
+            self.buffer = self.buffer.settled()
             if index == 1:
-                text = self._outside or ""
-                self.saved, self._outside = text, None
-                self.editor.replace_all(text)
-                self._say_outside()
+                self.editor.replace_all(self.buffer.saved)
                 self.say("Read again. ^z in the text brings yours back.")
-            elif index == 2:
-                self.saved, self._outside = self._outside or "", None
-                self._say_outside()
-                return True
-            return False
-
-
-class Form(NamedTuple):
-    """The encoding and line ends of a file, which saving keeps."""
-
-    mark: bytes
-    encoding: str
-    newline: str
-
-    def encode(self, text: str) -> bytes:
-        return self.mark + text.replace("\n", self.newline).encode(self.encoding)
-
-
-def _changed(path: Path, before: FileStamp) -> tuple[FileStamp, str | None]:
-    """Return the current stamp of a file, and its text where the stamp changed; None where the file cannot be read."""
-    from hudtui.core.files import read_text
-    from hudtui.core.gym.editing.autosave import file_stamp
-
-    stamp = file_stamp(path)
-    if stamp == before:
-        return stamp, None
-    try:
-        return stamp, read_text(path)
-    except InputError:
-        return stamp, None
-
-
-def _form_of(path: Path) -> Form:
-    from hudtui.core.files import find_encoding
-
-    data = path.read_bytes()
-    mark, encoding = find_encoding(data)
-    text = data[len(mark) :].decode(encoding, "replace")
-    return Form(mark, encoding, "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n")
+            self._say_outside()
+            return index == 2
+        return False

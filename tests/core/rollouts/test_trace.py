@@ -1,4 +1,5 @@
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hudtui.core.errors import InputError
+from hudtui.core.rollouts.replies import rollout_replies
 from hudtui.core.rollouts.trace import (
     MASK,
     append_line,
@@ -210,3 +212,19 @@ def test_two_processes_append_without_mixing_lines(tmp_path):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for name in "ab":
         assert [number for who, number, _ in lines if who == name] == list(range(200))
+
+
+def test_replies_of_the_newest_rollouts(tmp_path):
+    old, new = tmp_path / "outputs" / "first" / "traces.jsonl", tmp_path / ".hudtui" / "runs" / "r1" / "out" / "traces.jsonl"
+    write_episode(old, EPISODE)
+    write_episode(new, replace(EPISODE, task_id="newest", turns=(replace(TURN, reply="<tool>other()</tool>"),)))
+    os.utime(old, ns=(1, 1))
+    damaged = tmp_path / "outputs" / "second" / "traces.jsonl"
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"\xff\n")
+    found = rollout_replies(tmp_path)
+    assert [(reply.label, reply.text) for reply in found] == [
+        ("rollout of newest, out", "<tool>other()</tool>"),
+        ("rollout of board-4, first", TURN.reply),
+    ]
+    assert rollout_replies(tmp_path / "gone") == ()
