@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -164,6 +165,8 @@ def _show(found: Analysis) -> None:
                 console.out(f"      functions: {', '.join(found.hubs[tool.name])}")
             elif tool.description:
                 console.out(f"      {_short(tool.description, 160)}")
+            for line in _parameters(tool):
+                console.out(f"      {line}")
     for title, lines in (
         ("resources", [f"{entry.uri}  {entry.mime_type or ''}".rstrip() for entry in found.resources]),
         (
@@ -187,6 +190,18 @@ def _signature(tool: Tool) -> str:
     wanted = set(required) if isinstance(required, list) else set()
     shown = [name if name in wanted else f"{name}?" for name in sorted(names, key=lambda name: name not in wanted)]
     return f"{tool.name}({', '.join(shown)})" + ("" if tool.input_schema is not None else "  (no schema)")
+
+
+def _parameters(tool: Tool) -> Iterator[str]:
+    """Yield a line for each parameter: type, limits, description."""
+    from hudtui.core.environment.schema_words import describe_schema
+
+    rows = describe_schema(tool.input_schema or {})
+    width = min(max((len(row.name) + 2 * row.depth for row in rows), default=0), 32)
+    for row in rows:
+        name = "  " * row.depth + row.name
+        notes = f"  ({row.notes})" if row.notes else ""
+        yield f"{name:<{width}}  {row.type}{notes}" + (f"  {_short(row.description, 100)}" if row.description else "")
 
 
 def _show_result(result: ToolResult) -> None:

@@ -30,6 +30,7 @@ def test_analyze_in_words_then_from_memory_then_afresh():
         "server      text-2048 1.0.0",
         "tools (1)",
         "  move(direction)",
+        '      direction  string  (one of "left", "right", "up", "down")  Where the tiles go',
         "  setup(name, arguments?)",
         "      functions: board",
     ):

@@ -18,7 +18,7 @@ from textual.widget import Widget
 from hudtui.tui.facts import Facts, Services
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.fit import cut, cut_left, pad
-from hudtui.tui.widgets.json_view import JsonView, SchemaView, describe, schema_text
+from hudtui.tui.widgets.json_view import JsonView, schema_text
 from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.tables import Grid
@@ -120,27 +120,6 @@ async def test_text_in_the_json_view_is_cleaned_and_wraps(show: Any, screen_text
     await show(JsonView(), lambda view: view.show_text(HOSTILE + "\n" + "long " * 40 + "the-end"), check)
 
 
-def test_schemas_in_plain_words() -> None:
-    schema = {
-        "type": "object",
-        "$defs": {"point": {"type": "object", "properties": {"x": {"type": "integer", "minimum": 0}}, "required": ["x"]}},
-        "properties": {
-            "direction": {"type": "string", "enum": ["left", "right"], "description": "Where to."},
-            "at": {"$ref": "#/$defs/point"},
-            "many": {"type": "array", "items": {"$ref": "#/$defs/point"}},
-            "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
-            "either": {"type": ["string", "number"], "maxLength": 3},
-        },
-        "required": ["direction"],
-    }
-    rows = {(row.depth, row.name): row for row in describe(schema)}
-    assert rows[0, "direction"].required and rows[0, "direction"].notes == 'one of "left", "right"'
-    assert rows[0, "at"].type == "object" and rows[1, "x"].notes == "≥ 0" and rows[1, "x"].required
-    assert rows[0, "many"].type == "list of object"
-    assert rows[0, "maybe"].type == "integer or null" and rows[0, "maybe"].notes == "default null"
-    assert rows[0, "either"].type == "string or number" and rows[0, "either"].notes == "at most 3 characters"
-
-
 @pytest.mark.parametrize(
     "schema",
     [
@@ -162,31 +141,10 @@ def test_any_nonsense_of_a_server_is_described(schema: dict[str, Any]) -> None:
     assert text and "\x1b" not in text
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["properties", "type", "items", "$ref", "enum", "anyOf", "required", "a", "b"]), inner, max_size=4
-        )
-    ),
-    max_leaves=20,
-)
-
-
-@given(st.dictionaries(st.sampled_from(["properties", "required", "$defs", "type"]), json_values))
-def test_describing_never_fails(schema: dict[str, Any]) -> None:
-    describe(schema)
-
-
-async def test_schema_view(show: Any, screen_text: Any) -> None:
-    async def check(app: Any, pilot: Any) -> None:
-        assert "gives no schema" in screen_text(app)
-        app.screen.widget.show({"properties": {"a": {"type": "string", "description": HOSTILE}}})
-        await pilot.pause()
-        assert "a  optional  string" in screen_text(app) and PLAIN in screen_text(app)
-
-    await show(SchemaView(), lambda view: view.show(None), check)
+def test_parameters_are_shown_as_text() -> None:
+    assert "gives no schema" in schema_text(None).plain
+    shown = schema_text({"properties": {"a": {"type": "string", "description": HOSTILE}}}).plain
+    assert "a  optional  string" in shown and PLAIN in shown
 
 
 async def test_lists_tables_and_trees_show_markup_as_text_and_know_vi(show: Any, screen_text: Any) -> None:
