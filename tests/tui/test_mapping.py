@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from hudtui.core import files
 from hudtui.core.environment import client
 from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis, ContentBlock, Server, Tool, ToolResult
 from hudtui.core.errors import InputError
+from hudtui.core.flows import file_buffer
 from hudtui.core.gym.editing import autosave
 from hudtui.core.gym.editing.autosave import find_copy, save_copy
 from hudtui.tui.app import HudtuiApp
@@ -627,7 +627,7 @@ async def test_a_file_that_cannot_be_saved_keeps_hudtui_open(
         raise InputError("this file cannot be written; its old content is unchanged", why="Read-only file system")
 
     async with mapping(open_app, settle, desk) as (screen, pilot):
-        monkeypatch.setattr(files, "write_atomic", refuse)
+        monkeypatch.setattr(file_buffer, "write_atomic", refuse)
         await pilot.press("x", "ctrl+q")
         await until(pilot, lambda: isinstance(pilot.app.screen, Unsaved))
         await pilot.press("s")
