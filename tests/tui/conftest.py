@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.parsed_styles import parsed_once
 from textual.worker import WorkerCancelled, WorkerFailed
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -55,6 +56,13 @@ async def settle(pilot: Any) -> None:
         else:
             quiet += 1
         await pilot.pause()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_needless_work() -> Iterator[None]:
+    """Styles are parsed once for all apps."""
+    with parsed_once():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -23,3 +23,14 @@ async def test_cancelled_twice_it_still_waits_for_the_end_of_the_command(tmp_pat
         await task
     with pytest.raises(ProcessLookupError):
         os.kill(int(told.read_text()), 0)
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_cancelled_while_it_starts_it_leaves_nothing(turns: int) -> None:
+    task = asyncio.create_task(LocalHost().run(["sh", "-c", "sleep 1000 & sleep 1000"]))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    # own_tmux proves that nothing is left

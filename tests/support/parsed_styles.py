@@ -1,0 +1,26 @@
+"""Style sheets are parsed once for all apps of a test session: each app would parse those of Textual and of hudtui again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from textual.css.stylesheet import Stylesheet
+
+
+@contextmanager
+def parsed_once() -> Iterator[None]:
+    """Keep the rules of every style sheet for the colours that it was parsed with. Rules do not change once they are parsed."""
+    parse_rules = Stylesheet._parse_rules
+    kept: dict[Any, Any] = {}
+
+    def parsed(sheet: Stylesheet, css: str, read_from: Any, *args: Any, **more: Any) -> Any:
+        key = (css, read_from, args, *more.items(), frozenset(sheet._variables.items()))
+        if key not in kept:
+            kept[key] = parse_rules(sheet, css, read_from, *args, **more)
+        return kept[key]
+
+    with patch.object(Stylesheet, "_parse_rules", parsed):
+        yield
