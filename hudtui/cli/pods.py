@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +17,7 @@ from hudtui.core.text import clean_line, duration
 
 if TYPE_CHECKING:
     from hudtui.core.compute.costs import CostSummary
+    from hudtui.core.compute.known_pods import KnownPod
     from hudtui.core.compute.overview import PodRow, PodsSnapshot
     from hudtui.core.compute.pods import Ledger, PodRecord
     from hudtui.core.compute.provider import Provider
@@ -52,35 +52,26 @@ def _default(context: typer.Context, as_json: Json = False) -> None:
         list_pods(as_json=as_json)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A pod, who has it, and what is written down of it."""
+def _to_json(one: KnownPod, spending: CostSummary | None = None) -> dict[str, Any]:
+    cost = (spending.of(one.pod.id) or spending.of(one.pod.name)) if spending else None
+    record = one.record
+    return {
+        **one.pod.to_json(),
+        "simulated": one.provider.features.simulated,
+        "ours": record is not None,
+        "run": record.run if record else None,
+        "spent": cost.spent if cost else None,
+        "spent_is_billed": cost.billed if cost else None,
+        "hours": cost.hours if cost else None,
+        "reachable": one.reachable,
+        "seen": time.time() if one.reachable else record.seen if record else None,
+        "why": record.why if record else None,
+    }
 
-    provider: Provider
-    pod: Pod
-    owned: PodRecord | None
-    reachable: bool = True
-    """Its provider said so just now; False: the pod is as the ledger knows it."""
 
-    @property
-    def seen(self) -> str:
-        """How old the state of a pod is whose provider does not answer; empty for the others."""
-        return "" if self.reachable or self.owned is None else _seen(self.owned.seen)
-
-    def to_json(self, spending: CostSummary | None = None) -> dict[str, Any]:
-        cost = (spending.of(self.pod.id) or spending.of(self.pod.name)) if spending else None
-        return {
-            **self.pod.to_json(),
-            "simulated": self.provider.features.simulated,
-            "ours": self.owned is not None,
-            "run": self.owned.run if self.owned else None,
-            "spent": cost.spent if cost else None,
-            "spent_is_billed": cost.billed if cost else None,
-            "hours": cost.hours if cost else None,
-            "reachable": self.reachable,
-            "seen": time.time() if self.reachable else self.owned.seen if self.owned else None,
-            "why": self.owned.why if self.owned else None,
-        }
+def _last_seen(one: KnownPod) -> str:
+    """How old the state of a pod is whose provider does not answer; empty for the others."""
+    return "" if one.reachable or one.record is None else _seen(one.record.seen)
 
 
 def _seen(at: float | None) -> str:
@@ -178,18 +169,20 @@ def status(
     """Show everything about pods."""
     settings = compute.settings(as_json=as_json)
 
-    async def work() -> tuple[list[_Found], PodsSnapshot, bool]:
+    async def work() -> tuple[list[KnownPod], PodsSnapshot, bool]:
+        from hudtui.core.compute.known_pods import find_pod
+
         ledger = _ledger()
         async with compute.asked(settings, paid=True) as providers:
             seen = await _look(providers, ledger)
             wanted = names or [one.pod.id or one.pod.name for one in seen.pods if one.pod.provider in providers]
-            found = [await _find(name, providers, ledger) for name in wanted]
+            found = [await find_pod(name, providers, ledger) for name in wanted]
             return found, seen, any(one.features.simulated for one in providers.values())
 
     found, seen, simulated = console.run(work(), as_json=as_json)
     spending = seen.spending
     if as_json:
-        console.out_json([one.to_json(spending) for one in found])
+        console.out_json([_to_json(one, spending) for one in found])
         return
     for one in found:
         _print(one, spending)
@@ -198,18 +191,18 @@ def status(
     _say_all((*(one.text(time.time()) for one in seen.silent), *seen.warnings), simulated)
 
 
-def _print(one: _Found, spending: CostSummary) -> None:
+def _print(one: KnownPod, spending: CostSummary) -> None:
     from hudtui.core.compute.limits import money
 
     pod, cost = one.pod, spending.of(one.pod.id) or spending.of(one.pod.name)
     facts = [
         ("pod", f"{pod.name}  ({pod.id}, {one.provider.title})"),
-        ("state", f"{_state(pod)}  ({pod.status})" + (f", {one.seen}" if one.seen else "")),
+        ("state", f"{_state(pod)}  ({pod.status})" + (f", {_last_seen(one)}" if _last_seen(one) else "")),
         ("GPUs", f"{pod.gpu_count}x {pod.gpu_type}" + (", spot" if pod.spot else "") if pod.gpu_type else "–"),
         ("at", " ".join(word for word in (pod.cloud, pod.region) if word) or "–"),
         ("price", "–" if pod.hourly is None else f"{money(pod.hourly, pod.currency)} an hour"),
         ("cost", f"{cost.text} in {duration(cost.hours * 3600)}" if cost else "–"),
-        ("run", (one.owned.run or "none: rented by hand, yours until you end it") if one.owned else "not rented by hudtui"),
+        ("run", (one.record.run or "none: rented by hand, yours until you end it") if one.record else "not rented by hudtui"),
         ("login", ", ".join(map(str, pod.addresses)) or "not yet"),
     ]
     for label, text in facts:
@@ -231,12 +224,13 @@ def ssh(
     settings = compute.settings(as_json=as_json)
 
     async def work() -> tuple[str, ...]:
+        from hudtui.core.compute.known_pods import find_pod
         from hudtui.core.compute.registry import pod_ssh_command
 
         async with compute.asked(settings, paid=True) as providers:
-            found = await _find(name, providers, _ledger())
-            if found.seen:
-                console.say(f"{found.provider.title} does not answer: its address is that {found.seen}")
+            found = await find_pod(name, providers, _ledger())
+            if not found.reachable:
+                console.say(f"{found.provider.title} does not answer: its address is that {_last_seen(found)}")
             async with compute.busy(f"connecting to {found.pod.name}"):
                 tty = console.interactive() or as_json or not command
                 return await pod_ssh_command(found.pod, settings.get, command or (), tty=tty)
@@ -261,15 +255,17 @@ def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
     settings = compute.settings(as_json=as_json)
 
     async def work() -> list[dict[str, Any]]:
+        from hudtui.core.compute.known_pods import find_pod
+
         ledger = _ledger()
         async with compute.asked(settings, paid=True) as providers:
-            found = [await _find(name, providers, ledger, ended=True) for name in names]
+            found = [await find_pod(name, providers, ledger, ended=True) for name in names]
             already = [one for one in found if not one.pod.alive]
             for one in already:
                 console.say(f"{one.pod.name or one.pod.id} has ended already")
             living = await _to_end([one for one in found if one.pod.alive], ledger)
             ended = await _end(living, ledger, Terminal(yes=yes))
-            return [*(one.to_json() for one in already), *ended]
+            return [*(_to_json(one) for one in already), *ended]
 
     ended = console.run(work(), as_json=as_json, when_ended=_MAY_LIVE)
     if as_json:
@@ -301,7 +297,7 @@ async def _end(pods: Sequence[PodToEnd], ledger: Ledger, person: Terminal) -> li
     return ended
 
 
-async def _to_end(found: Sequence[_Found], ledger: Ledger) -> list[PodToEnd]:
+async def _to_end(found: Sequence[KnownPod], ledger: Ledger) -> list[PodToEnd]:
     """Pods with what the user should know before their end."""
     from hudtui.core.compute.costs import sum_costs
     from hudtui.core.compute.lifecycle import PREFIX
@@ -312,9 +308,9 @@ async def _to_end(found: Sequence[_Found], ledger: Ledger) -> list[PodToEnd]:
         costs = sum_costs(ledger, {}, time.time(), here=[one.provider for one in found])
         pods = []
         for one in found:
-            run = one.owned.run if one.owned is not None and is_run_active(one.owned) else None
+            run = one.record.run if one.record is not None and is_run_active(one.record) else None
             cost = costs.of(one.pod.name) or costs.of(one.pod.id)
-            ours = one.owned is not None or one.pod.name.startswith(PREFIX)
+            ours = one.record is not None or one.pod.name.startswith(PREFIX)
             pods.append(PodToEnd(one.pod, one.provider, run, ours, cost.text if cost else None))
         return pods
 
@@ -329,17 +325,18 @@ def history(
     """List the pods that have ended lately, with what they cost and why they ended, the newest first."""
     settings = compute.settings(as_json=as_json)
 
-    async def work() -> list[_Found]:
+    async def work() -> list[KnownPod]:
+        from hudtui.core.compute.known_pods import ended_by_ledger, ended_pods
         from hudtui.core.compute.provider import ProviderError
 
         ledger = _ledger()
         async with compute.asked(settings, provider or (), paid=True) as providers, compute.busy("asking for the history"):
-            found: list[_Found] = []
+            found: list[KnownPod] = []
             for one in providers.values():
                 try:
-                    found += await _ended(one, ledger)
+                    found += await ended_pods(one, ledger)
                 except ProviderError as error:
-                    known = _ended_by_ledger(one, ledger)
+                    known = await ended_by_ledger(one, ledger)
                     if not known:
                         raise
                     console.say(f"warning: {'; '.join(error.lines())}")
@@ -349,12 +346,12 @@ def history(
 
     found = console.run(work(), as_json=as_json)[:limit]
     if as_json:
-        console.out_json([one.to_json() for one in found])
+        console.out_json([_to_json(one) for one in found])
         return
     from hudtui.core.compute.costs import charge_text
     from hudtui.core.compute.limits import money
 
-    def row(one: _Found) -> tuple[str, ...]:
+    def row(one: KnownPod) -> tuple[str, ...]:
         pod = one.pod
         lasted = None if pod.created is None or pod.terminated is None else pod.terminated - pod.created
         return (
@@ -365,7 +362,7 @@ def history(
             "–" if pod.hourly is None else money(pod.hourly, pod.currency),
             charge_text(pod) or "–",
             (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.features.simulated else ""),
-            clean_line(one.owned.why or "", 60) if one.owned else "",
+            clean_line(one.record.why or "", 60) if one.record else "",
         )
 
     if found:
@@ -373,23 +370,6 @@ def history(
         compute.table(head, [row(one) for one in found], right=(3, 4, 5))
     else:
         console.say("No pod has ended yet.")
-
-
-async def _ended(provider: Provider, ledger: Ledger) -> list[_Found]:
-    """What has ended at a provider, with what the ledger knows of it; also what its own history lacks by now."""
-    rows = [_Found(provider, pod, ledger.record_of(pod, provider)) for pod in await provider.history()]
-    told = {one.owned.name for one in rows if one.owned is not None}
-    rows += [one for one in _ended_by_ledger(provider, ledger) if one.owned is not None and one.owned.name not in told]
-    return sorted(rows, key=lambda one: -(one.pod.terminated or 0.0))
-
-
-def _ended_by_ledger(provider: Provider, ledger: Ledger) -> list[_Found]:
-
-    return [
-        _Found(provider, replace(owned.last_pod(), terminated=owned.ended, billed=owned.billed), owned)
-        for owned in reversed(ledger.records(alive=False))
-        if owned.state == "ended" and owned.is_at(provider)
-    ]
 
 
 def reconcile(
@@ -465,66 +445,6 @@ async def _look(providers: Mapping[str, Provider], ledger: Ledger) -> PodsSnapsh
     if found.silent and not found.pods and len(found.silent) == len(providers):
         raise ProviderError(found.silent[0].why, fix="hudtui knows of no machine there, which does not mean that there is none.")
     return found
-
-
-async def _living(provider: Provider, ledger: Ledger) -> list[_Found]:
-    """What is alive at a provider; as the ledger knows it where that does not answer.
-
-    Raises:
-        ProviderError: It does not answer, and the ledger knows of nothing there.
-    """
-    from hudtui.core.compute.provider import ProviderError
-
-    try:
-        return [_Found(provider, pod, ledger.record_of(pod, provider)) for pod in await provider.pods()]
-    except ProviderError:
-        known = [_Found(provider, owned.last_pod(), owned, False) for owned in ledger.records() if owned.is_at(provider)]
-        if not known:
-            raise
-        return known
-
-
-async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *, ended: bool = False) -> _Found:
-    """The pod that a name or the beginning of one means.
-
-    Args:
-        name: Of the pod.
-        providers: Whom to ask.
-        ledger: What was asked for.
-        ended: Also find pods that have ended.
-
-    Raises:
-        ProviderError: No pod or several pods match, or a provider does not answer.
-    """
-    from hudtui.core.compute.provider import ProviderError
-
-    owned = ledger.get(name)
-    provider = next((one for one in providers.values() if owned is not None and owned.is_at(one)), None)
-    if owned is not None and provider is not None:
-        try:
-            pod = await provider.get(owned.pod) if owned.pod else None
-        except ProviderError:
-            return _Found(provider, owned.last_pod(), owned, False)
-        if pod is None and (owned.pod is None or ended):
-            pod = replace(owned.last_pod(), stage="unknown" if owned.open else "gone", status=owned.state)
-        if pod is not None:
-            return _Found(provider, pod, owned)
-    living = [found for one in providers.values() for found in await _living(one, ledger)]
-    exact = [one for one in living if name in (one.pod.id, one.pod.name)]
-    hits = exact or [one for one in living if name and (one.pod.id.startswith(name) or one.pod.name.startswith(name))]
-    if len(hits) == 1:
-        return hits[0]
-    if len(hits) > 1:
-        raise ProviderError(
-            f"{clean_line(name, 60)!r} means several pods",
-            fix=f"They are: {', '.join(f'{one.pod.name} ({one.pod.id})' for one in hits)}.",
-        )
-    for provider in providers.values():
-        pod = await provider.get(name)
-        if pod is not None:
-            return _Found(provider, pod, ledger.record_of(pod, provider))
-    names = ", ".join(clean_line(one.pod.name or one.pod.id, 60) for one in living)
-    raise ProviderError(f"there is no pod {clean_line(name, 60)!r}", fix=f"Alive are: {names}." if names else "None is alive.")
 
 
 def _ledger() -> Ledger:

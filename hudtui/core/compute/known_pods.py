@@ -1,0 +1,99 @@
+"""One pod by its name, and pods that have ended: what the provider says, with what the ledger knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hudtui.core.compute.pods import Ledger, PodRecord
+from hudtui.core.compute.provider import Provider, ProviderError
+from hudtui.core.compute.values import Pod
+from hudtui.core.text import clean_line
+
+
+@dataclass(frozen=True)
+class KnownPod:
+    """A pod, its provider, and its record."""
+
+    provider: Provider
+    pod: Pod
+    record: PodRecord | None
+    """None for a pod that this ledger does not know."""
+    reachable: bool = True
+    """The provider has just confirmed the state. False: the provider does not answer, and the pod is as the ledger knows it."""
+
+
+async def find_pod(name: str, providers: Mapping[str, Provider], ledger: Ledger, *, ended: bool = False) -> KnownPod:
+    """Return the pod that a name, an id or the beginning of one means.
+
+    Args:
+        name: The name, the id, or what only one living pod's name or id begins with.
+        providers: The providers that are asked, by name.
+        ledger: The pods of this user.
+        ended: Also find pods of the ledger that have ended.
+
+    Raises:
+        ProviderError: No pod or several pods match, or a provider does not answer and the ledger knows of no pod there.
+    """
+    record = await ledger.run(ledger.get, name)
+    provider = next((one for one in providers.values() if record is not None and record.is_at(one)), None)
+    if record is not None and provider is not None:
+        try:
+            pod = await provider.get(record.pod) if record.pod else None
+        except ProviderError:
+            return KnownPod(provider, record.last_pod(), record, False)
+        if pod is None and (record.pod is None or ended):
+            pod = replace(record.last_pod(), stage="unknown" if record.open else "gone", status=record.state)
+        if pod is not None:
+            return KnownPod(provider, pod, record)
+    living = [found for one in providers.values() for found in await _living(one, ledger)]
+    exact = [one for one in living if name in (one.pod.id, one.pod.name)]
+    hits = exact or [one for one in living if name and (one.pod.id.startswith(name) or one.pod.name.startswith(name))]
+    if len(hits) == 1:
+        return hits[0]
+    if len(hits) > 1:
+        raise ProviderError(
+            f"{clean_line(name, 60)!r} means several pods",
+            fix=f"They are: {', '.join(f'{one.pod.name} ({one.pod.id})' for one in hits)}.",
+        )
+    for provider in providers.values():
+        pod = await provider.get(name) if name else None
+        if pod is not None:
+            return KnownPod(provider, pod, await ledger.run(ledger.record_of, pod, provider))
+    names = ", ".join(clean_line(one.pod.name or one.pod.id, 60) for one in living)
+    raise ProviderError(f"there is no pod {clean_line(name, 60)!r}", fix=f"Alive are: {names}." if names else "None is alive.")
+
+
+async def ended_pods(provider: Provider, ledger: Ledger) -> list[KnownPod]:
+    """Return the pods that have ended at a provider, the latest first; also those that the provider's own history lacks.
+
+    Raises:
+        ProviderError: The provider does not answer. `ended_by_ledger` still can.
+    """
+    rows = [KnownPod(provider, pod, await ledger.run(ledger.record_of, pod, provider)) for pod in await provider.history()]
+    told = {one.record.name for one in rows if one.record is not None}
+    rows += [one for one in await ended_by_ledger(provider, ledger) if one.record is not None and one.record.name not in told]
+    return sorted(rows, key=lambda one: -(one.pod.terminated or 0.0))
+
+
+async def ended_by_ledger(provider: Provider, ledger: Ledger) -> list[KnownPod]:
+    """Return the pods that have ended at a provider as far as the ledger knows, the latest first."""
+    return [
+        KnownPod(provider, replace(record.last_pod(), terminated=record.ended, billed=record.billed), record)
+        for record in reversed(await ledger.run(partial(ledger.records, alive=False)))
+        if record.state == "ended" and record.is_at(provider)
+    ]
+
+
+async def _living(provider: Provider, ledger: Ledger) -> list[KnownPod]:
+    """The living pods of a provider; as the ledger knows them if the provider does not answer."""
+    try:
+        pods = await provider.pods()
+    except ProviderError:
+        records = await ledger.run(ledger.records)
+        known = [KnownPod(provider, record.last_pod(), record, False) for record in records if record.is_at(provider)]
+        if not known:
+            raise
+        return known
+    return [KnownPod(provider, pod, await ledger.run(ledger.record_of, pod, provider)) for pod in pods]
