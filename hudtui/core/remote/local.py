@@ -49,8 +49,8 @@ class LocalHost:
         """Run a command; see `Host.run`. Cancelling ends the command and its process group."""
         words = tuple(os.fspath(word) for word in argv)
         loop = asyncio.get_running_loop()
-        try:
-            opened = await loop.subprocess_exec(
+        start = asyncio.ensure_future(
+            loop.subprocess_exec(
                 _Collector,
                 *words,
                 stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
@@ -60,12 +60,26 @@ class LocalHost:
                 env=None if env is None else {**os.environ, **env},
                 start_new_session=True,
             )
+        )
+        # asyncio would leave the command's group and its pipes behind, and might never return, if it were cancelled between the
+        # start of the command and the connection of its pipes.
+        cancelled = False
+        while not start.done():
+            try:
+                await asyncio.wait([start])
+            except asyncio.CancelledError:
+                cancelled = True
+        try:
+            transport, protocol = start.result()
         except (OSError, ValueError) as error:
+            if cancelled:
+                raise asyncio.CancelledError from None
             raise MachineError(
                 f"the command `{words[0] if words else ''}` cannot be started on this machine", why=_reason(error)
             ) from None
-        transport, protocol = opened
         try:
+            if cancelled:
+                raise asyncio.CancelledError
             if stdin is not None:
                 pipe = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
                 pipe.write(stdin)
