@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hudtui.cli import console
+from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
     from hudtui.core.remote.host import Host
@@ -248,6 +249,7 @@ def print_view(view: RunView) -> None:
     dead = " (it may be dead)" if view.worrying else ""
     facts: list[tuple[str, Any]] = [
         ("run", f"{run.id}  ({run.name})"),
+        ("comment", clean_line(run.comment) if run.comment else None),
         ("state", state_text(run) + (f": {run.why}" if run.why else "")),
         ("engine", run.engine),
         ("started", clock(run.started) if run.started else "-"),

@@ -15,6 +15,7 @@ import typer
 from hudtui.cli import console, runlog
 from hudtui.cli.options import takes_request
 from hudtui.core.runs.request import RunRequest
+from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
     from hudtui.core.runs.remote_run import RentalContext
@@ -43,6 +44,9 @@ def register(app: typer.Typer) -> None:
         ("resume", resume),
         ("pull", pull),
         ("limits", limits),
+        ("rename", rename),
+        ("comment", comment),
+        ("diff", diff),
         ("rm", remove),
     ):
         runs.command(name)(command)
@@ -354,6 +358,63 @@ def remove(
     _run(work(), as_json=as_json)
 
 
+def rename(
+    run: Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The new name.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Give a run another name. Its id and its folder stay."""
+    with console.failures(as_json=as_json):
+        store, _ = runlog.open_store()
+        found = store.find(run)
+        store.rename(found, name)
+        _changed(store, found, as_json)
+
+
+def comment(
+    run: Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="The comment; an empty text removes it.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Write a comment on a run, which the list and the run show."""
+    with console.failures(as_json=as_json):
+        store, _ = runlog.open_store()
+        found = store.find(run)
+        store.comment(found, text)
+        _changed(store, found, as_json)
+
+
+def _changed(store: RunStore, run: str, as_json: bool) -> None:
+    summary = store.summary(run)
+    if as_json:
+        console.out_json({"run": run, "name": summary.name, "comment": summary.comment})
+    else:
+        console.say(f"{run}: {summary.name}" + (f": {summary.comment}" if summary.comment else ""))
+
+
+def diff(
+    runs: Annotated[list[str], typer.Argument(help="Two or more runs.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Show the settings in which runs differ."""
+    with console.failures(as_json=as_json):
+        from hudtui.core.runs.compare import differences, value_text
+
+        if len(runs) < 2:
+            raise typer.BadParameter("name two runs or more", param_hint="RUNS")
+        store, _ = runlog.open_store()
+        records = [store.record(store.find(run)) for run in runs]
+        found = differences(records)
+        if as_json:
+            rows = [{"field": one.field, "values": list(one.values)} for one in found]
+            console.out_json({"runs": [record.id for record in records], "differences": rows})
+        elif not found:
+            console.say("the settings of these runs are the same")
+        else:
+            head = ("SETTING", *(record.id for record in records))
+            runlog.table(head, [(one.field, *(value_text(value) for value in one.values)) for one in found])
+
+
 async def tend_run(store: RunStore, run: str, *, tmux: bool) -> None:
     """Carry out the remaining steps of a run on a rented machine, and print each step."""
     from contextlib import aclosing
@@ -454,7 +515,7 @@ def _row_json(run: RunSummary, view: RunView | None) -> dict[str, Any]:
 
 def _list_row(run: RunSummary, view: RunView | None, tended: bool) -> tuple[str, ...]:
     reward, step = (view.reward if view else None), _step(view)
-    note = run.why or (f"! {view.alarms[0].text}" if view and view.alarms and run.active else "")
+    note = run.why or (f"! {view.alarms[0].text}" if view and view.alarms and run.active else clean_line(run.comment))
     if not run.active and run.holds_machine:
         note = f"its machine may still cost money: hudtui runs resume {run.id}"
         if tended:

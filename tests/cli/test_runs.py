@@ -225,3 +225,26 @@ async def test_a_log_that_cannot_be_followed_leaves_none_of_the_others_at_work(c
         await runlog.follow_all(watcher, "r-1", ["fine", "broken"], None, runlog.Sink(False, prefix=True))
     assert asyncio.all_tasks() == before
     assert capsys.readouterr().out == "fine | begun\nbroken | begun\n"
+
+
+def test_names_comments_and_differences(own_world: Path) -> None:
+    store = RunStore(own_world / ".hudtui")
+    for run, seed in (("one-aaaa", None), ("two-bbbb", 7)):
+        spec = RunSpec("rollouts", "play", str(own_world), seed=seed)
+        plan = Plan("rollouts", (Stage("play", ("true",)),))
+        store.add(RunRecord(run, time.time(), "play", "rollouts", "local", machine_label(), str(store.folder / run), spec, plan))
+        store.append(run, "stopped", {"why": "on request"})
+    changed = json.loads(hudtui("runs", "rename", "one-aaaa", "base line", "--json").stdout)
+    assert changed == {"run": "one-aaaa", "name": "base line", "comment": ""}
+    assert "one-aaaa: base line: flat" in hudtui("runs", "comment", "base line", "flat").stderr
+    assert "comment    flat" in hudtui("runs", "show", "one-aaaa").stdout
+    assert "on request" in hudtui("runs").stdout
+    found = json.loads(hudtui("runs", "diff", "one-aaaa", "two-bbbb", "--json").stdout)
+    assert found == {"runs": ["one-aaaa", "two-bbbb"], "differences": [{"field": "seed", "values": [None, 7]}]}
+    assert hudtui("runs", "diff", "one-aaaa", "two-bbbb").stdout.splitlines() == [
+        "SETTING  one-aaaa  two-bbbb",
+        "seed     -         7",
+    ]
+    assert "are the same" in hudtui("runs", "diff", "one-aaaa", "one-aaaa").stderr
+    assert "two runs or more" in hudtui("runs", "diff", "one-aaaa", code=2).stderr
+    assert "not a name" in hudtui("runs", "rename", "one-aaaa", "\x1b[31m", code=2).stderr

@@ -4,6 +4,8 @@ import asyncio
 import json
 import math
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from hudtui.tui.facts import Services
 from hudtui.tui.screens.run import RunScreen
 from hudtui.tui.screens.run_logs import RunLogs
 from hudtui.tui.widgets.charts import ChartLine, chart, figure, smooth, thin
+from hudtui.tui.widgets.dialog import Ask
 from hudtui.tui.widgets.log_lines import LogLines
 from hudtui.tui.widgets.log_view import LogView
 from hudtui.tui.widgets.tables import Grid
@@ -169,6 +172,15 @@ def test_picture_of_metrics(snap: Any, project: Path, size: tuple[int, int]) -> 
         await _drawn(pilot, "train-dddd", "step 60/100")
 
     assert snap(_app(project), size=size, press=["5"], run_before=wait)
+
+
+async def _until(pilot: Any, true: Callable[[], bool]) -> None:
+    """Wait until something is so: what the screen shows comes from a store that is read in a thread."""
+    for _ in range(400):
+        await pilot.pause(0.02)
+        if true():
+            return
+    raise AssertionError("it did not come")
 
 
 async def _drawn(pilot: Any, run: str, text: str) -> None:
@@ -392,6 +404,45 @@ async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: 
         await pilot.press("m", "tab", "up", "c")
         await _drawn(pilot, "train-cccc", "step 60/100")
         assert "◆" not in screen_text(app)
+
+
+async def test_a_run_is_renamed_and_commented_on(open_app: Any, project: Path, screen_text: Any) -> None:
+    make_training(project, "train-cccc", "grpo lora 8", seed=1)
+    async with open_app(project, size=(160, 48), services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _drawn(pilot, "train-cccc", "step 60/100")
+        await pilot.press("N")
+        await _until(pilot, lambda: isinstance(app.screen, Ask))
+        await pilot.press("end", "ctrl+u", *"warmer", "enter")
+        await _until(pilot, lambda: "warmer" in screen_text(app) and not isinstance(app.screen, Ask))
+        await pilot.press("w")
+        await _until(pilot, lambda: isinstance(app.screen, Ask))
+        await pilot.press(*"flat", "enter")
+        await _until(pilot, lambda: "“flat”" in screen_text(app))
+        store = RunStore(project / ".hudtui")
+        assert (store.summary("train-cccc").name, store.summary("train-cccc").comment) == ("warmer", "flat")
+        await pilot.press("d")
+        await _until(pilot, lambda: "there is no other run to compare it with" in screen_text(app))
+
+
+async def test_settings_of_two_runs_are_compared(open_app: Any, project: Path, screen_text: Any) -> None:
+    make_training(project, "train-cccc", "grpo lora 8", seed=1)
+    make_training(project, "train-dddd", "grpo lora 16", seed=2)
+    store = RunStore(project / ".hudtui")
+    other = store.record("train-dddd")
+    later = replace(
+        other, id="train-eeee", name="seeded", created=NOW, spec=replace(other.spec, seed=7), folder=f"{other.folder}-e"
+    )
+    store.add(later)
+    async with open_app(project, size=(160, 48), services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-eeee")
+        await pilot.press("d")
+        await _until(pilot, lambda: "Differences in the settings" in screen_text(app))
+        shown = screen_text(app)
+        row = next(line for line in shown.splitlines() if " seed " in line)
+        assert [cell for cell in row.split() if cell in ("7", "-")] == ["7", "-"]
+        assert "grpo lora 16" in shown
 
 
 async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: Any) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from hudtui.core import trust
 from hudtui.core.db import Database, execute_all
-from hudtui.core.errors import RunError
+from hudtui.core.errors import InputError, RunError
 from hudtui.core.process import machine_label
 from hudtui.core.runs.spec import RunSpec, spec_from_json
 from hudtui.core.runs.values import END_STATES, LATEST_TIME, MOST_UNREADABLE, RunEvent, RunSummary, fold
@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 MOST_REPORTS = 10_000
 """Most events of the machine that are kept for a run."""
+
+_LONGEST_NAME, _LONGEST_COMMENT = 100, 2_000
 
 _VERSION = 1
 _SCHEMA = """
@@ -68,7 +70,7 @@ _ID_LETTERS = "bcdfghjkmnpqrstvwxyz23456789"
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The part of a run that never changes."""
+    """A run without its progress: what it is called, what it does, and where."""
 
     id: str
     created: float
@@ -170,6 +172,30 @@ class RunStore:
         with self.database.writing() as database:
             return self._insert(database, run, kind, data or {}, moment, "app", once)
 
+    def rename(self, run: str, name: str) -> None:
+        """Give a run another name. Its id and its folder stay.
+
+        Raises:
+            InputError: The name is empty, has more than 100 characters, or has some that cannot be printed.
+            RunError: The run does not exist, or the store cannot be written.
+        """
+        name = name.strip()
+        if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+            raise InputError("this is not a name for a run", fix=f"A name has 1 to {_LONGEST_NAME} printable characters.")
+        self.append(run, "renamed", {"name": name})
+
+    def comment(self, run: str, text: str) -> None:
+        """Store what the user writes about a run; an empty text removes the comment.
+
+        Raises:
+            InputError: The text has more than 2,000 characters.
+            RunError: The run does not exist, or the store cannot be written.
+        """
+        text = text.strip()
+        if len(text) > _LONGEST_COMMENT:
+            raise InputError(f"this comment has {len(text):,} characters", fix=f"A comment has at most {_LONGEST_COMMENT:,}.")
+        self.append(run, "commented", {"text": text})
+
     def append_together(self, run: str, events: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> tuple[RunEvent, ...]:
         """Keep events (kind, data, `once`) in one transaction, so that a reader sees all of them or none; see `append`.
 
@@ -249,7 +275,7 @@ class RunStore:
             RunError: The run does not exist, was stored by a newer hudtui, or its record is invalid.
         """
         row = self._row(run)
-        known, created, name, engine, host, machine, folder, spec, plan = row
+        known, created, _, engine, host, machine, folder, spec, plan = row
         try:
             made = spec_from_json(json.loads(spec)), plan_from_json(json.loads(plan))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -260,7 +286,7 @@ class RunStore:
         summary = self.summary(known)
         if summary.machine == "released" and (home := results_folder_of(summary)) is not None:
             host, machine, folder = "local", machine_label(), home
-        return RunRecord(known, created, name, engine, host, machine, folder, *made, own)
+        return RunRecord(known, created, summary.name, engine, host, machine, folder, *made, own)
 
     def is_own(self, run: str) -> bool:
         """Return whether the user started a run from this folder, or took it over.

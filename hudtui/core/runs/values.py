@@ -114,6 +114,8 @@ class RunSummary:
     """Folder on this computer with the fetched results."""
     removed: bool = False
     """The user has removed the run from the list."""
+    comment: str = ""
+    """What the user wrote about the run."""
     unreadable: int = 0
     """Number of skipped invalid records of the machine, counted up to `MOST_UNREADABLE`."""
     unreadable_why: str | None = None
@@ -183,6 +185,7 @@ class RunSummary:
             "currency": self.currency,
             "billed": self.billed,
             "results": self.results,
+            "comment": self.comment,
         }
 
 
@@ -197,7 +200,8 @@ def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
     """
     run: dict[str, Any] = dict(vars(start))
     for event in events:
-        run["updated"] = max(run["updated"], event.at)
+        if event.type not in ("renamed", "commented"):
+            run["updated"] = max(run["updated"], event.at)
         if event.type == "note" and (message := _text(event, "message")):
             run["notes"] = (*run["notes"], message)[-_NOTES:]
         if event.origin == "machine":
@@ -235,6 +239,10 @@ def _take_own(run: dict[str, Any], event: RunEvent) -> None:
         run["results"] = folder
     elif kind == "removed":
         run["removed"] = True
+    elif kind == "renamed":
+        run["name"] = _text(event, "name") or run["name"]
+    elif kind == "commented":
+        run["comment"] = _text(event, "text") or ""
     elif kind == "unreadable":
         run.update(unreadable=run["unreadable"] + 1, unreadable_why=run["unreadable_why"] or _text(event, "why"))
     if run["final"]:

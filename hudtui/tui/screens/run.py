@@ -29,7 +29,7 @@ from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
     from hudtui.core.runs.store import RunStore
-    from hudtui.core.runs.values import RunEvent
+    from hudtui.core.runs.values import RunEvent, RunSummary
     from hudtui.core.runs.watch import Monitor, RunResult, RunView
 
 GLANCE = 2.0
@@ -85,6 +85,15 @@ class RunScreen(StationScreen):
         AppAction("run.window", "Next log", "Show the log of the run's next stage.", "right_square_bracket", show=False),
         AppAction("run.logs", "All logs", "The logs of all stages below one another, or one.", "p", show=False),
         AppAction("run.reveal", "Paths", "Where the run's files are, and the commands that show it.", "i", show=False),
+        AppAction("run.rename", "Rename", "Give the run another name.", "N", show=False, asks=True),
+        AppAction("run.comment", "Comment", "Write a comment on the run.", "w", show=False, asks=True),
+        AppAction(
+            "run.differences",
+            "Differences",
+            "The settings in which this run and the compared runs differ; without any, this run and the run before it.",
+            "d",
+            show=False,
+        ),
         AppAction("run.back", "To the list", "Go to the list of runs.", "escape", show=False, palette=False),
         AppAction("run.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
@@ -443,6 +452,8 @@ class RunScreen(StationScreen):
         if name == "terminal" and self.view is not None and self.view.attach is None:
             ended = not self.view.summary.active
             return "it has ended, and its session with it" if ended else "it runs as detached processes, without tmux"
+        if name == "differences" and len(self._of_the_comparison()) < 2:
+            return "there is no other run to compare it with"
         if name in ("window", "logs") and self.view is not None and len(self.view.windows) < 2:
             return "it has one log"
         return None
@@ -477,6 +488,59 @@ class RunScreen(StationScreen):
         summary = await launcher.stop_run(run, find_host(record.host), store)
         self.say(f"{name} is {summary.state}; nothing of it is left running.", "success")
         self.shell.reload()
+
+    def action_rename(self) -> None:
+        """Ask for another name."""
+        if self.view is not None:
+            self.start(self._rename(self.view.summary), group="edit")
+
+    async def _rename(self, run: RunSummary) -> None:
+        name = await self.shell.ask("Rename the run", value=run.name, accept="Rename")
+        if name is not None and name.strip() != run.name:
+            store = await asyncio.to_thread(self._open_store)
+            await store.run(store.rename, run.id, name)
+            self.opened(run=run.id)
+            self.say(f"{run.name} is {name.strip()} now.", "success")
+
+    def action_comment(self) -> None:
+        """Ask for a comment."""
+        if self.view is not None:
+            self.start(self._comment(self.view.summary), group="edit")
+
+    async def _comment(self, run: RunSummary) -> None:
+        text = await self.shell.ask(f"Comment on {run.name}", value=run.comment, accept="Keep")
+        if text is not None and text.strip() != run.comment:
+            store = await asyncio.to_thread(self._open_store)
+            await store.run(store.comment, run.id, text)
+            self.opened(run=run.id)
+            self.say("The comment is kept." if text.strip() else "The comment is removed.", "success")
+
+    def _of_the_comparison(self) -> list[str]:
+        """The ids of the runs whose settings are compared: this run first."""
+        others = [run for run in self._compared if run != self.chosen]
+        known = [run.id for run in self._listed or ()]  # the newest first
+        if not others and self.chosen in known:
+            others = known[known.index(self.chosen) + 1 :][:1]
+        return [run for run in (self.chosen, *others) if run is not None]
+
+    def action_differences(self) -> None:
+        """Show how the settings of the compared runs differ."""
+        self.start(self._differences(self._of_the_comparison()), group="differences")
+
+    async def _differences(self, runs: list[str]) -> None:
+        from hudtui.core.runs.compare import differences, value_text
+
+        store = await asyncio.to_thread(self._open_store)
+        records = await asyncio.to_thread(lambda: [store.record(run) for run in runs])
+        rows = [(one.field, *(value_text(value) for value in one.values)) for one in differences(records)]
+        names = tuple(clean_line(record.name, 40) for record in records)
+        if not rows:
+            self.say(f"The settings of {' and '.join(names)} are the same.")
+            return
+        cells = [("", *names), *(tuple(clean_line(cell, 40) for cell in row) for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+        self.shell.read("Differences in the settings", "\n".join(lines))
 
     def action_terminal(self) -> None:
         """Step aside for the run's tmux session."""
@@ -515,6 +579,8 @@ class RunScreen(StationScreen):
         run = self.view.summary
         began = "not yet" if run.started is None else f"{ago(self.shell.services.now().timestamp() - run.started)}"
         lines = [f"id        {run.id}", f"machine   {run.host}", f"folder    {run.folder}", f"started   {began}"]
+        if run.comment:
+            lines.append(f"comment   {clean_line(run.comment, 2_000)}")
         lines += [f"logs      hudtui runs logs -f {run.id}", f"all       hudtui runs show {run.id} --json"]
         if self.view.attach:
             lines.append(f"terminal  {' '.join(self.view.attach)}")
