@@ -9,6 +9,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.options import takes_request
+from hudtui.cli.person import Terminal
 from hudtui.core.runs.request import RunRequest
 
 _MOST_STEPS = 1000
@@ -40,24 +41,25 @@ def rehearse(
 async def carry_out(request: RunRequest, yes: bool, dry_run: bool, no_tmux: bool, as_json: bool) -> None:
     """Run a rehearsal to its end; see `rehearse`."""
     from hudtui.cli import runlog
-    from hudtui.core.remote.local import LocalHost
+    from hudtui.core.flows.start import plan_rehearsal
+    from hudtui.core.project import open_project
     from hudtui.core.runs.prepare import REHEARSAL_STEPS, draft_rehearsal
-    from hudtui.core.training.engine import SIZE, trainer_environment
 
     store, monitor = runlog.open_store()
-    request = replace(request, steps=request.steps or REHEARSAL_STEPS)
-    record = draft_rehearsal(request, runlog.workspace(), store)
+    project = open_project()
     if dry_run:
+        steps = request.steps or REHEARSAL_STEPS
+        record = draft_rehearsal(replace(request, steps=steps), project.workspace(), store)
         if as_json:
             console.out_json({"id": record.id, "folder": record.folder, "plan": record.plan.to_json()})
         else:
             runlog.print_plan(record.plan.to_json(), record.folder)
         return
-    trainer = trainer_environment(record.plan)
-    if not trainer.ready and not yes:
-        console.say(f"An environment for training is made once, in {trainer.python.parent.parent}: {SIZE}.")
-        await console.confirm("Make it?")
-    await runlog.launch(record, LocalHost(), store, tmux=not no_tmux)
+    planned = await plan_rehearsal(request, project, Terminal(yes=yes))
+    if planned is None:
+        raise typer.Abort
+    record = planned
+    await runlog.launch(record, tmux=not no_tmux)
     await runlog.follow_run(monitor, record, to_stderr=as_json)
     view = await monitor.view(record.id)
     if as_json:

@@ -112,6 +112,7 @@ class _How:
 
 
 async def _work(request: RunRequest, how: _How) -> None:
+    from hudtui.core.flows.start import agree_to_start
     from hudtui.core.flows.trust import require_run
     from hudtui.core.project import open_project
 
@@ -139,14 +140,12 @@ async def _work(request: RunRequest, how: _How) -> None:
             _may_detach(record)
         _show(prepared, record, store)
         rent = record.spec.rent
-        if not how.yes:
-            from hudtui.core.runs.plan_text import start_question
-
-            await console.confirm(start_question(record))
+        if not await agree_to_start(prepared, Terminal(yes=how.yes)):
+            raise typer.Abort
         if rent is not None:
             await _run_rented(record, store, how)
         else:
-            await _run_here(record, store, how)
+            await _run_here(record, store, project, how)
 
 
 # --- what is missing ------------------------------------------------------------------------------------------------------
@@ -237,14 +236,14 @@ def _away(record: RunRecord) -> bool:
     return record.host != "local" or record.spec.output_dir is not None
 
 
-async def _run_here(record: RunRecord, store: RunStore, how: _How) -> None:
+async def _run_here(record: RunRecord, store: RunStore, project: Project, how: _How) -> None:
     """On this machine, or one of the user's own."""
-    from hudtui.core.remote.hosts import find_host
+    from hudtui.core.flows.start import open_tunnels
 
-    host = find_host(record.host)
-    async with contextlib.AsyncExitStack() as stack:
-        await _tunnels(record, stack)
-        await runlog.launch(record, host, store, tmux=how.tmux)
+    async with open_tunnels(record, project):
+        for port in record.spec.tunnels if record.host != "local" else ():
+            console.say(f"port {port} of this computer is port {port} there")
+        await runlog.launch(record, tmux=how.tmux)
         if how.detach:
             console.out(record.id)
             console.say(f"hudtui runs logs -f {record.id}   or   hudtui runs attach {record.id}")
@@ -265,18 +264,6 @@ async def _bring_home(record: RunRecord, store: RunStore) -> None:
 
     found = await fetch_results(RunFolder(find_host(record.host), record), results_folder(record, store))
     console.say(f"{found.files} files, {found.size:,} bytes in {found.folder}")
-
-
-async def _tunnels(record: RunRecord, stack: contextlib.AsyncExitStack) -> None:
-    """Ports of this computer that the run's machine reaches, for as long as this command runs."""
-    from hudtui.core.remote.hosts import LOCAL, find_host
-
-    host = find_host(record.host)
-    if record.host == LOCAL:
-        return
-    for port in record.spec.tunnels:
-        await stack.enter_async_context(host.reverse(port, "127.0.0.1", port))
-        console.say(f"port {port} of this computer is port {port} there")
 
 
 async def _result(record: RunRecord, how: _How) -> None:

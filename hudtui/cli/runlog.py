@@ -14,7 +14,6 @@ from hudtui.cli import console
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
-    from hudtui.core.remote.host import Host
     from hudtui.core.runs.status import StepRow
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.values import RunEvent, RunSummary
@@ -136,7 +135,7 @@ async def follow_run(monitor: Monitor, record: RunRecord, *, to_stderr: bool) ->
     await follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
 
 
-async def launch(record: RunRecord, host: Host, store: RunStore, *, tmux: bool) -> None:
+async def launch(record: RunRecord, *, tmux: bool) -> None:
     """Start a run and print each step. A launch that is interrupted before the run starts is cancelled.
 
     Raises:
@@ -144,17 +143,18 @@ async def launch(record: RunRecord, host: Host, store: RunStore, *, tmux: bool) 
     """
     from contextlib import aclosing
 
-    from hudtui.core.flows.trust import require_run
-    from hudtui.core.runs import launch as launcher
+    from hudtui.core.flows.start import start
+    from hudtui.core.flows.stop import end
+    from hudtui.core.project import open_project
 
-    await asyncio.to_thread(require_run, record.spec, settings())
+    project = open_project()
     try:
-        async with aclosing(launcher.launch(record, host, store, lookup=settings().lookup, tmux=tmux)) as events:
+        async with aclosing(start(record, project, tmux=tmux)) as events:
             async for event in events:
                 say_event(event)
     except asyncio.CancelledError:
-        if record.id in store.ids() and store.summary(record.id).started is None:
-            await launcher.stop_run(record.id, host, store)
+        if record.id in project.runs.ids() and project.runs.summary(record.id).started is None:
+            await end(record.id, project)
             console.say(f"run {record.id} is not started")
         raise
 

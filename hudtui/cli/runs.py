@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,11 +13,11 @@ import typer
 
 from hudtui.cli import console, runlog
 from hudtui.cli.options import takes_request
+from hudtui.cli.person import Terminal
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.remote_run import RentalContext
     from hudtui.core.runs.store import RunStore
     from hudtui.core.runs.values import RunSummary
     from hudtui.core.runs.watch import Monitor, RunView
@@ -164,7 +163,7 @@ def start(
                 runlog.print_plan(record.plan.to_json(), record.folder)
             return
         await runlog.reconcile_runs(store)
-        await runlog.launch(record, LocalHost(), store, tmux=not no_tmux)
+        await runlog.launch(record, tmux=not no_tmux)
         if follow:
             await runlog.follow_run(monitor, record, to_stderr=as_json)
         view = await monitor.view(record.id)
@@ -190,25 +189,19 @@ def stop(
     """Stop a run, and make sure that it is gone."""
 
     async def work() -> None:
-        from hudtui.core.remote.hosts import find_host
-        from hudtui.core.runs import launch as launcher
+        from hudtui.core.flows.stop import stop as stop_flow
+        from hudtui.core.project import open_project
 
         store, _ = runlog.open_store()
         await runlog.reconcile_runs(store)
-        summary = store.summary(store.find(run))
-        if not summary.active and not summary.holds_machine:
-            console.say(f"run {summary.id} has ended already: {summary.state}")
-        else:
-            if not yes:
-                await console.confirm(f"Stop run {summary.id} ({summary.name}, {summary.state})?")
-            if store.record(summary.id).spec.rent is not None:
-                summary = await _end_rented(store, summary.id, 0.0 if now else None)
-            else:
-                host = find_host(summary.host)
-                summary = await launcher.stop_run(summary.id, host, store, grace=0.0 if now else None)
-            console.say(f"run {summary.id} {summary.state}; nothing of it is left running")
+        stopped = await stop_flow(store.find(run), open_project(), Terminal(yes=yes), now=now, progress=_progress())
+        if stopped is None:
+            raise typer.Abort
+        console.say(stopped.report)
+        if stopped.summary.results is not None:
+            console.say(f"its results are in {stopped.summary.results}")
         if as_json:
-            console.out_json(summary.to_json())
+            console.out_json(stopped.summary.to_json())
 
     _run(work(), as_json=as_json)
 
@@ -301,6 +294,8 @@ def limits(
         from hudtui.core.compute.limits import Limits
         from hudtui.core.compute.pods import Ledger
         from hudtui.core.errors import InputError
+        from hudtui.core.flows.stop import rental
+        from hudtui.core.project import open_project
         from hudtui.core.remote.hosts import find_host
         from hudtui.core.runs.launch import set_time_limit
         from hudtui.core.runs.plan_text import limits_text
@@ -323,8 +318,8 @@ def limits(
         if wishes and rent is None:
             await set_time_limit(record.id, find_host(record.host), store, found.max_hours)
         elif wishes:
-            async with _broker(store, record.id) as broker:
-                await change_limits(record.id, store, broker, found)
+            async with rental(record, open_project(), say=console.say) as context:
+                await change_limits(record.id, store, context, found)
         if as_json:
             console.out_json(found.to_json())
         else:
@@ -419,11 +414,13 @@ async def tend_run(store: RunStore, run: str, *, tmux: bool) -> None:
     """Carry out the remaining steps of a run on a rented machine, and print each step."""
     from contextlib import aclosing
 
+    from hudtui.core.flows.stop import rental
+    from hudtui.core.project import open_project
     from hudtui.core.runs.remote_run import run_remote
 
     following: asyncio.Task[None] | None = None
-    async with _broker(store, run) as broker:
-        events = run_remote(run, store, broker, lookup=runlog.settings().lookup, tmux=tmux, progress=_progress())
+    async with rental(store.record(run), open_project(), say=console.say) as context:
+        events = run_remote(run, store, context, lookup=runlog.settings().lookup, tmux=tmux, progress=_progress())
         try:
             async with aclosing(events) as steps:
                 async for event in steps:
@@ -445,32 +442,6 @@ async def _follow_quietly(store: RunStore, run: str) -> None:
 
     with contextlib.suppress(HudtuiError):
         await runlog.follow_run(Monitor(store), store.record(run), to_stderr=True)
-
-
-@contextlib.asynccontextmanager
-async def _broker(store: RunStore, run: str) -> AsyncIterator[RentalContext]:
-    """Whoever the machine of a run is rented from, for as long as that is needed."""
-    from hudtui.core.compute.demo_simulator import ensure_simulator
-    from hudtui.core.runs.remote_run import open_rental_context
-
-    settings = runlog.settings()
-    settings.require_trust()
-    await asyncio.to_thread(ensure_simulator, settings.get)
-    broker = open_rental_context(store.record(run), settings, say=console.say)
-    try:
-        yield broker
-    finally:
-        await broker.provider.close()
-
-
-async def _end_rented(store: RunStore, run: str, grace: float | None) -> RunSummary:
-    from hudtui.core.runs.remote_run import end_remote_run
-
-    async with _broker(store, run) as broker:
-        summary = await end_remote_run(run, store, broker, grace=grace, progress=_progress())
-    if summary.results is not None:
-        console.say(f"its results are in {summary.results}")
-    return summary
 
 
 def _progress() -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from hudtui.core.errors import HudtuiError
     from hudtui.core.runs.store import RunRecord, RunStore
-    from hudtui.core.runs.values import RunEvent, RunSummary
+    from hudtui.core.runs.values import RunEvent
     from hudtui.tui.app import HudtuiApp
 
 LEFT_ALONE = 6.0
@@ -110,20 +110,6 @@ class Tending:
         """Whether the app takes care of a run: of its results and the end of its machine, too, when it has ended."""
         return run in self._workers
 
-    async def end(self, record: RunRecord) -> RunSummary:
-        """Stop a run, bring home what it has written, and end its machine; also while that is being got.
-
-        Raises:
-            HudtuiError: The machine could not be ended for certain.
-        """
-        from hudtui.core.runs.remote_run import RentalContext, end_remote_run
-
-        rent = record.spec.rent
-        assert rent is not None
-        office = await self._app.purse.open()
-        broker = RentalContext(office.desk.provider_of(rent.provider), office.settings.get)
-        return await end_remote_run(record.id, self._store(), broker)
-
     @contextmanager
     def getting_one(self, name: str) -> Iterator[Callable[[], None]]:
         """While the worker that calls this gets a machine without a run. What it is given is to be called when that is ready."""
@@ -168,12 +154,10 @@ class Tending:
 
     async def _tend(self, record: RunRecord, told: Told | None, again: bool) -> None:
         from hudtui.core.errors import HudtuiError, RunError
-        from hudtui.core.runs.remote_run import RentalContext, run_remote
+        from hudtui.core.runs.remote_run import open_rental_context, run_remote
         from hudtui.core.runs.run_lock import is_managed
         from hudtui.tui import applog
 
-        rent = record.spec.rent
-        assert rent is not None
         try:
             office = await self._app.purse.open()
             store = self._store()
@@ -182,8 +166,8 @@ class Tending:
                 self._app.reload()
             if store.summary(record.id).started is None and store.summary(record.id).active:
                 self.getting[record.id] = f"a machine is being got for {record.name}"
-            broker = RentalContext(office.desk.provider_of(rent.provider), office.settings.get)
-            async with aclosing(run_remote(record.id, store, broker, lookup=office.settings.lookup)) as events:
+            context = open_rental_context(record, office.settings, providers=office.desk.providers)
+            async with aclosing(run_remote(record.id, store, context, lookup=office.settings.lookup)) as events:
                 async for event in events:
                     self._tell(record, event)
                     if told is not None:

@@ -188,7 +188,7 @@ def test_ctrl_c_while_it_starts_means_not_to_start(workspace: Path, words: tuple
     argv = [sys.executable, "-m", "hudtui", *words, "--no-tmux"]
     starter = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert starter.stderr is not None
-    run = starter.stderr.readline().split()[1]
+    run = next(line for line in starter.stderr if line.startswith("run ")).split()[1]
     starter.send_signal(signal.SIGINT)
     _, said = starter.communicate(timeout=60)
     assert starter.returncode == 130 and f"run {run} is not started" in said

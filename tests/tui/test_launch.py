@@ -21,7 +21,7 @@ from hudtui.core.compute import lifecycle
 from hudtui.core.compute.hardware import Hardware
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import MachineError
-from hudtui.core.remote import hosts
+from hudtui.core.flows import start as starting
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.store import RunStore
@@ -155,7 +155,7 @@ async def test_a_machine_that_is_being_got_can_be_given_up(
         screen = app.screen
         await until(pilot, lambda: "(F8 gives it up)" in screen.message)
         await pilot.press("f8")
-        await until(pilot, lambda: "no machine is left of it" in screen.message)
+        await until(pilot, lambda: "its machine is ended, and that was verified" in screen.message)
         assert not sim.alive and not app.tending.getting
         assert RunStore(workspace / ".hudtui").summary(screen.rented.id).state == "stopped"
 
@@ -475,14 +475,16 @@ async def test_a_tunnel_that_cannot_be_kept_is_told(open_app: Any, workspace: Pa
         def reverse(self, *_: Any) -> Any:
             raise MachineError("the machine lets no port through")
 
-    monkeypatch.setattr(hosts, "find_host", lambda name: Closed())
+    monkeypatch.setattr(starting, "find_host", lambda name: Closed())
     async with open_app(workspace) as (app, pilot):
         app.open_station("launch")
         await until(pilot, lambda: app.screen.prepared is not None)
-        app.screen._keep_tunnels(replace(app.screen.record, host="me@box", spec=replace(app.screen.record.spec, tunnels=(8000,))))
-        await until(pilot, lambda: len(app._notifications))
-        (told,) = app._notifications
-        assert told.message == "port 8000 of this computer cannot be reached from its machine: the machine lets no port through"
+        screen = app.screen
+        record = replace(screen.record, host="me@box", spec=replace(screen.record.spec, tunnels=(8000,)))
+        screen.start(lambda: screen._launch(record), group="launch")
+        await until(pilot, lambda: "port 8000 of this computer cannot be reached from its machine" in screen.message)
+        assert "the machine lets no port through" in screen.message
+    assert RunStore(workspace / ".hudtui").ids() == (), "a run whose environments cannot be reached is not started"
 
 
 async def test_a_training_is_told_its_settings_here(

@@ -25,21 +25,6 @@ class PlanLine:
     text: str
 
 
-def start_question(record: RunRecord) -> str:
-    """Return the question before a run is started, with its price and known problems."""
-    rent = record.spec.rent
-    if rent is None:
-        return "Start it?"
-    if not rent.simulated:
-        return f"Start it? It costs {money(rent.hourly, rent.currency)} an hour."
-    if record.engine == "rollouts" or record.spec.rehearse:
-        return "Start it?"
-    return (
-        "A simulated machine has no GPU, and this training will end with an error at the look at its GPUs "
-        "(hudtui rl --rehearse works without). Start it all the same?"
-    )
-
-
 def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None = None) -> tuple[PlanLine, ...]:
     """Return the lines of the whole plan. `RUN` stands for the run's folder on its machine.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,8 +91,20 @@ class RentalContext:
     """Seconds between checks that the supervisor runs; a reboot ends it."""
 
 
-def open_rental_context(record: RunRecord, settings: Settings, *, say: Callable[[str], None] | None = None) -> RentalContext:
+def open_rental_context(
+    record: RunRecord,
+    settings: Settings,
+    *,
+    providers: Mapping[str, Provider] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> RentalContext:
     """Open the provider that a run's machine is rented from.
+
+    Args:
+        record: The run.
+        settings: They name the provider's address and key.
+        providers: Providers by name, if they are open already.
+        say: See `RentalContext.say`.
 
     Raises:
         RunError: No machine was rented for the run.
@@ -104,7 +116,7 @@ def open_rental_context(record: RunRecord, settings: Settings, *, say: Callable[
     rent = record.spec.rent
     if rent is None:
         raise RunError(f"run {record.id} is on {record.host}, which was not rented for it")
-    provider = open_provider(rent.provider, settings.get)
+    provider = open_provider(rent.provider, settings.get, providers=providers)
     if provider.features.simulated != rent.simulated:
         kind = "simulated" if rent.simulated else "real"
         raise InputError(
@@ -188,7 +200,7 @@ async def end_remote_run(
     store.require_own(run)
     remote = RemoteRun(store.record(run), store, context, None, True, progress)
     await remote.stop(grace)
-    async with lock_run(store, run, patience=120.0), aclosing(remote.settle()) as events:
+    async with lock_run(store, run, patience=120.0), aclosing(remote.settle(keep=False)) as events:
         async for _ in events:
             pass
     return store.summary(run)
@@ -503,8 +515,8 @@ class RemoteRun:
 
     # --- the end ----------------------------------------------------------------------------------------------------------
 
-    async def settle(self) -> AsyncGenerator[RunEvent, None]:
-        """Fetch the results and end the machine."""
+    async def settle(self, *, keep: bool = True) -> AsyncGenerator[RunEvent, None]:
+        """Fetch the results and end the machine. `keep` leaves the machine of a failed run to a user who has asked for that."""
         owned, summary = self.owned(), self.summary
         if owned is None or not owned.open:
             if event := await self.gone(owned):
@@ -526,7 +538,7 @@ class RemoteRun:
                     ) from None
                 if event := await self.append("note", {"message": f"its results could not be fetched: {error_sentence(error)}"}):
                     yield event
-            if summary.state == "failed" and self.rent.keep_on_failure:
+            if keep and summary.state == "failed" and self.rent.keep_on_failure:
                 text = f"the machine is kept, as you wished, and costs money: hudtui pods terminate {self.rent.machine}"
                 if event := await self.append("note", {"message": text}):
                     yield event

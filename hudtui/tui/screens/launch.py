@@ -29,6 +29,8 @@ from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.fields import Field
 
 if TYPE_CHECKING:
+    from textual.worker import Worker
+
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Offers, Query, SshKey
     from hudtui.core.events import Progress
@@ -462,86 +464,82 @@ class LaunchScreen(StationScreen):
         self.start(self._rehearse, group="rehearse", exclusive=False)
 
     async def _rehearse(self) -> None:
-        from hudtui.core.runs.prepare import draft_rehearsal
-        from hudtui.core.runs.store import RunStore
-        from hudtui.core.training.engine import SIZE, trainer_environment
+        from hudtui.core.flows.start import plan_rehearsal
 
-        workspace = self.shell.workspace
         tasks, config = self._value("tasks"), self._value("config")
-        request = RunRequest(tasks=tasks or None, config=Path(config) if config else None, **self._training())
-        record = await asyncio.to_thread(draft_rehearsal, request, workspace, RunStore(workspace.state_dir))
-        trainer = trainer_environment(record.plan)
-        if not trainer.ready:
-            lines = (f"An environment for training is made once: {SIZE}.", f"It goes to {trainer.python.parent.parent}.")
-            if not await self.shell.confirm("Make the environment for rehearsals?", lines, yes="Make it", no="Not now"):
-                return
-        self.busy("Starting the rehearsal")
-        await self._launch(record)
+        training = {**self._training(), "steps": None}  # those of the form are the training's
+        request = RunRequest(tasks=tasks or None, config=Path(config) if config else None, **training)
+        record = await plan_rehearsal(request, self.shell.project, self.shell)
+        if record is not None:
+            self.busy("Starting the rehearsal")
+            await self._launch(record)
 
     async def _launch(self, record: RunRecord) -> None:
         """On this machine, or one of the user's own."""
-        from hudtui.core.flows.trust import require_run
-        from hudtui.core.remote.hosts import find_host
-        from hudtui.core.runs.launch import launch
-        from hudtui.core.runs.store import RunStore
+        from hudtui.core.flows.start import start
 
-        workspace = self.shell.workspace
-        settings = await asyncio.to_thread(self._settings)
-        await asyncio.to_thread(require_run, record.spec, settings)
-        store = RunStore(workspace.state_dir)
         notes: list[str] = []
+        tunnels: Worker[None] | None = None
         try:
-            async with aclosing(launch(record, find_host(record.host), store, lookup=settings.lookup)) as events:
+            tunnels = await self._keep_tunnels(record)
+            async with aclosing(start(record, self.shell.project)) as events:
                 async for event in events:
                     if event.type == "step":
                         self.busy(f"Starting: {event.data.get('name')}")
                     elif event.type == "note":
                         notes.append(str(event.data.get("message")))
+        except BaseException:
+            if tunnels is not None:
+                tunnels.cancel()
+            raise
         finally:
             self._plan_soon()
         self.clear_message()
         self.shell.open_station("run", run=record.id)
-        if record.spec.tunnels:
-            self._keep_tunnels(record)
         if notes:
             self.shell.say(" ".join(notes), severity="warning")
 
-    def _keep_tunnels(self, record: RunRecord) -> None:
-        """Ports of this computer that the run's machine reaches, until hudtui is closed."""
-        from hudtui.core.remote.hosts import LOCAL, find_host
+    async def _keep_tunnels(self, record: RunRecord) -> Worker[None] | None:
+        """Open the tunnels of a run before it starts. They stay open until hudtui is closed.
 
-        host = find_host(record.host)
-        if record.host == LOCAL:
-            return
+        Raises:
+            MachineError: A port of this computer cannot be reached from the machine.
+        """
+        from hudtui.core.flows.start import open_tunnels
 
-        async def keep(port: int) -> None:
+        if not record.spec.tunnels:
+            return None
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def keep() -> None:
             try:
-                async with host.reverse(port, "127.0.0.1", port):
+                async with open_tunnels(record, self.shell.project):
+                    if not opened.done():
+                        opened.set_result(None)
                     await asyncio.Event().wait()
             except Exception as error:
-                told = error if isinstance(error, HudtuiError) else self.shell.defect(error)
-                words = f"port {port} of this computer cannot be reached from its machine: {told.lines()[0]}"
+                if not opened.done():
+                    opened.set_exception(error)
+                    return
+                words = (error if isinstance(error, HudtuiError) else self.shell.defect(error)).lines()[0]
                 self.app.notify(words, title=clean_line(record.name), severity="error", timeout=30, markup=False)
+            finally:
+                opened.cancel()
 
-        for port in record.spec.tunnels:
-            self.run_worker(keep(port), name="forever", group=f"tunnel-{record.id}-{port}", exit_on_error=False)
+        worker = self.run_worker(keep(), name="forever", group=f"tunnels-{record.id}", exit_on_error=False)
+        await opened
+        return worker
 
     async def _ask_and_rent(self, prepared: Preparation) -> None:
-        from hudtui.core.compute.limits import money
+        from hudtui.core.flows.start import agree_to_start
         from hudtui.core.flows.trust import require_run
 
         record = prepared.record
         assert record is not None and record.spec.rent is not None
         rent = record.spec.rent
         await asyncio.to_thread(require_run, record.spec, await asyncio.to_thread(self._settings))
-        price = f"{money(rent.hourly, rent.currency)}/h" + (" (simulated)" if rent.simulated else "")
-        lines = [f"{rent.machine}: {price}"]
-        if prepared.estimate is not None:
-            lines.append(prepared.estimate.text)
-        if lasts := self.shell.purse.wallet_lasts(rent.provider, rent.hourly, rent.currency):
-            lines.append(lasts)
-        lines.append("It is ended after the run, and that is verified.")
-        if not await self.shell.confirm(f"Rent a machine for {record.name}?", tuple(lines), yes="Rent and start", no="Not now"):
+        wallet = self.shell.purse.wallet_lasts(rent.provider, rent.hourly, rent.currency)
+        if not await agree_to_start(prepared, self.shell, wallet=wallet):
             self._plan_soon()
             return
         self.rented = record
@@ -557,9 +555,12 @@ class LaunchScreen(StationScreen):
             self.start(self._give_up(self.rented), group="give-up")
 
     async def _give_up(self, record: RunRecord) -> None:
+        from hudtui.core.flows.stop import end
+
         self.busy(f"Giving up the machine for {record.name}")
-        summary = await self.shell.tending.end(record)
-        self.say(f"{record.name} is {summary.state}, and no machine is left of it.", "success")
+        providers = (await self.shell.purse.open()).desk.providers
+        ended = await end(record.id, self.shell.project, providers=providers)
+        self.say(ended.report, "warning" if ended.summary.holds_machine else "success")
         self.shell.reload()
 
     def _tell(self, record: RunRecord, event: RunEvent) -> None:

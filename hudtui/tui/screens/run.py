@@ -447,7 +447,7 @@ class RunScreen(StationScreen):
         name = action_id.partition(".")[2]
         if name not in ("start", "others", "back", "pane") and (self.chosen is None or self.view is None):
             return "there is no run yet" if not self._listed else "the run is still being read"
-        if name == "stop" and self.view is not None and not self.view.summary.active:
+        if name == "stop" and self.view is not None and not (self.view.summary.active or self.view.summary.holds_machine):
             return f"it has ended already: {self.view.summary.state}"
         if name == "terminal" and self.view is not None and self.view.attach is None:
             ended = not self.view.summary.active
@@ -465,29 +465,19 @@ class RunScreen(StationScreen):
     def action_stop(self) -> None:
         """Stop the run, after a question."""
         if self.view is not None:
-            self.start(self._stop(self.view.summary.id, self.view.summary.name), group="stop")
+            run = self.view.summary.id
+            self.start(lambda: self._stop(run), group="stop")
 
-    async def _stop(self, run: str, name: str) -> None:
-        from hudtui.core.remote.hosts import find_host
-        from hudtui.core.runs import launch as launcher
+    async def _stop(self, run: str) -> None:
+        from hudtui.core.flows.stop import stop
 
-        store = await asyncio.to_thread(self._open_store)
-        record = store.record(run)
-        rented = record.spec.rent is not None
-        lines = ["Its processes are ended, politely first.", "The log and what it has written stay."]
-        if rented:
-            lines[1] = "What it has written comes here, and its machine is ended."
-        if not await self.shell.confirm(f"Stop {name}?", tuple(lines), yes="Stop", no="Let it run", danger=True):
-            return
-        self.busy(f"Stopping {name}")
-        if rented:
-            summary = await self.shell.tending.end(record)
-            self.say(f"{name} is {summary.state}; its machine is ended, and that was verified.", "success")
-            self.shell.reload()
-            return
-        summary = await launcher.stop_run(run, find_host(record.host), store)
-        self.say(f"{name} is {summary.state}; nothing of it is left running.", "success")
-        self.shell.reload()
+        shell = self.shell
+        rented = (await asyncio.to_thread(lambda: shell.project.runs.record(run))).spec.rent is not None
+        providers = (await shell.purse.open()).desk.providers if rented else None
+        stopped = await stop(run, shell.project, shell, providers=providers, on_event=lambda event: self.busy(event.message))
+        if stopped is not None:
+            self.say(stopped.report, "warning" if stopped.summary.holds_machine else "success")
+            shell.reload()
 
     def action_rename(self) -> None:
         """Ask for another name."""

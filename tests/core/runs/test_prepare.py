@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from hudtui.core.compute.hardware import Gpu, Hardware
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Price
-from hudtui.core.runs.plan_text import start_question
 from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunStore
@@ -338,25 +336,3 @@ async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
     asked = RunRequest(engine="rollouts", policy="random", provider="prime")
     (missing,) = (await _prepare(project, store, asked, starts=False)).missing
     assert "day's budget" in missing.text and "hudtui-large may cost" in missing.text and "HUDTUI_BUDGET_DAY" in str(missing.fix)
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        (RunRequest(engine="trl", provider="prime"), "this training will end with an error"),
-        (RunRequest(engine="trl", provider="prime", rehearse=True, python="/opt/python"), "Start it?"),
-        (RunRequest(engine="rollouts", policy="random", provider="prime"), "Start it?"),
-    ],
-)
-async def test_the_question_says_what_is_known_to_fail(
-    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, asked: RunRequest, words: str
-) -> None:
-    with PrimeSimulator(step=5) as sim:
-        monkeypatch.setenv("HUDTUI_SIM", sim.url)
-        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
-        record = (await _prepare(project, store, asked, starts=False)).record
-    assert record is not None
-    assert (words in start_question(record)) and (words == "Start it?") == (start_question(record) == "Start it?")
-    assert record.spec.rent is not None
-    paid = replace(record, spec=replace(record.spec, rent=replace(record.spec.rent, simulated=False)))
-    assert "an hour" in start_question(paid)

@@ -194,6 +194,14 @@ async def test_a_failed_run_keeps_its_machine_only_on_request(world: World) -> N
     assert notice.severity == "warning" and f"hudtui runs resume {record.id}" in notice.message
 
 
+async def test_stopping_a_failed_run_ends_the_machine_that_was_kept(world: World) -> None:
+    record = world.record("echo half >out/metrics.jsonl; exit 3", rent={"keep_on_failure": True})
+    await world.tend(record)
+    assert world.sim.alive
+    summary = await end_remote_run(record.id, world.store, world.broker)
+    assert (summary.state, summary.machine) == ("failed", "released") and not world.sim.alive
+
+
 async def test_leaving_before_the_machine_is_ready_gives_it_up(world: World) -> None:
     record = world.record(stages=(RUN,))
     async with aclosing(run_remote(record.id, world.store, world.broker)) as events:

@@ -1,0 +1,117 @@
+"""Starting a run: the question before it, the launch on a machine that the user has, and the plan of a rehearsal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
+
+from hudtui.core.compute.limits import money
+from hudtui.core.errors import HudtuiError, MachineError
+from hudtui.core.flows.person import Person
+from hudtui.core.flows.trust import require_run
+from hudtui.core.project import Project
+from hudtui.core.remote.hosts import LOCAL, find_host
+from hudtui.core.runs.launch import error_sentence, launch
+from hudtui.core.runs.plan_text import limits_text
+from hudtui.core.runs.prepare import REHEARSAL_STEPS, Preparation, draft_rehearsal
+from hudtui.core.runs.request import RunRequest
+from hudtui.core.runs.store import RunRecord
+from hudtui.core.runs.values import RunEvent
+from hudtui.core.text import clean_line
+from hudtui.core.training.engine import SIZE, trainer_environment
+
+
+async def agree_to_start(prepared: Preparation, person: Person, *, wallet: str | None = None) -> bool:
+    """Ask whether a run is to be started, with what its machine costs and what ends it.
+
+    Args:
+        prepared: A preparation with a run.
+        person: The user.
+        wallet: How long the user's wallet lasts with this machine, if that is known.
+    """
+    record = prepared.record
+    assert record is not None
+    rent, name = record.spec.rent, clean_line(record.name, 60)
+    if rent is None:
+        return await person.confirm(f"Start {name}?", yes="Start", no="Not now")
+    price = f"{money(rent.hourly, rent.currency)}/h" + (" (simulated)" if rent.simulated else "")
+    lines = [f"{rent.machine}: {price}"]
+    if prepared.estimate is not None:
+        lines.append(prepared.estimate.text)
+    lines.append(f"Limits: {limits_text(record.spec.limits, rent.currency)}.")
+    if wallet is not None:
+        lines.append(wallet)
+    lines.append("It is ended after the run, and that is verified.")
+    if rent.keep_on_failure:
+        lines.append("After a failed run it is KEPT, and you pay for it until you end it.")
+    if rent.simulated and record.engine != "rollouts" and not record.spec.rehearse:
+        lines.append("A simulated machine has no GPU: this training will end with an error. A rehearsal works there.")
+    return await person.confirm(
+        f"Rent a machine for {name}?", tuple(lines), yes="Rent and start", no="Not now", danger=not rent.simulated
+    )
+
+
+async def plan_rehearsal(request: RunRequest, project: Project, person: Person) -> RunRecord | None:
+    """Plan the rehearsal of a training on this machine, and ask before an environment for training is made for it.
+
+    Returns:
+        The run to start; None if the user declines.
+
+    Raises:
+        InputError: See `draft_rehearsal`.
+    """
+    request = replace(request, steps=request.steps or REHEARSAL_STEPS)
+    record = await asyncio.to_thread(lambda: draft_rehearsal(request, project.workspace(), project.runs))
+    trainer = trainer_environment(record.plan)
+    lines = (f"An environment for training is made once: {SIZE}.", f"It goes to {trainer.python.parent.parent}.")
+    if trainer.ready or await person.confirm("Make the environment for rehearsals?", lines, yes="Make it", no="Not now"):
+        return record
+    return None
+
+
+async def start(record: RunRecord, project: Project, *, tmux: bool = True) -> AsyncGenerator[RunEvent, None]:
+    """Start a run on its machine, which the user has: this one, or one behind SSH. The run continues without hudtui.
+
+    Leaving the iterator early interrupts the launch; see `runs.launch.launch`.
+
+    Args:
+        record: The planned run.
+        project: The project that keeps it.
+        tmux: False for detached processes even if the machine has tmux.
+
+    Yields:
+        Each step as an event of the run.
+
+    Raises:
+        Untrusted: The run needs something that the user has not agreed to.
+        RunError: A secret is missing, or the store cannot be written.
+        MachineError: A step failed; the run is kept as failed, with the reason.
+    """
+    settings = await asyncio.to_thread(project.settings)
+    await asyncio.to_thread(require_run, record.spec, settings)
+    async with aclosing(launch(record, find_host(record.host), project.runs, lookup=settings.lookup, tmux=tmux)) as events:
+        async for event in events:
+            yield event
+
+
+@asynccontextmanager
+async def open_tunnels(record: RunRecord, project: Project) -> AsyncIterator[None]:
+    """Let a machine of the user's reach the environments on this computer that a run needs, for as long as this is open.
+
+    Raises:
+        Untrusted: The run needs something that the user has not agreed to.
+        MachineError: A port cannot be reached from there.
+    """
+    ports = record.spec.tunnels if record.host != LOCAL else ()
+    if ports:
+        await asyncio.to_thread(lambda: require_run(record.spec, project.settings()))
+    async with AsyncExitStack() as stack:
+        for port in ports:
+            try:
+                await stack.enter_async_context(find_host(record.host).reverse(port, "127.0.0.1", port))
+            except HudtuiError as error:
+                text = f"port {port} of this computer cannot be reached from its machine"
+                raise MachineError(text, why=error_sentence(error)) from error
+        yield
