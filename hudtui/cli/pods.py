@@ -18,6 +18,7 @@ from hudtui.core.text import clean_line, duration
 if TYPE_CHECKING:
     from hudtui.core.compute.costs import CostSummary
     from hudtui.core.compute.known_pods import KnownPod
+    from hudtui.core.compute.limits import Limits
     from hudtui.core.compute.overview import PodRow, PodsSnapshot
     from hudtui.core.compute.pods import Ledger, PodRecord
     from hudtui.core.compute.provider import Provider
@@ -40,6 +41,7 @@ def register(app: typer.Typer) -> None:
     pods.command("create")(pods_create.create)
     pods.command("status")(status)
     pods.command("ssh", context_settings={"ignore_unknown_options": True})(ssh)
+    pods.command("limits")(limits)
     pods.command("terminate")(terminate)
     pods.command("history")(history)
     pods.command("reconcile")(reconcile)
@@ -248,6 +250,60 @@ def ssh(
         import shlex
 
         console.out(shlex.join(argv))
+
+
+def limits(
+    name: Name,
+    budget: Annotated[str | None, typer.Option("--budget", help="What the pod may cost, or none.", show_default=False)] = None,
+    day_budget: Annotated[
+        str | None, typer.Option("--day-budget", help="What all pods may cost in a day, or none.", show_default=False)
+    ] = None,
+    max_hours: Annotated[
+        str | None, typer.Option("--max-hours", help="Hours that the pod may live, or none.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the limits of a pod without a run, or change them: here, and for the guard on the pod."""
+    settings = compute.settings(as_json=as_json)
+    given = {"run_budget": budget, "day_budget": day_budget, "max_hours": max_hours}
+    changes = {field: text for field, text in given.items() if text is not None}
+
+    async def work() -> Limits:
+        from hudtui.core.compute.known_pods import find_pod
+        from hudtui.core.compute.limits import Limits, limits_from_settings
+        from hudtui.core.errors import InputError
+        from hudtui.core.flows.rent import change_limits
+
+        ledger = _ledger()
+        async with compute.asked(settings, paid=True) as providers:
+            found = await find_pod(name, providers, ledger)
+            if found.record is None:
+                raise InputError(
+                    f"{found.pod.name or found.pod.id} was not rented by hudtui", why="hudtui keeps no limits for it."
+                )
+            if not found.pod.alive:
+                raise InputError(f"{found.record.name} has ended")
+            if found.record.run is not None:
+                run = found.record.run
+                raise InputError(f"{found.record.name} has the limits of its run", fix=f"See: hudtui runs limits {run}")
+            none = limits_from_settings(settings) if changes else Limits(None, None, None, None)
+            limits = await ledger.run(ledger.limits, found.record.name) or none
+            for field, text in changes.items():
+                limits = limits.with_value(field, text)
+            if changes:
+                async with compute.busy(f"telling {found.record.name}"):
+                    guard = await change_limits(found.pod, limits, found.provider, ledger, settings.get)
+                if guard:
+                    console.say(guard)
+            return limits
+
+    found = console.run(work(), as_json=as_json)
+    if as_json:
+        console.out_json(found.to_json())
+        return
+    from hudtui.core.flows.rent import limits_sentence
+
+    console.out(limits_sentence(found))
 
 
 def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:

@@ -271,6 +271,18 @@ def test_the_days_budget_is_one_for_all_machines(known: PrimeSimulator, run: Run
     run("pods", "create", "1xH100", "--no-spot", "--yes")
 
 
+def test_the_limits_of_a_pod_are_shown_and_changed(known: PrimeSimulator, run: Run) -> None:
+    name = run("pods", "create", "H100", "--no-spot", "--yes").stdout.strip()
+    assert "when it has cost 25 or after 24 hours" in run("pods", "limits", name).stdout
+    done = run("pods", "limits", name, "--max-hours", "2", "--budget", "none", "--day-budget", "none")
+    assert done.stdout == "It is ended after 2 hours.\n" and "A guard on the machine switches it off after " in done.stderr
+    assert json.loads(run("pods", "limits", name, "--json").stdout)["max_hours"] == 2
+    assert json.loads(run("pods", "list", "--json").stdout)["pods"][0]["left_hours"] <= 2
+    assert "is no limit" in run("pods", "limits", name, "--budget", "much", rc=2).stderr
+    run("pods", "terminate", name, "--yes")
+    assert f"{name} has ended" in run("pods", "limits", name, "--max-hours", "9", rc=2).stderr
+
+
 def test_an_unknown_key_is_told_before_money_is_spent(sim: PrimeSimulator, key: Path, run: Run) -> None:
     done = run("pods", "create", "H100", "--yes", rc=2)
     assert "does not know your SSH key" in done.stderr and "hudtui keys register" in done.stderr and posts(sim) == []

@@ -10,7 +10,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hudtui.core.compute.budget import RUN_TAIL, grant_changed
 from hudtui.core.compute.costs import HOUR, CostSummary, PodCost, sum_costs
 from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, hours_left, judge
 from hudtui.core.compute.market import Market, fetch_offers, load_cache, save_cache
@@ -246,22 +245,6 @@ class Overview:
         if cost is not None and limits is not None:
             verdict = judge(limits, LimitUsage(cost.hours, cost.spent, spending.today))
         return PodRow(pod, orphan, run, cost, limits, verdict, seen=seen, until=self._until.get(pod.name))
-
-    def change_limits(self, name: str, limits: Limits) -> PodRecord | None:
-        """Give a machine other limits; what they set free of the day's budget is free for others, and the other way round.
-
-        Returns:
-            Its entry, with the moment at which its guard has to end it now (`until`), which the guard is yet to be told; None
-            where the ledger does not know it.
-
-        Raises:
-            MachineError: The ledger cannot be written.
-        """
-        self.ledger.set_limits(name, limits)
-        owned = self.ledger.get(name)
-        if owned is None:
-            return None
-        return self.ledger.grant(owned.name, grant_changed(owned, limits, tail=RUN_TAIL if owned.run else 0.0))
 
     async def close(self) -> None:
         """Let all connections go."""

@@ -1,4 +1,4 @@
-"""Rent a pod without a run, and end pods: the questions and messages around `compute.lifecycle`."""
+"""Rent a pod without a run, change its limits, and end pods: the questions and messages around `compute.lifecycle`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from hudtui.core.compute import watchdog
-from hudtui.core.compute.budget import grant_new
+from hudtui.core.compute.budget import RUN_TAIL, grant_changed, grant_new
 from hudtui.core.compute.choose import price_text
 from hudtui.core.compute.costs import charge_text, sum_costs, wallet_text
 from hudtui.core.compute.lifecycle import (
@@ -18,6 +18,7 @@ from hudtui.core.compute.lifecycle import (
     Sleep,
     TerminationUnverified,
     acquire,
+    log_in_to_pod,
     terminate_pod,
     unique_name,
 )
@@ -110,7 +111,7 @@ async def rent(
     until = grant(await ledger.run(partial(ledger.records, alive=False)))
     guard = [watchdog.UNLIMITED]
     if until is not None:
-        guard = [_limits_text(limits), watchdog.watchdog_notice(provider, settings.get)]
+        guard = [limits_sentence(limits), watchdog.watchdog_notice(provider, settings.get)]
     key = await prepare_key(project, provider, person, set_up=set_up_key)
     if key is None:
         return
@@ -158,17 +159,69 @@ async def rent(
 
 
 async def put_watchdog(host: Host, pod: Pod, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None]) -> str:
-    """Start the watchdog of a pod without a run, or give the running one the limits of the ledger.
+    """Start the watchdog of a pod without a run.
 
     Returns:
         What the watchdog will do, or why there is none, for people.
     """
-    record = await ledger.run(ledger.get, pod.name)
     try:
-        promise = await watchdog.start_watchdog(host, record.until if record else None, provider, pod.id, lookup=lookup)
+        return await _watch(host, pod, provider, ledger, lookup)
     except HudtuiError as error:
         return f"No guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"
+
+
+async def change_limits(
+    pod: Pod, limits: Limits, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None], *, run: str | None = None
+) -> str:
+    """Give a pod other limits. What they set free of the day's budget is free for other pods, and the other way round.
+
+    Args:
+        pod: The pod, as its provider knows it.
+        limits: Its limits from now on.
+        provider: Where it was rented.
+        ledger: Where the limits are kept.
+        lookup: The settings.
+        run: The run that works on the pod and manages its watchdog.
+
+    Returns:
+        What the watchdog will do now, or why it keeps its limits, for people. Empty if the pod is not ready, or has a run.
+
+    Raises:
+        MachineError: The ledger cannot be written; nothing is changed.
+    """
+    await ledger.run(_write_limits, ledger, pod.name, limits)
+    if run is not None or pod.stage != "ready":
+        return ""
+    try:
+        _, host = await log_in_to_pod(pod, pod_login(lookup))
+        return await _watch(host, pod, provider, ledger, lookup)
+    except HudtuiError as error:
+        return f"The guard on the machine keeps the limits that it had: {'; '.join(error.lines())}"
+
+
+def _write_limits(ledger: Ledger, name: str, limits: Limits) -> None:
+    ledger.set_limits(name, limits)
+    record = ledger.get(name)
+    if record is not None:
+        ledger.grant(name, grant_changed(record, limits, tail=RUN_TAIL if record.run else 0.0))
+
+
+async def _watch(host: Host, pod: Pod, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None]) -> str:
+    """Give the watchdog the limits of the ledger; it starts if it does not run. Returns what it will do, for people."""
+    record = await ledger.run(ledger.get, pod.name)
+    promise = await watchdog.start_watchdog(host, record.until if record else None, provider, pod.id, lookup=lookup)
     return watchdog.UNLIMITED if promise is None else f"{promise.text} {promise.caveat}".strip()
+
+
+def limits_sentence(limits: Limits) -> str:
+    """Return what ends a pod with these limits, as one sentence."""
+    bounds = (
+        (limits.run_budget, "when it has cost {}"),
+        (limits.max_hours, "after {} hours"),
+        (limits.day_budget, "when all machines have cost {} today"),
+    )
+    words = [text.format(amount(value)) for value, text in bounds if value is not None]
+    return f"It is ended {' or '.join(words)}." if words else watchdog.UNLIMITED
 
 
 def _place(offer: Offer, provider: Provider) -> str:
@@ -186,15 +239,6 @@ def _sizes(offer: Offer) -> str:
         (offer.disk_gb, "{:g} GB disk"),
     )
     return ", ".join(words.format(value) for value, words in sizes if value)
-
-
-def _limits_text(limits: Limits) -> str:
-    bounds = (
-        (limits.run_budget, "when it has cost {}"),
-        (limits.max_hours, "after {} hours"),
-        (limits.day_budget, "when all machines have cost {} today"),
-    )
-    return f"It is ended {' or '.join(words.format(amount(value)) for value, words in bounds if value is not None)}."
 
 
 async def _account(provider: Provider, person: Person) -> Account | None:

@@ -148,10 +148,8 @@ class Acts(ComputeCore):
             self.start(self._change(self.holding), group="limits")
 
     async def _change(self, holding: PodRow) -> None:
-        from hudtui.core.compute.lifecycle import log_in_to_pod
         from hudtui.core.compute.limits import amount, limits_from_settings
-        from hudtui.core.compute.registry import pod_login
-        from hudtui.core.flows.rent import put_watchdog
+        from hudtui.core.flows.rent import change_limits
         from hudtui.tui.widgets.pick import Pick
 
         office = await self.shell.purse.open()
@@ -174,16 +172,12 @@ class Acts(ComputeCore):
         )
         if text is None:
             return
-        changed = limits.with_value(name, text)
-        await asyncio.to_thread(office.desk.change_limits, holding.pod.name, changed)
-        if holding.run is None and holding.pod.stage == "ready":
-            provider = office.desk.provider_of(holding.pod.provider)
-            _, host = await log_in_to_pod(holding.pod, pod_login(office.settings.get))
-            told = await put_watchdog(host, holding.pod, provider, office.desk.ledger, office.settings.get)
-            self.say(f"{holding.pod.name}: {title} is {text.strip()} now. {told}", "success")
-            return await self._look_quietly()
+        changed, desk, pod = limits.with_value(name, text), office.desk, holding.pod
+        guard = await change_limits(
+            pod, changed, desk.provider_of(pod.provider), desk.ledger, office.settings.get, run=holding.run
+        )
         await self._look_quietly()
-        self.say(f"{holding.pod.name}: {title} is {text.strip()} now.", "success")
+        self.say(f"{pod.name}: {title} is {text.strip()} now. {guard}".rstrip(), "success")
 
     # -- logging in --------------------------------------------------------------------------------------------------
 

@@ -13,13 +13,14 @@ from support.person import ScriptedPerson
 
 from hudtui.core.compute.budget import BudgetExceeded
 from hudtui.core.compute.lifecycle import ProvisionStep, TerminationUnverified
+from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.ssh_key import make_key
 from hudtui.core.compute.values import Offer, Pod, Query
 from hudtui.core.errors import MachineError
 from hudtui.core.events import Progress
-from hudtui.core.flows.rent import Ended, Ordered, PodToEnd, Rented, RentRequest, end_pods, put_watchdog, rent
+from hudtui.core.flows.rent import Ended, Ordered, PodToEnd, Rented, RentRequest, change_limits, end_pods, put_watchdog, rent
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
 from hudtui.core.remote.hosts import close_hosts
@@ -199,6 +200,33 @@ async def test_new_limits_reach_the_guard_through_the_ledger(world: World, monke
     host: Any = None
     await put_watchdog(host, pod, world.prime, world.ledger, {}.get)
     assert given == [record.until]
+
+
+async def test_changed_limits_are_kept_and_reach_the_guard(world: World) -> None:
+    pod = await world.rented()
+    lookup = world.project.settings().get
+    told = await change_limits(pod, Limits(max_hours=2, run_budget=None, day_budget=None), world.prime, world.ledger, lookup)
+    record = world.ledger.get(pod.name)
+    assert record is not None and record.until is not None and abs(record.until - record.created - 7200) < 1
+    assert told.startswith("A guard on the machine switches it off after ")
+    assert world.ledger.limits(pod.name) == Limits(max_hours=2, run_budget=None, day_budget=None)
+    unlimited = Limits(None, None, None, None)
+    assert await change_limits(pod, unlimited, world.prime, world.ledger, lookup, run="r1") == "", "its run tells the guard"
+    assert world.ledger.limits(pod.name) == unlimited
+
+
+async def test_a_guard_that_cannot_be_reached_keeps_its_limits_and_that_is_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = await world.rented()
+
+    async def fails(*_: Any, **__: Any) -> None:
+        raise MachineError("it does not answer")
+
+    monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", fails)
+    told = await change_limits(pod, Limits(max_hours=2), world.prime, world.ledger, world.project.settings().get)
+    assert told == "The guard on the machine keeps the limits that it had: it does not answer"
+    assert world.ledger.limits(pod.name) == Limits(max_hours=2)
 
 
 # --- the end --------------------------------------------------------------------------------------------------------------
