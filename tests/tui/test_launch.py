@@ -185,7 +185,7 @@ async def _got(app: Any, pilot: Any, sim: PrimeSimulator) -> None:
     """Rent a machine that takes an hour to boot."""
     sim.behave(boot=1_000_000)
     app.open_station("launch", machine="prime", gpus="H100")
-    await until(pilot, lambda: app.screen.record is not None)
+    await until(pilot, lambda: app.screen.record is not None and app.screen.record.spec.rent is not None)
     await pilot.press("ctrl+g")
     await until(pilot, lambda: app.screen.is_modal)
     await pilot.press("y")
@@ -226,7 +226,18 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
     assert (run.state, run.machine) == ("stopped", "released")
 
 
+def _held(workspace: Path) -> Path:
+    """Let the environment answer only when a file is there: a run goes on until then, however slow the app is. The file."""
+    tasks, go_on = json.loads((workspace / "tasks.json").read_text()), workspace / "go-on"
+    wait = f"while [ ! -e '{go_on}' ]; do sleep 0.05; done; exec '{sys.executable}' -m hudtui.envs.text_2048"
+    for task in tasks:
+        task["mcp_config"]["text-2048"] = {"command": "sh", "args": ["-c", wait]}
+    (workspace / "tasks.json").write_text(json.dumps(tasks))
+    return go_on
+
+
 async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Path, sim: PrimeSimulator) -> None:
+    go_on = _held(workspace)
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
         app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
         await until(pilot, lambda: app.screen.record is not None)
@@ -237,6 +248,7 @@ async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Pa
         store = RunStore(workspace / ".hudtui")
         await until(pilot, lambda: store.ids() and store.summary(run).started is not None)
     assert len(sim.alive) == 1, "closing the app stops nothing"
+    go_on.touch()
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
         await until(pilot, lambda: store.summary(run).machine == "released")
     assert not sim.alive and len([one for one in sim.requests if one.method == "POST"]) == 1
@@ -249,6 +261,7 @@ def prose(text: str) -> str:
 
 async def _started(app: Any, pilot: Any, workspace: Path) -> str:
     """A run on a rented machine that goes on; its id."""
+    _held(workspace)
     app.open_station("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
     await until(pilot, lambda: app.screen.record is not None)
     run: str = app.screen.record.id
