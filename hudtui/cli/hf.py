@@ -14,6 +14,7 @@ from hudtui.cli import console
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
+    from hudtui.core.flows.publish import Offers
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.convert import ConversionResult
     from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult
@@ -101,10 +102,10 @@ def hf(
     if remote is False and image is not None:
         raise typer.BadParameter("an image is for --remote", param_hint="--image")
     with console.failures(as_json=as_json):
-        from hudtui.core.flows.publish import take_offers
+        from hudtui.core.flows.publish import find_offers, take_offers
         from hudtui.core.project import open_project
         from hudtui.core.tasks.convert import TaskErrors
-        from hudtui.core.tasks.dataset import DatasetRequest
+        from hudtui.core.tasks.dataset import DatasetRequest, check_tasks
         from hudtui.core.tasks.hub import use_hub_of
         from hudtui.core.tasks.select import TaskSelection
 
@@ -141,7 +142,9 @@ def hf(
         if yes:
             request = take_offers(request, settings, decided)
         elif console.interactive() and not as_json:
-            request = console.run(_ask(request, settings, decided))
+            found: ConversionResult = follow(check_tasks(request, settings))
+            offers = find_offers(request, settings, found.rewritten, found.tasks)
+            request = console.run(_ask(request, settings, offers, decided))
         try:
             made = _make(request, settings, quiet=as_json)
         except TaskErrors as error:
@@ -236,20 +239,15 @@ def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> Datase
     return made
 
 
-async def _ask(request: DatasetRequest, settings: Settings, decided: set[str]) -> DatasetRequest:
+async def _ask(request: DatasetRequest, settings: Settings, offers: Offers, decided: set[str]) -> DatasetRequest:
     """Ask about what the flags leave open and these tasks need; last of all where the dataset may be pushed.
 
     Raises:
         Abort: The user does not want to push it there.
     """
     from hudtui.cli.person import Terminal
-    from hudtui.core.flows.publish import agree_to_push, find_destination, find_offers
-    from hudtui.core.tasks.convert import ConversionResult
-    from hudtui.core.tasks.dataset import check_tasks
+    from hudtui.core.flows.publish import agree_to_push, find_destination
 
-    found = follow(check_tasks(request, settings))
-    assert isinstance(found, ConversionResult)
-    offers = find_offers(request, settings, found.rewritten, found.tasks)
     person = Terminal()
     if request.push and request.name is None:
         lines = ("Names like: " + ", ".join(offers.names),)
