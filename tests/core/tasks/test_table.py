@@ -62,7 +62,9 @@ def test_an_index_holds_what_reading_everything_finds(mixed: Path) -> None:
     assert len(index._rows) > 2
     assert index.counts["ok"] + index.counts["warning"] == len(whole.tasks)
     usable = [row for row in range(index.total) if index.states[row] != 2]
-    for row, task in random.Random(1).sample(list(zip(usable, whole.tasks, strict=True)), 300):
+    some = random.Random(1).sample(range(len(usable)), 300)
+    # Each jump reads a part of the file again: most rows are looked at in their order.
+    for row, task in [(usable[number], whole.tasks[number]) for number in [*some[:60], *sorted(some[60:])]]:
         record, shown = index.record(row), index.row(row)
         assert record is not None
         assert (record.id, record.prompt, record.columns["mcp_config"]) == (task.id, task.prompt, task.mcp_config)
