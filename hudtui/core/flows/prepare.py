@@ -24,8 +24,8 @@ from hudtui.core.text import clean_line, home_short
 
 OnEvent = Callable[[Progress], None]
 
-_OF_THE_USER = frozenset({"PRIME_API_KEY"})
-"""Keys that belong to the user and not to one project: they pay for machines."""
+_OF_THE_USER = {"PRIME_API_KEY": "It has to allow reading availability, and reading and writing instances and SSH keys."}
+"""Keys that belong to the user and not to one project, because they pay for machines; and what they have to allow."""
 
 
 async def fix(
@@ -94,10 +94,11 @@ async def set_key(name: str, project: Project, person: Person) -> bool:
     file = user_file() if users else project.folder / ".env"
     lines = [f"It is kept in {home_short(file)}, which only you can read."]
     if known is not None and known.get_it:
-        lines.insert(0, f"Make one at {known.get_it}")
+        lines[:0] = [f"Make one at {known.get_it}", *filter(None, [_OF_THE_USER.get(name)])]
     given = await person.ask(f"What is {name}?", lines=tuple(lines), placeholder="it is not shown", secret=True, accept="Save")
     value = (given or "").strip()
     if not value:
+        person.say(f"Nothing was changed: {name} has no value yet.")
         return False
     problem = check_setting_value(known, value) if known is not None else None
     if problem is not None:

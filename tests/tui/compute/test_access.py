@@ -11,7 +11,7 @@ import asyncssh
 import pytest
 
 from hudtui.core.compute.ssh_key import key_path, make_key
-from hudtui.core.settings import load_settings
+from hudtui.core.settings import load_settings, user_file
 from hudtui.tui.app import HudtuiApp
 
 
@@ -41,14 +41,14 @@ async def test_from_nothing_to_a_machine_that_can_be_rented(
         await settle(pilot)
         assert "a sets one up" in screen_text(app)
         await pilot.press("a")
-        await until(pilot, lambda: "An API key" in screen_text(app))
+        await until(pilot, lambda: "What is PRIME_API_KEY?" in screen_text(app))
         app.screen.query_one("#answer").value = nobody.sim.api_key
-        await pilot.press("enter")
-        await until(pilot, lambda: "Write this key?" in screen_text(app))
+        await pilot.pause()
         assert nobody.sim.api_key not in screen_text(app)
-        await pilot.press("y")
+        await pilot.press("enter")
 
         await until(pilot, lambda: "An SSH key" in screen_text(app))
+        assert nobody.sim.api_key not in screen_text(app)
         await pilot.press("enter")  # make a new one
         await until(pilot, lambda: "Register this SSH key?" in screen_text(app))
         await pilot.press("y")
@@ -57,8 +57,9 @@ async def test_from_nothing_to_a_machine_that_can_be_rented(
         path = Path.home() / ".ssh" / "prime_key.pem"
         assert stat.S_IMODE(path.stat().st_mode) == 0o400
         settings = load_settings(project, app.platform)
-        assert settings.origin("PRIME_API_KEY") == ".env" and key_path(settings.get) == path
-        assert stat.S_IMODE((project / ".env").stat().st_mode) == 0o600
+        assert settings.get("PRIME_API_KEY") == nobody.sim.api_key and key_path(settings.get) == path
+        assert nobody.sim.api_key in user_file().read_text(), "the key that pays for machines is the user's, for all projects"
+        assert stat.S_IMODE(user_file().stat().st_mode) == 0o600 and not (project / ".env").exists()
         known = [request for request in nobody.sim.requests if request.method == "POST" and "ssh_keys" in request.path]
         public = asyncssh.read_public_key(str(path) + ".pub").export_public_key().decode().split()[1]
         assert len(known) == 1 and public in str(known[0].body)
@@ -76,10 +77,11 @@ async def test_giving_up_changes_nothing(
         await pilot.press("4")
         await settle(pilot)
         await pilot.press("a")
-        await until(pilot, lambda: "An API key" in screen_text(app))
+        await until(pilot, lambda: "What is PRIME_API_KEY?" in screen_text(app))
         await pilot.press("escape")
         await settle(pilot)
-        assert "Nothing was changed" in app.screen.message and not (project / ".env").exists()
+        assert "Nothing was changed" in app.screen.message
+        assert not (project / ".env").exists() and not user_file().exists()
 
 
 async def test_a_key_that_others_may_read_is_made_private_first(
