@@ -140,7 +140,7 @@ async def _work(request: RunRequest, how: _How) -> None:
             _may_detach(record)
         _show(prepared, record, store)
         rent = record.spec.rent
-        if not await agree_to_start(prepared, Terminal(yes=how.yes)):
+        if not await agree_to_start(prepared, project, Terminal(yes=how.yes)):
             raise typer.Abort
         if rent is not None:
             await _run_rented(record, store, how)

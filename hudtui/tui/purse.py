@@ -208,16 +208,6 @@ class Purse:
         if self.office is not None:
             await self._count(self.office)
 
-    def wallet_lasts(self, provider: str, hourly: float, currency: str) -> str | None:
-        """How long the wallet pays for one more machine beside those that are alive; None where the balance is not known."""
-        holdings = self.holdings
-        account = holdings.accounts.get(provider) if holdings is not None else None
-        if holdings is None or account is None:
-            return None
-        from hudtui.core.compute.costs import wallet_text
-
-        return wallet_text(account, holdings.spending, provider, hourly, currency)
-
     # -- leaving --------------------------------------------------------------------------------------------------------------
 
     async def unattended(self) -> tuple[UnattendedPod, ...]:

@@ -122,7 +122,7 @@ async def rent(
         *request.reasons,
         "",
         *estimate(offer, request.hours or limits.max_hours or 24.0).text.split("; "),
-        *await _wallet_lines(offer, provider, ledger, account),
+        *filter(None, [await _wallet_line(offer, provider, ledger, account)]),
         "",
         *guard,
         *filter(None, [_sizes(offer)]),
@@ -249,12 +249,16 @@ async def _account(provider: Provider, person: Person) -> Account | None:
         return None
 
 
-async def _wallet_lines(offer: Offer, provider: Provider, ledger: Ledger, account: Account | None) -> list[str]:
+async def wallet_line(offer: Offer, provider: Provider, ledger: Ledger, person: Person) -> str | None:
+    """Return how long the user's wallet lasts with one more machine; None if the provider does not say what it has."""
+    return await _wallet_line(offer, provider, ledger, await _account(provider, person))
+
+
+async def _wallet_line(offer: Offer, provider: Provider, ledger: Ledger, account: Account | None) -> str | None:
     if account is None:
-        return []
+        return None
     costs = await ledger.run(lambda: sum_costs(ledger, {provider.name: account}, time.time(), here=[provider]))
-    text = wallet_text(account, costs, provider.name, offer.price.hourly, offer.price.currency)
-    return [] if text is None else [text]
+    return wallet_text(account, costs, provider.name, offer.price.hourly, offer.price.currency)
 
 
 # --- the end --------------------------------------------------------------------------------------------------------------

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 
 from hudtui.core.compute.limits import money
+from hudtui.core.compute.provider import Provider
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.flows.person import Person
+from hudtui.core.flows.rent import wallet_line
+from hudtui.core.flows.stop import rental
 from hudtui.core.flows.trust import require_run
 from hudtui.core.project import Project
 from hudtui.core.remote.hosts import LOCAL, find_host
@@ -23,13 +26,19 @@ from hudtui.core.text import clean_line
 from hudtui.core.training.engine import SIZE, trainer_environment
 
 
-async def agree_to_start(prepared: Preparation, person: Person, *, wallet: str | None = None) -> bool:
-    """Ask whether a run is to be started, with what its machine costs and what ends it.
+async def agree_to_start(
+    prepared: Preparation, project: Project, person: Person, *, providers: Mapping[str, Provider] | None = None
+) -> bool:
+    """Ask whether a run is to be started, with what its machine costs, what the wallet has and what ends the machine.
 
     Args:
         prepared: A preparation with a run.
+        project: The project.
         person: The user.
-        wallet: How long the user's wallet lasts with this machine, if that is known.
+        providers: Providers by name; None opens the provider by the settings.
+
+    Raises:
+        HudtuiError: The provider cannot be opened; see `stop.rental`.
     """
     record = prepared.record
     assert record is not None
@@ -41,6 +50,8 @@ async def agree_to_start(prepared: Preparation, person: Person, *, wallet: str |
     if prepared.estimate is not None:
         lines.append(prepared.estimate.text)
     lines.append(f"Limits: {limits_text(record.spec.limits, rent.currency)}.")
+    async with rental(record, project, providers=providers) as context:
+        wallet = await wallet_line(rent.offer, context.provider, context.ledger, person)
     if wallet is not None:
         lines.append(wallet)
     lines.append("It is ended after the run, and that is verified.")

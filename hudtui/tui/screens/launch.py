@@ -535,11 +535,10 @@ class LaunchScreen(StationScreen):
         from hudtui.core.flows.trust import require_run
 
         record = prepared.record
-        assert record is not None and record.spec.rent is not None
-        rent = record.spec.rent
+        assert record is not None
         await asyncio.to_thread(require_run, record.spec, await asyncio.to_thread(self._settings))
-        wallet = self.shell.purse.wallet_lasts(rent.provider, rent.hourly, rent.currency)
-        if not await agree_to_start(prepared, self.shell, wallet=wallet):
+        providers = (await self.shell.purse.open()).desk.providers
+        if not await agree_to_start(prepared, self.shell.project, self.shell, providers=providers):
             self._plan_soon()
             return
         self.rented = record

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.person import ScriptedPerson
 
+from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.errors import MachineError
 from hudtui.core.flows import start as starting
 from hudtui.core.flows.start import agree_to_start, open_tunnels, plan_rehearsal, start
@@ -64,7 +65,7 @@ def paid(found: Preparation, **more: Any) -> Preparation:
 async def test_a_run_on_a_machine_of_the_users_costs_nothing(project: Project) -> None:
     found = await prepared(project, RunRequest(engine="rollouts", host="local", policy="random"))
     person = ScriptedPerson(False)
-    assert not await agree_to_start(found, person)
+    assert not await agree_to_start(found, project, person)
     (question,) = person.questions
     assert (question.title, question.lines, question.danger) == ("Start play random?", (), False)
 
@@ -73,18 +74,20 @@ async def test_the_question_has_price_estimate_limits_and_what_ends_the_machine(
     found = await prepared(project, RunRequest(engine="rollouts", policy="random", provider="prime", gpus="H100", budget="9"))
     assert found.estimate is not None
     person = ScriptedPerson(True, True, True)
-    assert await agree_to_start(found, person, wallet="Your wallet lasts 3 h.")
+    assert await agree_to_start(found, project, person)
     (question,) = person.questions
     machine, estimate, limits, wallet, end = question.lines
     assert question.title == "Rent a machine for play random?" and not question.danger
     assert machine.endswith(": $2.10/h (simulated)") and estimate == found.estimate.text
-    assert "$9.00 for this run" in limits and "a day for all" in limits and wallet == "Your wallet lasts 3 h."
+    assert "$9.00 for this run" in limits and "a day for all" in limits and wallet.startswith("Your wallet ($")
     assert end == "It is ended after the run, and that is verified."
-    assert await agree_to_start(paid(found), person)
+    real = {"prime": PrimeProvider(prime.api_key, base_url=prime.url)}
+    assert await agree_to_start(paid(found), project, person, providers=real)
     question = person.questions[-1]
     assert question.danger and question.lines[0].endswith(": $2.10/h"), "real money is never the default answer"
-    assert await agree_to_start(paid(found, keep_on_failure=True), person)
+    assert await agree_to_start(paid(found, keep_on_failure=True), project, person, providers=real)
     assert "it is KEPT, and you pay for it" in person.questions[-1].lines[-1]
+    await real["prime"].close()
 
 
 @pytest.mark.parametrize(
@@ -99,9 +102,11 @@ async def test_the_question_says_what_is_known_to_fail(
     project: Project, prime: PrimeSimulator, asked: RunRequest, fails: bool
 ) -> None:
     found, person = await prepared(project, asked), ScriptedPerson(True, True)
-    await agree_to_start(found, person)
+    await agree_to_start(found, project, person)
     assert ("this training will end with an error" in " ".join(person.questions[0].lines)) == fails
-    await agree_to_start(paid(found), person)
+    real = PrimeProvider(prime.api_key, base_url=prime.url)
+    await agree_to_start(paid(found), project, person, providers={"prime": real})
+    await real.close()
     assert "this training will end with an error" not in " ".join(person.questions[1].lines)
 
 
