@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.at_rest import quick_waits
 from support.parsed_styles import parsed_once
 from textual.worker import WorkerCancelled, WorkerFailed
 
@@ -60,8 +61,8 @@ async def settle(pilot: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_needless_work() -> Iterator[None]:
-    """Styles are parsed once for all apps."""
-    with parsed_once():
+    """Styles are parsed once for all apps, and a pause ends when the app is at rest."""
+    with parsed_once(), quick_waits():
         yield
 
 
