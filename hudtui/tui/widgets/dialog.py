@@ -28,8 +28,8 @@ class Dialog(Acting, ModalScreen[T]):
     """What the dialog gives when it is given up."""
 
     async def on_event(self, event: events.Event) -> None:
-        """A dialog that is closed before it is mounted may have no widgets, and prepares nothing."""
-        if not isinstance(event, events.Mount) or self in self.app.screen_stack:
+        """A dialog that is closed, or whose app ends, before it is mounted gets no widgets from Textual: it prepares nothing."""
+        if not (isinstance(event, events.Mount) and (self._pruning or self._closing)):
             await super().on_event(event)
 
     def on_resize(self) -> None:
