@@ -144,6 +144,27 @@ async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
         assert (Path(summary.results) / "logs" / "play.log").exists()
 
 
+async def test_a_start_that_fails_before_its_question_can_be_tried_again(
+    open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*_: Any, **__: Any) -> Any:
+        raise MachineError("the provider is closed")
+
+    async with open_app(workspace, size=(120, 50)) as (app, pilot):
+        app.open_station("launch", machine="prime", gpus="H100")
+        await until(pilot, lambda: app.screen.record is not None)
+        screen = app.screen
+        with monkeypatch.context() as patch:
+            patch.setattr(starting, "rental", closed)
+            await pilot.press("ctrl+g")
+            await until(pilot, lambda: "the provider is closed" in screen.message)
+        await until(pilot, lambda: screen.record is not None)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("n")
+        assert [one for one in sim.requests if one.method == "POST"] == []
+
+
 async def test_a_machine_that_is_being_got_can_be_given_up(
     open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
 ) -> None:

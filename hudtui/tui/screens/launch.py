@@ -536,10 +536,15 @@ class LaunchScreen(StationScreen):
 
         record = prepared.record
         assert record is not None
-        await asyncio.to_thread(require_run, record.spec, await asyncio.to_thread(self._settings))
-        providers = (await self.shell.purse.open()).desk.providers
-        if not await agree_to_start(prepared, self.shell.project, self.shell, providers=providers):
-            self._plan_soon()
+        agreed = False
+        try:
+            await asyncio.to_thread(require_run, record.spec, await asyncio.to_thread(self._settings))
+            providers = (await self.shell.purse.open()).desk.providers
+            agreed = await agree_to_start(prepared, self.shell.project, self.shell, providers=providers)
+        finally:
+            if not agreed:
+                self._plan_soon()  # what can be started again is shown again
+        if not agreed:
             return
         self.rented = record
         self.busy(f"Getting a machine for {record.name} (F8 gives it up)")
