@@ -53,8 +53,10 @@ class Tending:
 
     def close(self) -> None:
         """The app has ended, so it cannot ask."""
-        if hosts := sys.modules.get("hudtui.core.remote.hosts"):
-            hosts.set_prompts()
+        from importlib import import_module
+
+        if "hudtui.core.remote.hosts" in sys.modules:
+            import_module("hudtui.core.remote.hosts").set_prompts()  # waits for a thread that may be importing it just now
 
     async def _ask(self, prompt: str) -> str | None:
         from textual.worker import NoActiveWorker

@@ -141,14 +141,14 @@ async def test_growing_and_shrinking_re_flows(
     one = app(project, **full(project))
     async with open_app(project, size=(160, 48), services=one.services) as (running, pilot):
         wide = screen_text(running)
-        assert any("Road" in line and "Project" in line for line in wide.splitlines())
+        assert any("Steps" in line and "Project" in line for line in wide.splitlines())
         await pilot.resize_terminal(59, 19)
         await pilot.pause()
-        assert "at least 60x20" in screen_text(running) and "Road" not in screen_text(running)
+        assert "at least 60x20" in screen_text(running) and "Steps" not in screen_text(running)
         await pilot.resize_terminal(60, 20)
         await pilot.pause()
         text = screen_text(running)
-        assert "Road" in text and "1✓env done" in text
+        assert "Steps" in text and "1 ✓ env" in text
         assert all(len(line) <= 60 for line in text.splitlines())
         await pilot.resize_terminal(160, 48)
         await pilot.pause()

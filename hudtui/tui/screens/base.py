@@ -17,6 +17,7 @@ from textual.widgets import Static
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import Acting
+from hudtui.tui.stations import ROAD
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.header import HeaderBar
 from hudtui.tui.widgets.keybar import KeyBar
@@ -255,7 +256,8 @@ class StationScreen(Acting, Screen[None]):
         if not self._framed or not self.shell.is_running:
             return
         app = self.shell
-        self.query_one(HeaderBar).show(app.facts, app.folder, self.TITLE or "", app.purse.money)
+        title = "" if any(station.name == self.NAME for station in ROAD) else self.TITLE or ""  # the bar below marks those
+        self.query_one(HeaderBar).show(app.facts, app.folder, title, app.purse.money)
         self.query_one(RoadBar).show(app.facts.stations if app.facts else {}, self.NAME)
 
     def show_facts(self) -> None:

@@ -14,7 +14,7 @@ from hudtui.core.text import clean_line, home_short
 from hudtui.tui.facts import Facts, RunFact
 from hudtui.tui.keymap import AppAction, keys_of, shown
 from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.stations import GLYPHS, ROAD, SCREENS, STYLES, WORDS
+from hudtui.tui.stations import GLYPHS, ROAD, SCREENS, STYLES
 from hudtui.tui.widgets.fit import cut, cut_left, pad
 from hudtui.tui.widgets.words import ago, span
 
@@ -176,7 +176,7 @@ class HomeScreen(StationScreen):
         return lines + enter if name in SCREENS else lines
 
     def _road(self, facts: Facts, width: int) -> Content:
-        lines = [Content.styled("Road", "bold $primary")]
+        lines = [Content.styled("Steps", "bold $primary")]
         for station in ROAD:
             fact = facts.station(station.name)
             style = STYLES[fact.state]
@@ -184,8 +184,8 @@ class HomeScreen(StationScreen):
             lines.append(
                 Content.assemble(
                     (f"{station.key} ", "bold $accent" if station.name in SCREENS else "$foreground-muted"),
-                    (f"{GLYPHS[fact.state]} {pad(station.title, 12)}{pad(WORDS[fact.state], 8)}", style),
-                    cut(detail, max(width - 24, 8)),
+                    (f"{GLYPHS[fact.state]} {pad(station.title, 14)}", style),
+                    cut(detail, max(width - 18, 8)),
                 )
             )
         return Content("\n").join(lines)

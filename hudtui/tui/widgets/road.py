@@ -1,4 +1,4 @@
-"""The road of five stations as one line: number, glyph, name and word for each."""
+"""The five steps of a project as one line: key, sign and name of each, and a word where something is left to do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from hudtui.core.text import plural
 from hudtui.tui.facts import StationFact
-from hudtui.tui.stations import GLYPHS, ROAD, SCREENS, STYLES, WORDS, State, Station
+from hudtui.tui.stations import GLYPHS, ROAD, SCREENS, STYLES, State, Station
 
 
 class RoadBar(Widget):
@@ -55,10 +55,15 @@ class RoadBar(Widget):
             if index:
                 line += Content.styled(joint, "$foreground-muted")
             start = line.cell_length
-            state = self._state(station)
-            style = STYLES[state]
-            here = station.name == self._current
-            line += Content.styled(text, f"{style} reverse" if here else style)
+            style = STYLES[self._state(station)]
+            if station.name == self._current:
+                # The place has a mark of its own, so that the colour says the state alone.
+                lead = len(text) - len(text.lstrip())
+                core = text.strip()
+                line += Content(" " * lead) + Content.styled(core, f"{style} bold underline")
+                line += Content(" " * (len(text) - lead - len(core)))
+            else:
+                line += Content.styled(text, style)
             self._spans.append((start, line.cell_length, station.name))
         return line
 
@@ -71,17 +76,14 @@ class RoadBar(Widget):
         for station in ROAD:
             state = self._state(station)
             fact = self._stations.get(station.name)
-            glyph, word = GLYPHS[state], WORDS[state]
+            glyph = GLYPHS[state]
+            word = " next" if state == "next" and form < 3 else ""
             if fact is not None and fact.errors:
-                word = plural(fact.errors, "error") if form < 2 else str(fact.errors)
+                word = f" {plural(fact.errors, 'error')}" if form < 2 else f" {fact.errors}"
             name = station.title if form < 2 else station.short
-            if form == 3:
-                word = {"missing": "todo", "running": "busy"}.get(word, word)
-                text = f"{station.key}{glyph}{name} {word}"
-            else:
-                text = f" {station.key} {glyph} {name} {word} " if form == 0 else f"{station.key} {glyph} {name} {word}"
-            parts.append((station, text))
-        return parts, ("──", " ─ ", " ─ ", " ")[form]
+            text = f"{station.key}{glyph}{name}{word}" if form == 3 else f"{station.key} {glyph} {name}{word}"
+            parts.append((station, f" {text} " if form == 0 else text))
+        return parts, (" ", "  ", "  ", " ")[form]
 
     def on_click(self, event: events.Click) -> None:
         """Open the station under the pointer."""
