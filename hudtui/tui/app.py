@@ -501,8 +501,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.install_screen(screen, name)
             if not self.is_headless:
                 self.set_timer(SETTLED, self._spare_collector, name=f"{name} settled")
-        while isinstance(self.screen, ModalScreen) and len(self.screen_stack) > 1:
-            self.pop_screen()
+        while isinstance(dialog := self.screen, ModalScreen) and len(self.screen_stack) > 1:
+            # Whoever asked gets the answer of a dialog that is cancelled, and does not wait for ever.
+            dialog.dismiss(getattr(dialog, "cancelled", None))
         if name == "home":
             while len(self.screen_stack) > 1:
                 self.pop_screen()

@@ -335,3 +335,19 @@ async def test_ages_go_on_in_every_row(
         while screen_text(app).count("16 min ago") < 3:
             await pilot.pause(0.05)
         assert "1 min ago" not in screen_text(app).replace("16 min ago", "")
+
+
+async def test_going_to_another_screen_answers_a_dialog_as_cancelled(open_app: Callable[..., Any], tmp_path: Path) -> None:
+    answers: list[object] = []
+    async with open_app(tmp_path) as (app, pilot):
+
+        async def work() -> None:
+            answers.append(await app.confirm("Go?"))
+            answers.append(await app.ask("Name"))
+
+        worker = app.run_worker(work())
+        for _ in range(2):
+            await pilot.pause()
+            app.open_station("settings")
+        await worker.wait()
+        assert answers == [False, None] and app.screen.NAME == "settings"
