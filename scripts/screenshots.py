@@ -169,7 +169,7 @@ def rehearse(python: Path, folder: Path) -> None:
     environment = {**os.environ, "HUDTUI_TRAINER_PYTHON": str(trainer)}
     done = subprocess.run(words, cwd=folder, env=environment, text=True, capture_output=True)
     if done.returncode:
-        raise SystemExit(f"hudtui rehearse failed:\n{done.stderr}")
+        raise SystemExit(f"hudtui rl --rehearse failed:\n{done.stderr}")
 
 
 def end_simulator(home: Path) -> None:

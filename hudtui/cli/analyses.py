@@ -46,7 +46,7 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
 
 
 def read_analysis(path: Path) -> Analysis:
-    """An analysis that `hudtui env analyze --json` wrote.
+    """An analysis that `hudtui env show --json` wrote.
 
     Raises:
         InputError: The file cannot be read, or holds something else.
@@ -56,7 +56,7 @@ def read_analysis(path: Path) -> Analysis:
     from hudtui.core.files import read_json
 
     data = read_json(path)
-    fix = "`hudtui env analyze SOURCE --json` writes one."
+    fix = "`hudtui env show SOURCE --json` writes one."
     if not isinstance(data, dict):
         raise InputError("this is no analysis of an environment", fix=fix, where=Location(str(path)))
     try:

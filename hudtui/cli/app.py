@@ -40,7 +40,7 @@ MODULES: tuple[str, ...] = (
 )
 """Modules of `hudtui.cli` that add commands. Each has a `register(app)`; heavy imports stay inside its commands."""
 
-SHOWN = ("demo", "doctor", "env", "config", "tasks", "rl", "eval", "runs", "watch", "pods", "machine", "settings", "trust")
+SHOWN = ("demo", "doctor", "env", "config", "tasks", "hf", "rl", "eval", "runs", "watch", "pods", "machine", "settings", "trust")
 """The commands that `hudtui --help` lists, in its order. All others are other spellings of them."""
 
 SPELLINGS = {
@@ -57,7 +57,7 @@ SPELLINGS = {
     "keys": "pods keys",
     "pods status": "pods show",
 }
-"""Commands with two spellings. Both work alike; help lists the second one (and `rl init`, which belongs beside `rl`)."""
+"""Commands with two spellings. Both work alike; help lists the second one, and of `hf` and `rl init` both."""
 
 
 class _Root(HelpGroup):
@@ -127,7 +127,7 @@ def _respell(app: typer.Typer, old: str, new: str) -> None:
     twin = copy(entry)
     twin.name = name
     (holder.registered_groups if isinstance(twin, TyperInfo) else holder.registered_commands).append(twin)  # type: ignore[arg-type]
-    entry.hidden = old != "rl init"
+    entry.hidden = old not in ("hf", "rl init")
 
 
 def _finish(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""`hudtui export`: a trained model out of a run, and the command that serves it."""
+"""`hudtui runs export`: a trained model out of a run, and the command that serves it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hudtui gpus`: which machines can be had now, and what they cost."""
+"""`hudtui pods offers`: which machines can be had now, and what they cost."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ def gpus(
     narrow = any(value not in (None, ()) for value in conditions)
     with console.failures(as_json=as_json):
         if market.found and not named:
-            raise InputError("no offer has these words", why=offer_filter, fix="hudtui gpus without --filter shows all offers.")
+            raise InputError(
+                "no offer has these words", why=offer_filter, fix="hudtui pods offers without --filter shows all offers."
+            )
         try:
             selection = select(named, query=query, spec=wanted, order=sort, hours=hours)
             choice = choose(named, query=query, spec=wanted, order=sort, hours=hours) if narrow else None
@@ -91,7 +93,7 @@ def gpus(
             console.say(f"  {reason}")
     bare = 0 if narrow else sum(not has_gpu(offer) for offer in market.found)
     if bare:
-        console.say(f"Machines without a GPU are not shown: {bare}. hudtui gpus cpu shows them.")
+        console.say(f"Machines without a GPU are not shown: {bare}. hudtui pods offers cpu shows them.")
     if len(selection.found) > limit:
         console.say(f"{len(selection.found) - limit} more; --limit N shows them.")
     for warning in market.warnings:

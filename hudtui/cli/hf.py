@@ -14,7 +14,7 @@ from hudtui.cli import console
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
-    from hudtui.core.flows.publish import Offers
+    from hudtui.core.flows.publish import DatasetChoices
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.convert import ConversionResult
     from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult
@@ -102,7 +102,7 @@ def hf(
     if remote is False and image is not None:
         raise typer.BadParameter("an image is for --remote", param_hint="--image")
     with console.failures(as_json=as_json):
-        from hudtui.core.flows.publish import find_offers, take_offers
+        from hudtui.core.flows.publish import find_choices, take_choices
         from hudtui.core.project import open_project
         from hudtui.core.tasks.convert import TaskErrors
         from hudtui.core.tasks.dataset import DatasetRequest, check_tasks
@@ -140,10 +140,10 @@ def hf(
             *(("min_tasks",) if min_tasks is not None else ()),
         }
         if yes:
-            request = take_offers(request, settings, decided)
+            request = take_choices(request, settings, decided)
         elif console.interactive() and not as_json:
             found: ConversionResult = follow(check_tasks(request, settings))
-            offers = find_offers(request, settings, found.rewritten, found.tasks)
+            offers = find_choices(request, settings, found.rewritten, found.tasks)
             request = console.run(_ask(request, settings, offers, decided))
         try:
             made = _make(request, settings, quiet=as_json)
@@ -239,7 +239,7 @@ def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> Datase
     return made
 
 
-async def _ask(request: DatasetRequest, settings: Settings, offers: Offers, decided: set[str]) -> DatasetRequest:
+async def _ask(request: DatasetRequest, settings: Settings, offers: DatasetChoices, decided: set[str]) -> DatasetRequest:
     """Ask about what the flags leave open and these tasks need; last of all where the dataset may be pushed.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`hudtui keys`: the SSH key for rented machines, here and at the provider."""
+"""`hudtui pods keys`: the SSH key for rented machines, here and at the provider."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def list_keys(as_json: Json = False) -> None:
     path, own, trouble = key_path(settings.get), None, None
     try:
         if path is None:
-            raise InputError("you have no SSH key", fix="Make one with: hudtui keys create, then: hudtui keys register")
+            raise InputError("you have no SSH key", fix="Make one with: hudtui pods keys create, then: hudtui pods keys register")
         own = read_key(path)
         trouble = own.warning
     except HudtuiError as error:
@@ -75,7 +75,7 @@ def list_keys(as_json: Json = False) -> None:
             mine = "  <- yours" if own and find_registered(own, [key]) else ""
             console.out(f"{title}: {key.name or key.id}  {_brief(key)}{'  primary' if key.primary else ''}{mine}")
         if own is not None and not find_registered(own, keys):
-            console.say(f"{title} does not know your key: hudtui keys register")
+            console.say(f"{title} does not know your key: hudtui pods keys register")
     if trouble:
         console.say(f"warning: {trouble}")
 
@@ -103,7 +103,7 @@ def create(
         console.out_json(told)
         return
     console.out(f"{key.path}  {key.fingerprint}")
-    console.say("hudtui keys register makes it known to Prime Intellect")
+    console.say("hudtui pods keys register makes it known to Prime Intellect")
 
 
 def register_key(
@@ -126,7 +126,7 @@ def register_key(
     async def work() -> list[dict[str, Any]]:
         chosen = path or key_path(settings.get)
         if chosen is None:
-            raise InputError("you have no SSH key", fix="Make one with: hudtui keys create")
+            raise InputError("you have no SSH key", fix="Make one with: hudtui pods keys create")
         key = await keys.make_private(read_key(chosen), person)
         entries = []
         async with compute.asked(settings, paid=True) as providers:
@@ -171,4 +171,4 @@ def set_path(
         console.out_json({"path": str(key.path), "fingerprint": key.fingerprint, "file": str(file)})
         return
     console.out(f"{key.path}  {key.fingerprint}")
-    console.say(f"kept in {file}; hudtui keys register makes it known to Prime Intellect")
+    console.say(f"kept in {file}; hudtui pods keys register makes it known to Prime Intellect")

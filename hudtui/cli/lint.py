@@ -1,4 +1,4 @@
-"""`hudtui lint`: check a configuration, against itself and against its environment."""
+"""`hudtui config check`: check a configuration, against itself and against its environment."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def lint(
     ctx: typer.Context,
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration (YAML).", show_default=False)],
     env: Annotated[
-        str | None, typer.Option("--env", metavar="SOURCE", help="Check against this environment, as for `hudtui env analyze`.")
+        str | None, typer.Option("--env", metavar="SOURCE", help="Check against this environment, as for `hudtui env show`.")
     ] = None,
     analysis: Annotated[
-        Path | None, typer.Option("--analysis", metavar="FILE", help="Check against what `hudtui env analyze --json` wrote.")
+        Path | None, typer.Option("--analysis", metavar="FILE", help="Check against what `hudtui env show --json` wrote.")
     ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Carry out the fixes that are certain; comments and layout stay.")] = False,
     live: Annotated[bool, typer.Option("--live", help="Look at the environment afresh, whatever is remembered.")] = False,

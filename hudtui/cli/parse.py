@@ -1,4 +1,4 @@
-"""`hudtui parse` and `hudtui transform`: what a reply means under a configuration, and what a lambda makes of a value."""
+"""`hudtui config try` and `hudtui config transform`: what a reply means under a configuration, and what a lambda returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parse(
     config: Annotated[Path, typer.Argument(help="Gym configuration (YAML).", show_default=False)],
     analysis: Annotated[
         Path | None,
-        typer.Option("--analysis", metavar="FILE", help="Check calls against what `hudtui env analyze --json` wrote."),
+        typer.Option("--analysis", metavar="FILE", help="Check calls against what `hudtui env show --json` wrote."),
     ] = None,
     lines: Annotated[
         bool, typer.Option("--jsonl", help='Read one JSON object {"text": ...} a line, and write one line for each.')

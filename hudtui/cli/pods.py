@@ -117,7 +117,7 @@ def list_pods(provider: Providers = None, as_json: Json = False) -> None:
             right=(3, 4, 5),
         )
     elif not found.warnings:
-        console.say("No machine is rented now. hudtui gpus lists what can be had; hudtui pods create rents one.")
+        console.say("No machine is rented now. hudtui pods offers lists what can be had; hudtui pods create rents one.")
     for owned in unseen:
         ago = duration(time.time() - owned.created)
         console.say(f"{owned.name} was asked for {ago} ago and is not listed: hudtui pods reconcile")

@@ -1,4 +1,4 @@
-"""`hudtui rehearse`: a free training run on this machine's CPU."""
+"""`hudtui rl --rehearse`: a free training run on this machine's CPU."""
 
 from __future__ import annotations
 

@@ -180,4 +180,4 @@ def _report(made: Generated, *, per_value: bool) -> None:
             calls = " ".join(f"{each}()" for each in names)
             console.say(f"hint: {clean_line(tool, 80)} has one parameter with few values: --per-value writes {calls}")
     if made.file is not None:
-        console.say(f"next: hudtui lint {made.file}")
+        console.say(f"next: hudtui config check {made.file}")

@@ -1,4 +1,4 @@
-"""`hudtui wallet`: whose money it is, how much there is, and what it went for."""
+"""`hudtui pods wallet`: whose money it is, how much there is, and what it went for."""
 
 from __future__ import annotations
 

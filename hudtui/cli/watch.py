@@ -1,4 +1,4 @@
-"""`hudtui runs metrics` and `hudtui runs watch`: the numbers of runs, and what others have started."""
+"""`hudtui runs metrics` and `hudtui watch`: the numbers of runs, and what others have started."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def test_the_limits_of_a_pod_are_shown_and_changed(known: PrimeSimulator, run: R
 
 def test_an_unknown_key_is_told_before_money_is_spent(sim: PrimeSimulator, key: Path, run: Run) -> None:
     done = run("pods", "create", "H100", "--yes", rc=2)
-    assert "does not know your SSH key" in done.stderr and "hudtui keys register" in done.stderr and posts(sim) == []
+    assert "does not know your SSH key" in done.stderr and "hudtui pods keys register" in done.stderr and posts(sim) == []
 
 
 def test_a_person_registers_the_key_on_the_way(sim: PrimeSimulator, key: Path, run: Run, person: None) -> None:

@@ -131,7 +131,7 @@ def test_version_and_help_and_a_bad_folder(tmp_path: Path) -> None:
     assert hudtui("--version").stdout.startswith("hudtui 0.")
     shown = hudtui("--help").stdout
     assert all(
-        word in shown for word in ("demo", "env", "rl", "lint", "parse", "tasks", "hf", "eval", "runs", "settings", "doctor")
+        word in shown for word in ("demo", "env", "rl", "config", "pods", "tasks", "hf", "eval", "runs", "settings", "doctor")
     )
     bad = hudtui("-C", str(tmp_path / "none"), "doctor")
     assert bad.returncode == 2 and "No such file" in bad.stderr

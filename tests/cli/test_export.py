@@ -1,4 +1,4 @@
-"""`hudtui export`: a trained model out of a run's folder."""
+"""`hudtui runs export`: a trained model out of a run's folder."""
 
 from __future__ import annotations
 

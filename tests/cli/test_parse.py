@@ -1,4 +1,4 @@
-"""`hudtui parse` and `hudtui transform` as a user runs them."""
+"""`hudtui config try` and `hudtui config transform` as a user runs them."""
 
 from __future__ import annotations
 

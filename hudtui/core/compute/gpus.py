@@ -77,7 +77,7 @@ def parse_spec(text: str) -> GpuSpec:
     if not _NAME.fullmatch(name) or not re.search(r"[A-WYZa-wyz]|\d{3}", name) or memory == 0:
         raise InputError(
             f"{clean_line(text, 60)!r} names no GPUs",
-            fix="Write for instance H100, 4xH100, 2xA100 or A100_80GB:2; hudtui gpus lists what there is.",
+            fix="Write for instance H100, 4xH100, 2xA100 or A100_80GB:2; hudtui pods offers lists what there is.",
         )
     if count is not None and not 0 < count <= MAX_GPUS:
         raise InputError(f"{count} GPUs cannot be asked for in one machine", fix="Write for instance 4xH100.")

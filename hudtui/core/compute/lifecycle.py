@@ -427,7 +427,7 @@ class _Attempt:
             why=f"{self.provider.title} {unknown}",
             fix="Spot machines can be taken away at any moment: choose another offer."
             if pod.spot
-            else "Is there money left? `hudtui wallet` says so. Otherwise choose another offer.",
+            else "Is there money left? `hudtui pods wallet` says so. Otherwise choose another offer.",
         )
 
     # --- the end of a failed or cancelled attempt ---
@@ -568,7 +568,7 @@ class LoginAttempts:
                 raise ProvisionFailed(
                     f"{pod.addresses[0]} rejected every SSH key for {now - self._refused:.0f} s",
                     why=error.why,
-                    fix="Is the key that you log in with the one that the provider has for you? `hudtui keys list` shows it.",
+                    fix="Does the provider have the key that you log in with? `hudtui pods keys list` shows both.",
                 ) from None
             self._say(f"{pod.addresses[0]} does not accept the key yet; trying again")
         except (MachineError, OSError, TimeoutError) as error:

@@ -142,7 +142,7 @@ def read_key(path: Path) -> KeyFile:
     try:
         data, mode = path.read_bytes()[:100_000], path.stat().st_mode
     except FileNotFoundError:
-        raise InputError("there is no such key", fix=f"Make one with: hudtui keys create {path}", where=where) from None
+        raise InputError("there is no such key", fix=f"Make one with: hudtui pods keys create {path}", where=where) from None
     except OSError as error:
         raise InputError("this key cannot be read", why=error.strerror, where=where) from None
     if b"PRIVATE KEY" not in data:

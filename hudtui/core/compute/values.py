@@ -98,7 +98,7 @@ class Offer:
         return None if self.gpu_memory is None else self.gpu_memory * self.gpu_count
 
     def to_json(self) -> dict[str, Any]:
-        """The form of `hudtui gpus --json`; what the provider said is left out."""
+        """The form of `hudtui pods offers --json`; what the provider said is left out."""
         kept = {name: value for name, value in vars(self).items() if name not in ("raw", "price", "images")}
         return {**kept, "short": self.short, "price": vars(self.price), "gpu_hour": self.gpu_hour, "images": list(self.images)}
 
@@ -229,7 +229,7 @@ class Account:
         return max(self.balance, 0.0) / per_hour
 
     def to_json(self) -> dict[str, Any]:
-        """The form of `hudtui wallet --json`."""
+        """The form of `hudtui pods wallet --json`."""
         return {**vars(self), "spent": dict(self.spent), "scopes": list(self.scopes)}
 
 

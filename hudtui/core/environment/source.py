@@ -335,7 +335,7 @@ def _lock(path: Path, name: str) -> Source:
         raise SourceError(
             "this YAML file is not a lock file",
             why="It has neither image nor tools.",
-            fix="`hudtui lint` checks a gym configuration. " + SOURCE_FORMS,
+            fix="`hudtui config check` checks a gym configuration. " + SOURCE_FORMS,
             where=Location(name),
         )
     if lock.image is None:

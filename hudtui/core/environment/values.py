@@ -26,7 +26,7 @@ class Tool:
     """Name of the hub tool that dispatches to this function; None for an ordinary tool."""
 
     def to_json(self) -> dict[str, Any]:
-        """The form of `hudtui env analyze --json`."""
+        """The form of `hudtui env show --json`."""
         return vars(self).copy()
 
 
@@ -90,7 +90,7 @@ class Analysis:
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
-        """The form of `hudtui env analyze --json`; `analysis_from_json` reads it back."""
+        """The form of `hudtui env show --json`; `analysis_from_json` reads it back."""
         return {**asdict(self), "hubs": {hub: list(functions) for hub, functions in self.hubs.items()}}
 
 

@@ -47,7 +47,7 @@ class Exported:
     folder: Path
     model: TrainedModel
     form: str
-    """`adapter` or `merged`, as `hudtui export --format` takes it."""
+    """`adapter` or `merged`, as `hudtui runs export --format` takes it."""
     serve: tuple[str, ...]
     """The command that serves the copy; empty if there is none: `model.why_not_served`."""
     address: str | None = None

@@ -55,7 +55,9 @@ async def prepare_key(project: Project, provider: Provider, person: Person, *, s
     path = await asyncio.to_thread(lambda: key_path(project.settings().get))
     if path is None or (set_up and not path.is_file()):
         if not set_up:
-            raise InputError("you have no SSH key to log in with", fix="Make one: hudtui keys create. Then: hudtui keys register")
+            raise InputError(
+                "you have no SSH key to log in with", fix="Make one: hudtui pods keys create. Then: hudtui pods keys register"
+            )
         path = await _choose(project, path, person)
         if path is None:
             person.say("Nothing was changed: logging in to a rented machine needs an SSH key.")
@@ -67,7 +69,7 @@ async def prepare_key(project: Project, provider: Provider, person: Person, *, s
     if found is None and not set_up:
         raise InputError(
             f"{provider.title} does not know your SSH key {home_short(key.path)}, so you could not log in",
-            fix="Make it known first: hudtui keys register",
+            fix="Make it known first: hudtui pods keys register",
         )
     found = found or await register(key, provider, person)
     return None if found is None else LoginKey(found.id, key.fingerprint)

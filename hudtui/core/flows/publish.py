@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Offer:
+class DatasetChoice:
     """A change of the tasks that a command asks about, and that is a switch on screen."""
 
     field: str
     """Name of the field of the request."""
     value: Any
-    """Value of the field when the offer is taken."""
+    """Value of the field if the change is made."""
     tasks: int
-    """Tasks that the offer is about."""
+    """Tasks that the change is about."""
     question: str
     label: str
     """The change, as the label of a switch."""
@@ -46,14 +46,14 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Offers:
+class DatasetChoices:
     """What a request leaves open."""
 
-    remote: Offer
+    remote: DatasetChoice
     """Run servers of this machine behind the platform instead."""
-    secrets: Offer
+    secrets: DatasetChoice
     """Replace secrets by variables."""
-    copies: Offer
+    copies: DatasetChoice
     """Repeat tasks until there are enough for a training."""
     names: tuple[str, ...]
     """Suggested names on the Hub, the best first."""
@@ -64,7 +64,7 @@ class Offers:
     token: bool
     """There is a token for the Hub."""
 
-    def open(self, decided: Collection[str] = ()) -> tuple[Offer, ...]:
+    def open(self, decided: Collection[str] = ()) -> tuple[DatasetChoice, ...]:
         """Return the offers that can be taken, in the order of their questions.
 
         Args:
@@ -74,7 +74,7 @@ class Offers:
         return tuple(offer for offer in offers if offer.why_not is None and offer.field not in decided)
 
 
-def find_offers(request: DatasetRequest, settings: Settings, noticed: Mapping[str, int], usable: int) -> Offers:
+def find_choices(request: DatasetRequest, settings: Settings, noticed: Mapping[str, int], usable: int) -> DatasetChoices:
     """Return what a request leaves open. Reads the disk, not the tasks.
 
     Args:
@@ -93,8 +93,8 @@ def find_offers(request: DatasetRequest, settings: Settings, noticed: Mapping[st
     lock, _, _ = lock_image(settings)
     image, why_not = _remote_image(request, settings)
     local, secrets = noticed.get(LOCAL, 0), noticed.get(SECRETS, 0)
-    return Offers(
-        remote=Offer(
+    return DatasetChoices(
+        remote=DatasetChoice(
             "remote",
             True,
             local,
@@ -103,7 +103,7 @@ def find_offers(request: DatasetRequest, settings: Settings, noticed: Mapping[st
             default=False,
             why_not="no task has one on this machine" if not local else f"{local:,} local, and {why_not}" if why_not else None,
         ),
-        secrets=Offer(
+        secrets=DatasetChoice(
             "replace_secrets",
             True,
             secrets,
@@ -112,7 +112,7 @@ def find_offers(request: DatasetRequest, settings: Settings, noticed: Mapping[st
             default=True,
             why_not=None if secrets else "none is written out",
         ),
-        copies=Offer(
+        copies=DatasetChoice(
             "min_tasks",
             MIN_TASKS,
             usable,
@@ -128,7 +128,7 @@ def find_offers(request: DatasetRequest, settings: Settings, noticed: Mapping[st
     )
 
 
-def take_offers(request: DatasetRequest, settings: Settings, decided: Collection[str] = ()) -> DatasetRequest:
+def take_choices(request: DatasetRequest, settings: Settings, decided: Collection[str] = ()) -> DatasetRequest:
     """Return a request with every offer taken, for a user who agreed in advance. The tasks are not read for that.
 
     Args:

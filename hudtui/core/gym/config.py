@@ -105,7 +105,7 @@ def load_config(path: Path | str) -> GymConfig:
             first.message,
             findings=findings,
             why=None if not more else "\n".join(finding.render(name) for finding in errors[1:10]),
-            fix=f"`hudtui lint {name}` shows everything that is wrong with it." if more else None,
+            fix=f"`hudtui config check {name}` shows everything that is wrong with it." if more else None,
             where=Location(name, first.line, first.column, first.subject or None),
         )
     return config

@@ -477,7 +477,7 @@ def action_snippet(tool: Tool, taken: Collection[str] = ()) -> tuple[str, str] |
 def _heading(plan: Draft, platform: Platform) -> list[str]:
     lines = [
         f"# {tidy(platform.gym_id, 60)} configuration for {tidy(plan.name, 100)}, written by `hudtui rl init`.",
-        "# It is yours to edit; `hudtui lint` checks it, `hudtui parse` shows what a reply becomes.",
+        "# It is yours to edit; `hudtui config check` checks it, `hudtui config try` shows what a reply becomes.",
     ]
     if plan.left_out:
         lines.append("#")

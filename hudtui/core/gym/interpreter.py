@@ -115,7 +115,7 @@ class Interpretation(NamedTuple):
     """Why the call could not be checked against a schema; None if it was, and if there is no call."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that `hudtui parse` prints."""
+        """Return the object that `hudtui config try` prints."""
         action, error, call = self.action, self.error, self.call
         return {
             "think": self.think,

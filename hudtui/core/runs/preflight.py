@@ -273,7 +273,7 @@ def _check_config(request: RunRequest, workspace: Workspace, report: PreflightRe
     errors = [finding for finding in findings if finding.severity == "error"]
     if config is None or errors:
         first = f"line {errors[0].line}: {errors[0].message}" if errors else "it cannot be read"
-        report.add("config", "missing", f"{name} has {plural(len(errors), 'error')}; {first}", f"hudtui lint {name}")
+        report.add("config", "missing", f"{name} has {plural(len(errors), 'error')}; {first}", f"hudtui config check {name}")
         return
     try:
         _check_policy(request, config)

@@ -291,7 +291,7 @@ async def _choose_offer(request: RunRequest, provider: Provider, report: Preflig
             offer = find_offer(found.found, request.offer_name)
             if offer is None:
                 text = f"{provider.title} has no offer {clean_line(request.offer_name, 40)}"
-                fix = "hudtui gpus lists the current offers; --gpus takes the cheapest."
+                fix = "hudtui pods offers lists the current offers; --gpus takes the cheapest."
                 raise InputError(text, why="Offers come and go.", fix=fix)
             choice = OfferChoice(offer, by_user)
         else:
@@ -369,7 +369,7 @@ async def _ssh_key(provider: Provider, settings: Settings, report: PreflightRepo
         return None
     path = key_path(settings.get)
     if path is None:
-        fix = "Make one: hudtui keys create. Or name it: hudtui keys set-path FILE"
+        fix = "Make one: hudtui pods keys create. Or name it: hudtui pods keys set-path FILE"
         report.add("keys", "missing", "there is no SSH key to log in with", fix, remedy="make-key")
         return None
     try:
@@ -380,7 +380,7 @@ async def _ssh_key(provider: Provider, settings: Settings, report: PreflightRepo
         return None
     found = find_registered(mine, known)
     if found is None:
-        text, fix = f"{provider.title} does not know the SSH key {path}", "Make it known: hudtui keys register"
+        text, fix = f"{provider.title} does not know the SSH key {path}", "Make it known: hudtui pods keys register"
         report.add("keys", "missing", text, fix, remedy="register-key", options=(str(path),))
         return None
     return found.id

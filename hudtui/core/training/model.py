@@ -69,7 +69,7 @@ def _judge_folder(path: Path, shown: str, *, here: bool) -> ModelAssessment:
             "refused", f"there is no folder {shown}", "Name a folder with a model, or an id on the Hub: OWNER/NAME."
         )
     if not (path / "config.json").is_file():
-        fix = "Name the folder that holds it. An adapter is merged first: hudtui export --format merged."
+        fix = "Name the folder that holds it. An adapter is merged first: hudtui runs export --format merged."
         return ModelAssessment("refused", f"the folder {shown} holds no model: it has no config.json", fix)
     return ModelAssessment("fine", f"the folder {shown}")
 

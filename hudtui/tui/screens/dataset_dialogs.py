@@ -29,7 +29,7 @@ from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.lists import Choices
 
 if TYPE_CHECKING:
-    from hudtui.core.flows.publish import Offer, Offers
+    from hudtui.core.flows.publish import DatasetChoice, DatasetChoices
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.dataset import DatasetPreview, DatasetRequest
     from hudtui.core.tasks.read import OpenedSource
@@ -144,7 +144,7 @@ class Toggle(Acting, Widget, can_focus=True):
             self.action_flip()
 
 
-def _switch(offer: Offer, name: str) -> Toggle:
+def _switch(offer: DatasetChoice, name: str) -> Toggle:
     return Toggle(offer.label, on=offer.default, reason=offer.why_not, id=name)
 
 
@@ -158,7 +158,7 @@ class ConvertContext:
     """The source, as the user named it."""
     output: str
     """Where a conversion would write."""
-    offers: Offers
+    offers: DatasetChoices
     """What these tasks need, and what the project offers."""
     analysis: Any = field(default=None, repr=False)
     known: TaskIndex | None = field(default=None, repr=False)

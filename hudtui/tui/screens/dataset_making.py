@@ -148,7 +148,7 @@ class Making(StationScreen):
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def _convert_context(self) -> ConvertContext:
-        from hudtui.core.flows.publish import find_offers, suggested_output
+        from hudtui.core.flows.publish import find_choices, suggested_output
         from hudtui.core.settings import load_settings
         from hudtui.core.tasks.dataset import DatasetRequest
         from hudtui.tui.screens.dataset_dialogs import ConvertContext
@@ -157,7 +157,7 @@ class Making(StationScreen):
         assert index is not None and opened is not None and source is not None
         settings = load_settings(self.shell.folder, self.shell.platform)
         usable = index.counts["ok"] + index.counts["warning"]
-        offers = find_offers(DatasetRequest(source), settings, index.noticed, usable)
+        offers = find_choices(DatasetRequest(source), settings, index.noticed, usable)
         known = index if self.complete else None
         return ConvertContext(opened, settings, source, suggested_output(source), offers, self.analysis, known)
 

@@ -11,7 +11,7 @@ import pytest
 from support.person import ScriptedPerson
 
 from hudtui.core.errors import InputError
-from hudtui.core.flows.publish import Offers, agree_to_push, carry_to_v6, find_offers, suggested_output, take_offers
+from hudtui.core.flows.publish import DatasetChoices, agree_to_push, carry_to_v6, find_choices, suggested_output, take_choices
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
 from hudtui.core.tasks.dataset import MIN_TASKS, DatasetRequest
@@ -32,12 +32,12 @@ def project(own_world: Path) -> Project:
     return Project(own_world, HUD)
 
 
-def offers(project: Project, lock: str = PUSHED, *, local: int = 2, secrets: int = 1, usable: int = 2) -> Offers:
+def offers(project: Project, lock: str = PUSHED, *, local: int = 2, secrets: int = 1, usable: int = 2) -> DatasetChoices:
     (project.folder / "hud.lock.yaml").write_text(lock)
-    return find_offers(REQUEST, project.settings(), {LOCAL: local, SECRETS: secrets}, usable)
+    return find_choices(REQUEST, project.settings(), {LOCAL: local, SECRETS: secrets}, usable)
 
 
-def fields(found: Offers, *decided: str) -> list[str]:
+def fields(found: DatasetChoices, *decided: str) -> list[str]:
     return [offer.field for offer in found.open(decided)]
 
 
@@ -65,7 +65,7 @@ def test_what_these_tasks_need_is_offered_in_order(project: Project) -> None:
 def test_why_servers_stay_local(project: Project, lock: str, counts: dict[str, int], reason: str) -> None:
     found = offers(project, lock, **counts)
     assert found.remote.why_not == reason and "remote" not in fields(found)
-    taken = take_offers(REQUEST, project.settings())
+    taken = take_choices(REQUEST, project.settings())
     assert taken.remote is (lock == PUSHED), "tasks are not read for --yes: without a local server nothing changes"
 
 
@@ -77,9 +77,9 @@ def test_nothing_is_offered_for_sound_tasks(project: Project) -> None:
 def test_an_offer_taken_in_advance_undoes_no_decision(project: Project) -> None:
     (project.folder / "hud.lock.yaml").write_text(PUSHED)
     kept = replace(REQUEST, keep_secrets=True, min_tasks=7)
-    taken = take_offers(kept, project.settings(), {"remote", "replace_secrets", "min_tasks"})
+    taken = take_choices(kept, project.settings(), {"remote", "replace_secrets", "min_tasks"})
     assert taken == replace(kept, name=taken.name) and taken.name
-    assert take_offers(replace(REQUEST, push=False), project.settings()).name is None
+    assert take_choices(replace(REQUEST, push=False), project.settings()).name is None
 
 
 @pytest.mark.parametrize(

@@ -312,7 +312,7 @@ def test_load_config(tmp_path: Path) -> None:
     text = str(caught.value)
     assert f"{path}:2:3 (action_mappings.a): `_tool` is missing" in text
     assert f"{path}:3:17: error[form] b.x: " in text
-    assert "hudtui lint" in text
+    assert "hudtui config check" in text
     path.write_text("a: [")
     with pytest.raises(ConfigError) as caught:
         load_config(path)

@@ -1,4 +1,4 @@
-"""A reply's whole way: every stage, the JSON of `hudtui parse`, and any text at all."""
+"""A reply's whole way: every stage, the JSON of `hudtui config try`, and any text at all."""
 
 from __future__ import annotations
 

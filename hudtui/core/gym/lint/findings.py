@@ -73,7 +73,7 @@ class Finding:
         return f"{name}:{self.line}:{self.column}: {self.severity}[{self.code}] {where + ': ' if where else ''}{self.message}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the finding as `hudtui lint --json` prints it."""
+        """Return the finding as `hudtui config check --json` prints it."""
         return asdict(self)
 
 
