@@ -24,6 +24,7 @@ BEHIND = {
     ),
     "dataset": (
         "hudtui.tui.screens.dataset_detail",
+        "hudtui.core.tasks.prefilter",
         "hudtui.core.tasks.table",
         "hudtui.core.environment.cache",
     ),

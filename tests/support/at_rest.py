@@ -17,6 +17,8 @@ from weakref import WeakSet
 
 from textual._wait import SLEEP_GRANULARITY, SLEEP_IDLE
 
+_THREADS_WAIT = 0.1
+"""Seconds without processor time after which a thread counts as one that waits, and not as one that gets no processor."""
 _threads: WeakSet[asyncio.Future[Any]] = WeakSet()
 """What threads do for event loops."""
 
@@ -41,7 +43,7 @@ async def at_rest(shortest: float = 0.0, longest: float = 1.0) -> None:
         working = [future for future in _threads if not future.done() and future.get_loop() is loop]
         if due > now + SLEEP_GRANULARITY and not working:
             return
-        if now - since > SLEEP_GRANULARITY:
+        if now - since > (_THREADS_WAIT if working else SLEEP_GRANULARITY):
             if process_time() - used < SLEEP_IDLE:
                 return
             since, used = now, process_time()

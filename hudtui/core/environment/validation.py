@@ -112,14 +112,40 @@ _check = threading.local()
 
 def _made(schema: Mapping[str, Any]) -> Any:
     """The validator of a schema, or the reason why there is none."""
-    from jsonschema import Draft202012Validator, FormatChecker
-    from jsonschema.exceptions import SchemaError
+    from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
     from referencing import Registry
 
     reason = _unfit(schema)
+    if reason is None:
+        try:
+            text = json.dumps(schema, sort_keys=True)
+        except (TypeError, ValueError, RecursionError):
+            text = ""
+        # Many tools of a server have equal schemas, and to check one takes milliseconds.
+        reason = _refused_text(text) if 0 < len(text) <= _LONGEST_REMEMBERED else _refused(schema)
     if reason is not None:
         return reason
+    plain: Any = validator_for(schema, default=Draft202012Validator)
+    # An empty registry: references to other documents are never fetched.
+    return _guarded(plain)(_nameless(schema), registry=Registry())
+
+
+_LONGEST_REMEMBERED = 16_384
+"""Characters of a schema whose check is remembered."""
+
+
+@lru_cache(maxsize=256)
+def _refused_text(text: str) -> str | None:
+    return _refused(json.loads(text))
+
+
+def _refused(schema: Mapping[str, Any]) -> str | None:
+    """Why a schema does not follow its own meta-schema; None if it does."""
+    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+
     try:
         plain: Any = validator_for(schema, default=Draft202012Validator)
         plain.check_schema(dict(schema), format_checker=FormatChecker(()))
@@ -129,8 +155,7 @@ def _made(schema: Mapping[str, Any]) -> Any:
         return "the tool's schema is nested too deeply"
     except Exception:
         return "the tool's schema makes no sense"
-    # An empty registry: references to other documents are never fetched.
-    return _guarded(plain)(_nameless(schema), registry=Registry())
+    return None
 
 
 def _nameless(schema: Any) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -149,7 +150,8 @@ class RunLogs(Vertical):
         pane.clear()
         if reading.from_start:
             pane.stay()
-        work = self._follow(pane, reading)
+        # Where the app ends before the worker begins, the coroutine is never made.
+        work: Callable[[], Any] = partial(self._follow, pane, reading)
         self.run_worker(work, name="forever", group=self._group(pane), exclusive=True, exit_on_error=False)
 
     def _group(self, pane: LogView) -> str:
