@@ -111,7 +111,11 @@ def load_model(recipe: Recipe, config: GymConfig, tasks: Sequence[Task]) -> tupl
     Raises:
         InputError: The model does not exist, or the user may not download it.
     """
+    import torch
+
     if recipe.model == TINY:
+        # Its matrices are too small to be shared out: threads would only wait for one another, and add up in another order.
+        torch.set_num_threads(1)
         from hudtui.trainers import tiny
 
         replies = tiny.example_replies(config)
@@ -123,7 +127,6 @@ def load_model(recipe: Recipe, config: GymConfig, tasks: Sequence[Task]) -> tupl
             loss = tiny.imitate(model, tokenizer, before, replies, steps=recipe.warm_start, seed=recipe.seed)
             say(f"built a model of {sum(p.numel() for p in model.parameters())} parameters; it imitates calls (loss {loss:.2f})")
         return model, tokenizer
-    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
@@ -297,8 +300,6 @@ def train(arguments: argparse.Namespace) -> None:
 
     random.seed(recipe.seed)
     torch.manual_seed(recipe.seed)
-    if recipe.model == TINY:
-        torch.set_num_threads(1)  # its matrices are too small to be shared out: threads would only wait for one another
     out = Path(arguments.out)
     (out / "checkpoints").mkdir(parents=True, exist_ok=True)
     say(f"training {recipe.model} on {len(tasks) - recipe.held_out} tasks ({recipe.held_out} held out), {recipe.steps} steps")

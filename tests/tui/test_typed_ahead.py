@@ -170,7 +170,7 @@ async def test_a_key_in_the_middle_of_a_burst_is_no_answer(open_app: Any, projec
         app.run_worker(ask())
         while not app.screen.is_modal:
             await pilot.pause()
-        storms.send(app, [*"xyyy", "enter", "y"], events.Key("a", "a").time)
+        storms.send(app, [*"xyyy", "enter", "y"], events.Key("a", "a").time - 10 * storms.PACE)  # all of them by now
         await _handled(pilot)
         assert app.screen.is_modal and answers == []
         await asyncio.sleep(3 * BURST)  # a decision comes by itself
@@ -181,7 +181,7 @@ async def test_a_key_in_the_middle_of_a_burst_is_no_answer(open_app: Any, projec
 
 async def test_a_burst_does_not_end_the_app_or_write_a_demo(open_app: Any, project: Path, settle: Any) -> None:
     async with open_app(project) as (app, pilot):
-        storms.send(app, ["j", *"qdq", "ctrl+q", "ctrl+c", "ctrl+c", "ctrl+c"], events.Key("a", "a").time)
+        storms.send(app, ["j", *"qdq", "ctrl+q", "ctrl+c", "ctrl+c", "ctrl+c"], events.Key("a", "a").time - 10 * storms.PACE)
         await _handled(pilot)
         assert app.is_running and not app.asked_to_end and not list(project.iterdir())
         await asyncio.sleep(3 * BURST)
