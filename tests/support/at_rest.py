@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from textual._wait import SLEEP_GRANULARITY, SLEEP_IDLE
 
-_THREADS_WAIT = 0.1
+_THREADS_WAIT = 0.06
 """Seconds without processor time after which a thread counts as one that waits, and not as one that gets no processor."""
 _threads: WeakSet[asyncio.Future[Any]] = WeakSet()
 """What threads do for event loops."""
