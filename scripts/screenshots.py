@@ -136,6 +136,8 @@ def to_png(svg: str, files: list[str]) -> bytes:
     """The picture as PNG. Without a font file the renderer would draw no text at all."""
     import resvg_py
 
+    if not any("FiraCode" in name for name in files):
+        svg = svg.replace("Fira Code", "DejaVu Sans Mono")  # what the picture names and nothing here has is not drawn
     return bytes(resvg_py.svg_to_bytes(svg_string=svg, font_files=files, zoom=1))
 
 
