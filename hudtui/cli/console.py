@@ -216,10 +216,3 @@ async def ask_secret(prompt: str) -> str | None:
         return await ask(lambda: getpass.getpass(prompt)) or None
     except EOFError:
         return None
-
-
-async def confirm(question: str) -> None:
-    """Ask; without a terminal, or with a no, this ends the command. See `ask`."""
-    if not interactive():
-        raise typer.BadParameter("this is no terminal, so hudtui cannot ask: add --yes", param_hint="--yes")
-    await ask(lambda: typer.confirm(question, abort=True, err=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 
 import typer
@@ -63,7 +62,7 @@ class Terminal:
         prompt = f"{title} ({placeholder})" if placeholder else title
         try:
             if secret:
-                return await console.ask(lambda: getpass.getpass(f"{prompt}: ")) or None
+                return await console.ask_secret(f"{prompt}: ")
             answer: str = await console.ask(lambda: typer.prompt(prompt, default=value, show_default=bool(value), err=True))
         except EOFError:
             return None

@@ -26,6 +26,7 @@ Run = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="Id or name of the run, or the beginning of its id; by default the newest.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NamedRun = Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.", show_default=False)]
 Window = Annotated[str | None, typer.Option("--window", "-w", help="Only the log of this stage.", show_default=False)]
 
 
@@ -341,8 +342,9 @@ def remove(
 
         store, _ = runlog.open_store()
         summary = store.summary(store.find(run))
-        if not yes:
-            await console.confirm(f"Remove run {summary.id} ({summary.name}, {summary.state}) with its files?")
+        question = f"Remove run {summary.id} ({summary.name}, {summary.state}) with its files?"
+        if not await Terminal(yes=yes).confirm(question):
+            raise typer.Abort
         gone = await remove_run(summary.id, store, keep_results=keep_results)
         if as_json:
             console.out_json({"run": summary.id, "removed": list(gone)})
@@ -354,7 +356,7 @@ def remove(
 
 
 def rename(
-    run: Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.", show_default=False)],
+    run: NamedRun,
     name: Annotated[str, typer.Argument(help="The new name.", show_default=False)],
     as_json: Json = False,
 ) -> None:
@@ -367,7 +369,7 @@ def rename(
 
 
 def comment(
-    run: Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.", show_default=False)],
+    run: NamedRun,
     text: Annotated[str, typer.Argument(help="The comment; an empty text removes it.", show_default=False)],
     as_json: Json = False,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.person import Terminal
 
 
 def register(app: typer.Typer) -> None:
@@ -59,8 +60,8 @@ def trust(
             if not powers:
                 console.out("The files here need no agreement.")
         if lacking and not show:
-            if not yes:
-                console.run(console.confirm("Trust these files?"), as_json=as_json)
+            if not console.run(Terminal(yes=yes).confirm("Trust these files?"), as_json=as_json):
+                raise typer.Abort
             agreements.agree(folder, lacking)
             console.say(f"{folder} is trusted, as its files are now.")
         if as_json:

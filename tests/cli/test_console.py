@@ -49,9 +49,10 @@ def test_signals_let_the_work_clean_up(number: int, status: int) -> None:
 ASKS = """
 import asyncio, sys, typer
 from hudtui.cli import console
+from hudtui.cli.person import Terminal
 async def work():
     try:
-        await (console.ask_secret("Which? ") if sys.argv[1] == "secret" else console.confirm("Which?"))
+        await (console.ask_secret("Which? ") if sys.argv[1] == "secret" else Terminal().confirm("Which?"))
         print("went on")
     finally:
         await asyncio.sleep(0.05)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hudtui.core.runs.store import RunRecord
+from hudtui.core.text import clean_line
 
 _OF_EVERY_RUN = frozenset({"name", "workspace", "remarks"})
 """Fields of a spec that say nothing about what the run does."""
@@ -72,5 +73,5 @@ def value_text(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, str):
-        return value[:12] if len(value) == 64 and set(value) <= set("0123456789abcdef") else value
-    return json.dumps(value)
+        return value[:12] if len(value) == 64 and set(value) <= set("0123456789abcdef") else clean_line(value)
+    return clean_line(json.dumps(value))
