@@ -234,11 +234,28 @@ def cost_text(run: RunSummary) -> str:
     return money(cost, run.currency) if run.billed is not None else f"~{money(cost, run.currency)}"
 
 
-def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows in columns."""
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, titles: Sequence[tuple[str, int]] | None = None) -> None:
+    """Print rows in columns.
+
+    Args:
+        head: Titles of the columns.
+        rows: The cells.
+        titles: Titles of groups of rows, each with its number of rows, in their order.
+    """
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    for row in [head, *rows]:
+
+    def put(row: tuple[str, ...]) -> None:
         console.out("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+    put(head)
+    begins, place = {}, 0
+    for title, count in titles or ():
+        begins[place] = title
+        place += count
+    for number, row in enumerate(rows):
+        if number in begins:
+            console.out(begins[number])
+        put(row)
 
 
 def print_view(view: RunView) -> None:

@@ -18,6 +18,7 @@ from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
+    from hudtui.core.runs.listing import RunRow
     from hudtui.core.runs.store import RunStore
     from hudtui.core.runs.values import RunSummary
     from hudtui.core.runs.watch import Monitor, RunView
@@ -60,32 +61,66 @@ def _default(context: typer.Context, as_json: Json = False) -> None:
 
 
 def list_runs(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many, the newest.")] = 20,
+    wanted: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILTER]...", help="Words or FIELD:VALUE, such as state:running model:qwen reward:>0.5.", show_default=False
+        ),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option("--sort", "-s", metavar="FIELD", help="Sort by this field, the smallest first.", show_default=False),
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="The largest first, or the oldest.")] = False,
+    by: Annotated[
+        str | None, typer.Option("--group", "-g", metavar="FIELD", help="List the runs by this field.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
     active: Annotated[bool, typer.Option("--active", help="Only those that have not ended.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the runs of this workspace, the newest first."""
+    """List the runs of this workspace, the newest first.
+
+    A word of a filter is a regular expression that is searched for in every text of a run; FIELD:VALUE searches one field,
+    FIELD:>NUMBER compares, and !WORD excludes. All must match. The fields are state, name, id, model, engine, tasks, config,
+    machine, stage, started, minutes, cost, why, comment, reward, step, steps and alarm.
+    """
 
     async def work() -> None:
+        from hudtui.core.row_filter import arrange, group, parse_filter
+        from hudtui.core.runs.listing import RUN_FIELDS, RunRow, needs_views
         from hudtui.core.runs.run_lock import is_managed
 
+        text = " ".join(wanted or ())
+        asked = parse_filter(text, RUN_FIELDS)
         store, monitor = runlog.open_store()
         await runlog.reconcile_runs(store)
-        runs = [run for run in await monitor.refresh() if run.active or not active]
-        shown = runs[: -limit - 1 : -1]
-        views = [(run, await _view_or_none(monitor, run)) for run in shown]
+        summaries = [run for run in (await monitor.refresh())[::-1] if run.active or not active]
+        specs, now = await asyncio.to_thread(store.specs), time.time()
+
+        async def row(run: RunSummary, *, read: bool) -> RunRow:
+            return RunRow(run, now, specs.get(run.id), await _view_or_none(monitor, run) if read else None)
+
+        of_all = needs_views((*asked.fields, sort, by))
+        rows = [await row(run, read=of_all) for run in summaries]
+        found = arrange(rows, RUN_FIELDS, wanted=text, sort=sort, reverse=reverse)
+        shown = [one if of_all else await row(one.summary, read=True) for one in found[:limit]]
+        groups = [("", shown)] if by is None else group(shown, RUN_FIELDS, by)
         if as_json:
-            console.out_json([_row_json(run, view) for run, view in views])
+            console.out_json([_row_json(one) for _, members in groups for one in members])
             return
-        if not runs:
-            console.say("No runs yet. Start one: hudtui runs start --tasks FILE --config FILE")
+        if not found:
+            what = "No run matches." if summaries else "No runs yet. Start one: hudtui runs start --tasks FILE --config FILE"
+            console.say(what)
             return
+        cells = [_list_row(one, is_managed(store, one.summary.id)) for _, members in groups for one in members]
         runlog.table(
             ("STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "SIGN", "NOTE"),
-            [_list_row(run, view, is_managed(store, run.id)) for run, view in views],
+            cells,
+            titles=None if by is None else [(f"{by}: {value}", len(members)) for value, members in groups],
         )
-        if len(runs) > len(shown):
-            console.say(f"{len(runs) - len(shown)} older ones are not shown; --limit N shows more.")
+        if len(found) > len(shown):
+            console.say(f"{len(found) - len(shown)} more are not shown; --limit N shows more.")
 
     _run(work(), as_json=as_json)
 
@@ -479,16 +514,22 @@ async def _view_or_none(monitor: Monitor, run: RunSummary) -> RunView | None:
     return None
 
 
-def _row_json(run: RunSummary, view: RunView | None) -> dict[str, Any]:
-    reward, silent = (view.reward, view.silent) if view else (None, None)
-    cost = run.cost(time.time())
-    alarms = [alarm.to_json() for alarm in view.alarms] if view else []
-    return {**run.to_json(), "reward": reward, "step": _step(view), "cost": cost, "silent_seconds": silent, "alarms": alarms}
+def _row_json(row: RunRow) -> dict[str, Any]:
+    run, view = row.summary, row.view
+    return {
+        **run.to_json(),
+        "model": row.model,
+        "reward": row.reward,
+        "step": row.step,
+        "cost": run.cost(row.now),
+        "silent_seconds": view.silent if view else None,
+        "alarms": [alarm.to_json() for alarm in view.alarms] if view else [],
+    }
 
 
-def _list_row(run: RunSummary, view: RunView | None, tended: bool) -> tuple[str, ...]:
-    reward, step = (view.reward if view else None), _step(view)
-    note = run.why or (f"! {view.alarms[0].text}" if view and view.alarms and run.active else clean_line(run.comment))
+def _list_row(row: RunRow, tended: bool) -> tuple[str, ...]:
+    run, view = row.summary, row.view
+    note = run.why or (f"! {row.alarm}" if row.alarm else clean_line(run.comment))
     if not run.active and run.holds_machine:
         note = f"its machine may still cost money: hudtui runs resume {run.id}"
         if tended:
@@ -497,17 +538,11 @@ def _list_row(run: RunSummary, view: RunView | None, tended: bool) -> tuple[str,
         runlog.state_text(run),
         run.id,
         run.stage or "-",
-        "-" if step is None else f"{step:g}",
+        "-" if row.step is None else f"{row.step:g}",
         runlog.clock(run.started or run.created),
-        runlog.seconds_text(run.elapsed(time.time())),
-        "-" if reward is None else f"{reward:.3f}",
+        runlog.seconds_text(run.elapsed(row.now)),
+        "-" if row.reward is None else f"{row.reward:.3f}",
         runlog.cost_text(run),
         "-" if view is None or view.silent is None else runlog.seconds_text(view.silent),
         note[:70],
     )
-
-
-def _step(view: RunView | None) -> float | None:
-    """The last step that a run has told a reward of."""
-    points = view.metrics.quantity("reward") if view else ()
-    return points[-1].x if points else None

@@ -25,7 +25,7 @@ from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.launch import launch
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.training.plan import Plan, Stage
+from hudtui.core.training.plan import Plan, PlanOutput, Stage
 
 own_tmux = tmux_world.own_tmux
 
@@ -248,3 +248,40 @@ def test_names_comments_and_differences(own_world: Path) -> None:
     assert "are the same" in hudtui("runs", "diff", "one-aaaa", "one-aaaa").stderr
     assert "two runs or more" in hudtui("runs", "diff", "one-aaaa", code=2).stderr
     assert "not a name" in hudtui("runs", "rename", "one-aaaa", "\x1b[31m", code=2).stderr
+
+
+def test_the_list_is_filtered_sorted_and_grouped(own_world: Path) -> None:
+    store = RunStore(own_world / ".hudtui")
+    runs = (("play-aaaa", "rollouts", "greedy", 0.5), ("grpo-bbbb", "trl", "", 0.25), ("play-cccc", "rollouts", "random", 0.75))
+    for number, (run, engine, policy, reward) in enumerate(runs):
+        model = "org/Big-3B" if engine == "trl" else None
+        spec = RunSpec(engine, run.partition("-")[0], str(own_world), policy=policy or "greedy", model=model)
+        plan = Plan(engine, (Stage("play", ("true",)),), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),))
+        folder = store.folder / run
+        (folder / "out").mkdir(parents=True)
+        (folder / "out" / "metrics.jsonl").write_text(json.dumps({"step": 1, "reward": reward}) + "\n")
+        store.add(RunRecord(run, 1e9 + number, spec.name, engine, "local", machine_label(), str(folder), spec, plan))
+        store.append(run, "stopped", {"why": "out of memory" if engine == "trl" else "on request"})
+
+    def ids(*words: str) -> list[str]:
+        return [row["id"] for row in json.loads(hudtui("runs", "list", "--json", *words).stdout)]
+
+    assert ids() == ["play-cccc", "grpo-bbbb", "play-aaaa"]
+    assert ids("name:play") == ["play-cccc", "play-aaaa"]
+    assert ids("MEMORY") == ["grpo-bbbb"]
+    assert ids("model:big", "engine:trl") == ["grpo-bbbb"]
+    assert ids("!engine:trl", "--sort", "reward") == ["play-aaaa", "play-cccc"]
+    assert ids("--sort", "reward", "--reverse", "-n", "1") == ["play-cccc"]
+    assert ids("reward:<0.6", "--reverse") == ["play-aaaa", "grpo-bbbb"]
+    assert ids("--group", "model") == ["play-cccc", "grpo-bbbb", "play-aaaa"]
+    lines = hudtui("runs", "list", "--group", "engine", "--sort", "name").stdout.splitlines()
+    assert [line.split()[0:3] for line in lines[1:]] == [
+        ["engine:", "trl"],
+        ["■", "stopped", "grpo-bbbb"],
+        ["engine:", "rollouts"],
+        ["■", "stopped", "play-cccc"],
+        ["■", "stopped", "play-aaaa"],
+    ]
+    assert "No run matches" in hudtui("runs", "list", "state:running").stderr
+    wrong = hudtui("runs", "list", "colour:red", code=2)
+    assert "no field 'colour'" in wrong.stderr and "state, name, id" in wrong.stderr

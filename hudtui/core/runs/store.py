@@ -6,6 +6,7 @@ and an event that must happen only once has a mark that is unique in the databas
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
@@ -287,6 +288,16 @@ class RunStore:
         if summary.machine == "released" and (home := results_folder_of(summary)) is not None:
             host, machine, folder = "local", machine_label(), home
         return RunRecord(known, created, summary.name, engine, host, machine, folder, *made, own)
+
+    def specs(self) -> dict[str, RunSpec]:
+        """Return what each run was asked for, by id, in one read. A record that cannot be read is left out."""
+        with self.database.reading() as database:
+            rows = database.execute("SELECT id, spec FROM runs").fetchall() if database else []
+        found = {}
+        for run, spec in rows:
+            with contextlib.suppress(InputError, ValueError, TypeError, RecursionError):
+                found[str(run)] = spec_from_json(json.loads(spec))
+        return found
 
     def is_own(self, run: str) -> bool:
         """Return whether the user started a run from this folder, or took it over.
