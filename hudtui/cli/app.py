@@ -14,7 +14,7 @@ from typer.models import CommandInfo, DefaultPlaceholder, TyperInfo
 
 from hudtui import __version__
 from hudtui.cli import console
-from hudtui.cli.help import HelpCommand, HelpGroup
+from hudtui.cli.command import HelpCommand, HelpGroup
 
 MODULES: tuple[str, ...] = (
     "demo",
@@ -62,6 +62,11 @@ SPELLINGS = {
 
 class _Root(HelpGroup):
     """The command itself."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options of `hudtui`. What an earlier call of this process has set is forgotten."""
+        console.debug = console.trusting = False
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, those of `SHOWN` first and in its order."""
@@ -131,7 +136,7 @@ def _respell(app: typer.Typer, old: str, new: str) -> None:
 
 
 def _finish(app: typer.Typer) -> None:
-    """Give every command and group the help of `hudtui.cli.help`, unless it has a class of its own."""
+    """Give every command and group the help of `hudtui.cli.command`, unless it has a class of its own."""
     for command in app.registered_commands:
         if command.cls in (None, TyperCommand):
             command.cls = HelpCommand
@@ -144,42 +149,57 @@ def _finish(app: typer.Typer) -> None:
             _finish(group.typer_instance)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(ctx: typer.Context, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
         typer.echo(f"hudtui {__version__}")
         raise typer.Exit
+
+
+def _work_in(folder: Path | None) -> Path | None:
+    if folder is not None:
+        try:
+            os.chdir(folder)
+        except OSError as error:
+            raise typer.BadParameter(f"{folder}: {error.strerror}", param_hint="--workspace") from None
+    return folder
+
+
+def _choose_platform(name: str | None) -> str | None:
+    if name is not None:
+        os.environ["HUDTUI_PLATFORM"] = name
+    return name
+
+
+def _trust(wanted: bool) -> bool:
+    console.trusting |= wanted
+    return wanted
+
+
+def _debug(wanted: bool) -> bool:
+    console.debug |= wanted
+    return wanted
 
 
 def _root(
     context: typer.Context,
     workspace: Annotated[
-        Path | None, typer.Option("--workspace", "-C", help="Work in this folder instead of the current one.")
+        Path | None,
+        typer.Option(
+            "--workspace", "-C", is_eager=True, callback=_work_in, help="Work in this folder instead of the current one."
+        ),
     ] = None,
-    platform: Annotated[str | None, typer.Option(help="hud, buckeye, or the name of a platform file of yours.")] = None,
+    platform: Annotated[
+        str | None, typer.Option(callback=_choose_platform, help="hud, buckeye, or the name of a platform file of yours.")
+    ] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Trust this folder as it is now: for scripts. See `hudtui trust`.")
+        bool, typer.Option("--trust", callback=_trust, help="Trust this folder as it is now: for scripts. See `hudtui trust`.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Log in detail, and show tracebacks.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", callback=_debug, help="Log in detail, and show tracebacks.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    console.debug = debug
-    if workspace is not None:
-        try:
-            os.chdir(workspace)
-        except OSError as error:
-            raise typer.BadParameter(f"{workspace}: {error.strerror}", param_hint="--workspace") from None
-    if platform is not None:
-        os.environ["HUDTUI_PLATFORM"] = platform
-    console.trusting = trust
-    if trust:
-        from hudtui.core.flows.trust import survey
-        from hudtui.core.trust import agree
-
-        with console.failures():
-            agree(Path.cwd(), survey(Path.cwd()))
     if context.invoked_subcommand is None:
         from hudtui.tui.app import run_app
 
-        raise typer.Exit(run_app(debug=debug))
+        raise typer.Exit(run_app(debug=console.debug))

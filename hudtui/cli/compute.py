@@ -57,9 +57,7 @@ Hours = Annotated[
 ]
 Machines = Annotated[
     list[str] | None,
-    typer.Option(
-        "--machine", help="Also look at this machine behind SSH: user@host[:port]. May be repeated.", show_default=False
-    ),
+    typer.Option("--host", help="Also look at this machine behind SSH: user@host[:port]. May be repeated.", show_default=False),
 ]
 
 _WHEEL = "|/-\\"

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
@@ -23,6 +24,15 @@ debug = False
 """Set by `--debug`: tracebacks are shown."""
 trusting = False
 """Set by `--trust`: the user agrees to what the folder asks for, unasked."""
+
+
+def trust_folder() -> None:
+    """Agree to what the current folder asks for, unasked."""
+    from hudtui.core.flows.trust import survey
+
+    folder = Path.cwd()
+    with failures():
+        agree(folder, survey(folder))
 
 
 class Again(Exception):

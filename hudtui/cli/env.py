@@ -10,6 +10,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.analyses import look, say_warnings
+from hudtui.cli.command import older_spellings
 from hudtui.cli.sources import TakesCommand, given_command, read_source
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _Headers = Annotated[
 ]
 _Env = Annotated[
     list[str] | None,
-    typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="Variable for a started server; NAME alone passes on a setting."),
+    typer.Option("--env", metavar="NAME[=VALUE]", help="Variable for a started server; NAME alone passes on a setting."),
 ]
 _Sse = Annotated[bool, typer.Option("--sse", help="The URL is an SSE endpoint, whatever its path.")]
 
@@ -39,6 +40,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(env, name="env")
 
 
+@older_spellings(env="-e")
 def analyze(
     ctx: typer.Context,
     source: Annotated[str | None, typer.Argument(help=_SOURCE, show_default=False)] = None,
@@ -62,6 +64,7 @@ def analyze(
     _show(found)
 
 
+@older_spellings(env="-e")
 def call(
     ctx: typer.Context,
     words: Annotated[

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.command import older_spellings
 
 if TYPE_CHECKING:
     from hudtui.core.rollouts.evaluate import EvalPrepared, EvalRequest
@@ -25,6 +26,7 @@ def register(app: typer.Typer) -> None:
     app.command("eval")(evaluate)
 
 
+@older_spellings(output="--out")
 def evaluate(
     tasks: Annotated[
         str,
@@ -54,11 +56,11 @@ def evaluate(
         int | None, typer.Option("--group", "--rollouts-per-example", "-r", min=1, help="Episodes for each task; else 1.")
     ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Episodes at once.")] = 4,
-    out: Annotated[
+    output: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder for traces.jsonl and metrics.jsonl; else a new one in outputs/."),
+        typer.Option("--output", "-o", help="Folder for traces.jsonl and metrics.jsonl; else a new one in outputs/."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds already.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what --output holds already.")] = False,
     seed: Annotated[
         int | None, typer.Option("--seed", help="Seed of the policy's choices; sent to a model, too, when given.")
     ] = None,
@@ -112,7 +114,7 @@ def evaluate(
         limit=None if limit == -1 else limit,
         group=group or 1,
         concurrency=concurrency,
-        out_dir=out,
+        out_dir=output,
         resume=resume,
         seed=seed,
         max_turns=max_turns,

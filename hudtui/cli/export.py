@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.command import older_spellings
 
 if TYPE_CHECKING:
     from hudtui.core.flows.export import Exported, ExportRequest
@@ -19,14 +20,15 @@ def register(app: typer.Typer) -> None:
     app.command("export")(export)
 
 
+@older_spellings(form="-f", output="--out")
 def export(
     run: Annotated[
         str | None, typer.Argument(help="A run: its id, its name, or the beginning of an id; by default the newest.")
     ] = None,
     step: Annotated[int | None, typer.Option("--step", min=1, help="Of a checkpoint; by default the end.")] = None,
-    form: Annotated[str, typer.Option("--format", "-f", help="adapter, or merged (needs the training environment).")] = "adapter",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder to make; exports/<run> by default.", show_default=False)
+    form: Annotated[str, typer.Option("--format", help="adapter, or merged (needs the training environment).")] = "adapter",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder to make; exports/<run> by default.", show_default=False)
     ] = None,
     folder: Annotated[
         Path | None, typer.Option("--from", help="Folder of a run that lies elsewhere on this machine.", show_default=False)
@@ -46,7 +48,7 @@ def export(
         return
     from hudtui.core.flows.export import ExportRequest
 
-    request = ExportRequest(run, folder, step, form == "merged", out, push_to, public)
+    request = ExportRequest(run, folder, step, form == "merged", output, push_to, public)
     made = console.run(_export(request), as_json=as_json)
     if as_json:
         console.out_json(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import compute, console
+from hudtui.cli.command import older_spellings
 from hudtui.cli.compute import Cloud, Count, Hours, Json, Machines, MaxPrice, MinVram, Providers, Region, Sort, Spec, Spot
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def register(app: typer.Typer) -> None:
     app.command("gpus")(gpus)
 
 
+@older_spellings(host="--machine")
 def gpus(
     spec: Spec = None,
     min_vram: MinVram = None,
@@ -31,7 +33,7 @@ def gpus(
     count: Count = None,
     sort: Sort = "price",
     hours: Hours = None,
-    machine: Machines = None,
+    host: Machines = None,
     offer_filter: Annotated[
         str | None,
         typer.Option("--filter", help="As on the screen: '4xh100 <6 >=80 -spot eu'.", metavar="TEXT", show_default=False),
@@ -61,7 +63,7 @@ def gpus(
         query = replace(typed.query, **options)
 
     async def work() -> tuple[Offers, frozenset[str]]:
-        async with compute.asked(settings, provider or (), machines=machine or ()) as providers:
+        async with compute.asked(settings, provider or (), machines=host or ()) as providers:
             return await compute.gather_offers(providers, strict=len(provider or ()) == 1)
 
     market, simulated = console.run(work(), as_json=as_json)

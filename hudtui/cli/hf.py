@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.command import older_spellings
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
@@ -34,12 +35,13 @@ def register(app: typer.Typer) -> None:
     app.command("hf")(hf)
 
 
+@older_spellings(name="-n")
 def hf(
     tasks: Annotated[
         str,
         typer.Argument(help="JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."),
     ],
-    name: Annotated[str | None, typer.Option("--name", "-n", help="ORG/NAME on the Hub, or the name of a local file.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="ORG/NAME on the Hub, or the name of a local file.")] = None,
     private: Annotated[
         bool | None,
         typer.Option("--private/--public", help="Who may see it. By default a new one is private, and another stays as it is."),

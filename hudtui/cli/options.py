@@ -5,30 +5,28 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from hudtui.cli.command import older_spellings
 from hudtui.core.knobs import Knob, knobs_of
 from hudtui.core.runs.request import RunRequest
+from hudtui.core.training.options import WHAT
 
 C = TypeVar("C", bound=Callable[..., None])
 
 
-def takes_request(
-    *names: str, argument: str | None = None, tasks_flags: tuple[str, ...] = (), **defaults: Any
-) -> Callable[[C], C]:
+def takes_request(*names: str, **defaults: Any) -> Callable[[C], C]:
     """Give a command an option for each of these fields of `RunRequest`. The command gets them as its parameter `request`.
+
+    The tasks are an argument, which may also be typed as the option `--dataset`.
 
     Args:
         names: Fields, in the order of the command's help.
-        argument: The field that is typed without a flag.
-        tasks_flags: Flags of `tasks`, where it is typed with one.
         defaults: Defaults of this command where they are not those of `RunRequest`.
     """
-    declared = dict(knobs_of(RunRequest))
-    declared["tasks"] = replace(declared["tasks"], flags=tasks_flags)
+    declared = knobs_of(RunRequest)
     types = get_type_hints(RunRequest, localns={"Offer": object})
     standard = {**vars(RunRequest()), **defaults}
 
@@ -39,24 +37,32 @@ def takes_request(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=_typed(standard[name]),
-                annotation=_annotation(name, types[name], declared[name], standard[name], argument=name == argument),
+                annotation=_annotation(name, types[name], declared[name], standard[name]),
             )
             for name in names
         ]
+        dataset = inspect.Parameter("dataset", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Dataset)
 
         @functools.wraps(command)
-        def run(**given: Any) -> None:
+        def run(dataset: str | None = None, **given: Any) -> None:
             values = {name: given.pop(name) for name in names}
+            if dataset is not None:
+                if values["tasks"] is not None:
+                    raise typer.BadParameter("give one of them", param_hint="TASKS, --dataset")
+                values["tasks"] = dataset
             lists = {name: tuple(value or ()) for name, value in values.items() if types[name] == tuple[str, ...]}
             command(request=RunRequest(**{**values, **lists}), **given)
 
         rest = [parameter for parameter in own.parameters.values() if parameter.name != "request"]
-        parameters = [*options, *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest)]
+        parameters = [*options, dataset, *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest)]
         run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return run  # type: ignore[return-value]
+        return older_spellings(dataset="--tasks -t")(run)  # type: ignore[return-value]
 
     return decorate
+
+
+_Dataset = Annotated[str | None, typer.Option("--dataset", "-d", help="The same as TASKS.", rich_help_panel=WHAT)]
 
 
 def _typed(value: Any) -> Any:
@@ -64,11 +70,11 @@ def _typed(value: Any) -> Any:
     return None if value == () else value
 
 
-def _annotation(name: str, kind: Any, about: Knob, default: Any, *, argument: bool) -> Any:
+def _annotation(name: str, kind: Any, about: Knob, default: Any) -> Any:
     kind = list[str] | None if kind == tuple[str, ...] else kind
     bounds = {} if about.minimum is None and about.maximum is None else {"min": about.minimum, "max": about.maximum}
     shown: dict[str, Any] = {"help": about.help, "metavar": about.metavar, "show_default": default not in (None, ()), **bounds}
     shown["rich_help_panel"] = about.group or None
-    if argument:
+    if name == "tasks":
         return Annotated[kind, typer.Argument(**shown)]
     return Annotated[kind, typer.Option(*(about.flags or (f"--{name.replace('_', '-')}",)), **shown)]

@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     app.command("rehearse")(rehearse)
 
 
-@takes_request("tasks", "config", "training", "steps", tasks_flags=("--tasks", "-t"), steps=3)
+@takes_request("tasks", "config", "training", "steps", steps=3)
 def rehearse(
     request: RunRequest,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Make the environment for it without asking.")] = False,

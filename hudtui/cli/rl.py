@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.help import HelpGroup
+from hudtui.cli.command import HelpGroup, older_spellings
 from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import run
 from hudtui.cli.sources import TakesCommand, given_command, read_source
@@ -73,6 +73,7 @@ def _group() -> None:
     """Reinforcement learning on an environment."""
 
 
+@older_spellings(force="-f", env="-e")
 def init(
     ctx: typer.Context,
     source: Annotated[
@@ -85,7 +86,7 @@ def init(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; configs/<name>.yaml by default.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a file that is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there already.")] = False,
     per_value: Annotated[
         bool,
         typer.Option(
@@ -102,9 +103,7 @@ def init(
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option(
-            "--env", "-e", metavar="NAME[=VALUE]", help="Variable for a started server; NAME alone passes on a setting."
-        ),
+        typer.Option("--env", metavar="NAME[=VALUE]", help="Variable for a started server; NAME alone passes on a setting."),
     ] = None,
     sse: Annotated[bool, typer.Option("--sse", help="The URL is an SSE endpoint, whatever its path.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,

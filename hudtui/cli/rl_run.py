@@ -28,13 +28,9 @@ _GOES_ON = "a run that has started keeps running: hudtui runs shows it"
     *("tasks", "config", "model", "engine", "policy", "training", "steps", "gpus", "provider", "offer_name", "clouds"),
     *("regions", "host", "output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "group"),
     *("concurrency", "limit", "seed", "max_turns", "base_url", "environments", "python", "rehearse"),
-    argument="tasks",
 )
 def run(
     request: RunRequest,
-    dataset: Annotated[
-        str | None, typer.Option("--dataset", "-d", help="The same as TASKS; by default what the lock file names.")
-    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One of the trainer's settings; may be repeated.")
     ] = None,
@@ -58,8 +54,6 @@ def run(
     Lists what is missing, and offers to fix it where it can ask. Nothing is rented before you agree to the plan. A run that has
     started continues without this command; `hudtui runs resume` manages it again.
     """
-    if request.tasks is not None and dataset is not None:
-        raise typer.BadParameter("give one of them", param_hint="TASKS, --dataset")
     if request.host is not None and request.provider is not None:
         raise typer.BadParameter("give one of them", param_hint="--host, --provider")
     market = (("--offer", request.offer_name), ("--cloud", request.clouds), ("--region", request.regions))
@@ -77,7 +71,7 @@ def run(
         overrides = parse_settings(settings or ())
     except InputError as error:
         raise typer.BadParameter("; ".join(error.lines()), param_hint="--set") from None
-    request = replace(request, tasks=request.tasks or dataset, settings=overrides)
+    request = replace(request, settings=overrides)
     here = request.provider in (None, "local") and request.host in (None, "local")
     if request.rehearse and here and not chosen and not emit_script:
         from hudtui.cli.rehearse import carry_out

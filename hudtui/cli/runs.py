@@ -110,8 +110,8 @@ def list_runs(
             console.out_json([_row_json(one) for _, members in groups for one in members])
             return
         if not found:
-            what = "No run matches." if summaries else "No runs yet. Start one: hudtui runs start --tasks FILE --config FILE"
-            console.say(what)
+            start = "Start one: hudtui rl TASKS --config FILE, or play tasks: hudtui runs start TASKS --config FILE"
+            console.say("No run matches." if summaries else f"No runs yet. {start}")
             return
         cells = [_list_row(one, is_managed(store, one.summary.id)) for _, members in groups for one in members]
         runlog.table(
@@ -170,7 +170,6 @@ def logs(
 
 @takes_request(
     *("tasks", "config", "engine", "policy", "name", "group", "concurrency", "limit", "seed", "max_turns", "base_url"),
-    tasks_flags=("--tasks", "-t"),
     engine="rollouts",
 )
 def start(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hudtui.cli.help import HelpCommand
+from hudtui.cli.command import HelpCommand
 
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source

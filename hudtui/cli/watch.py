@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console, runlog
+from hudtui.cli.command import older_spellings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,15 +56,14 @@ def metrics(
     console.run(work(), as_json=as_json)
 
 
+@older_spellings(file="-f")
 def watch(
     target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, or user@host[:port].")],
     session: Annotated[
         str | None,
         typer.Option("--session", "-s", help="A tmux session there, or the beginning of its name.", show_default=False),
     ] = None,
-    file: Annotated[
-        str | None, typer.Option("--file", "-f", help="A log or a file of metrics there.", show_default=False)
-    ] = None,
+    file: Annotated[str | None, typer.Option("--file", help="A log or a file of metrics there.", show_default=False)] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Begin so many lines before the end.")] = 200,
     log: Annotated[bool, typer.Option("--log", help="Print every line, not only what is recognised.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Only what the log holds already.")] = False,

@@ -43,7 +43,7 @@ def invoke(*arguments):
 
 
 def test_a_table_of_rewards_and_a_line_an_episode():
-    result = invoke("tasks.json", "--config", "c.yaml", "--max-turns", 5, "--out", "out")
+    result = invoke("tasks.json", "--config", "c.yaml", "--max-turns", 5, "--output", "out")
     assert result.exit_code == 0, result.output
     head, first, second = result.stdout.splitlines()
     assert head.split() == ["task", "episodes", "reward", "completion", "tools", "format", "turns", "stop"]
@@ -130,10 +130,10 @@ def test_an_error_as_json():
 
 
 def test_a_folder_that_is_in_use_and_going_on_there():
-    assert invoke("tasks.json", "-c", "c.yaml", "--max-turns", 2, "--out", "out", "--limit", 1).exit_code == 0
-    again = invoke("tasks.json", "-c", "c.yaml", "--max-turns", 2, "--out", "out")
+    assert invoke("tasks.json", "-c", "c.yaml", "--max-turns", 2, "--output", "out", "--limit", 1).exit_code == 0
+    again = invoke("tasks.json", "-c", "c.yaml", "--max-turns", 2, "--output", "out")
     assert (again.exit_code, "--resume" in again.stderr) == (2, True)
-    further = invoke("tasks.json", "-c", "c.yaml", "--max-turns", 2, "--out", "out", "--resume", "--json")
+    further = invoke("tasks.json", "-c", "c.yaml", "--max-turns", 2, "--output", "out", "--resume", "--json")
     assert further.exit_code == 0
     assert "1 of 2 episodes are recorded already" in further.stderr
     assert json.loads(further.stdout)["episodes"] == 2
@@ -222,7 +222,7 @@ def test_signals_end_the_environments_and_keep_what_is_recorded(number, status, 
     )
     servers = {"env": {"command": sys.executable, "args": ["-c", shim], "cwd": str(own_world)}}
     Path("tasks.json").write_text(json.dumps([record(1, mcp_config=servers), record(2, mcp_config=servers)]))
-    command = [sys.executable, "-m", "hudtui", "eval", "tasks.json", "-c", "c.yaml", "--max-turns", "3", "--out", "out"]
+    command = [sys.executable, "-m", "hudtui", "eval", "tasks.json", "-c", "c.yaml", "--max-turns", "3", "--output", "out"]
     work = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         for line in work.stderr:

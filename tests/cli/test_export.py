@@ -76,7 +76,7 @@ def test_a_push_gives_the_address_and_one_that_fails_leaves_the_copy(run: Path, 
     with hub_stub.HubStub() as hub:
         surroundings = {**hub.environment(), "HF_HOME": str(own_world / "hf")}
         refused = process(
-            "--from", "mine", "--out", "one", "--push", "me/mine", **{**surroundings, "HF_TOKEN": "hf_" + "wrong" * 7}
+            "--from", "mine", "--output", "one", "--push", "me/mine", **{**surroundings, "HF_TOKEN": "hf_" + "wrong" * 7}
         )
         assert refused.returncode != 0 and "wrongwrong" not in refused.stderr
         assert f"to send it later: hf upload me/mine {own_world / 'one'}" in refused.stderr and (own_world / "one").is_dir()

@@ -36,7 +36,7 @@ def test_a_local_result_is_played(own_world: Path, output: str) -> None:
         if out == "after":
             made = CliRunner().invoke(build(), ["hf", "tasks.json", "--name", "some", "--no-push", "-o", output, "--json"])
             assert made.exit_code == 0, made.output
-        played = CliRunner().invoke(build(), ["eval", tasks, "--config", "c.yaml", "--max-turns", "4", "--out", out])
+        played = CliRunner().invoke(build(), ["eval", tasks, "--config", "c.yaml", "--max-turns", "4", "--output", out])
         assert played.exit_code == 0, played.output
         rewards[out] = {episode.task_id: episode.scores.reward for episode in read_trace(Path(out, "traces.jsonl"))}
     assert rewards["before"] == rewards["after"] and set(rewards["after"]) == {"t1", "t2"}

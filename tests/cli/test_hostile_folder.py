@@ -53,7 +53,7 @@ def hudtui(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         ("env", "analyze", "text-2048", "--live"),
         ("env", "call", "text-2048", "move", '{"direction": "up"}'),
         ("lint", "configs/2048.yaml", "--env", "text-2048"),
-        ("eval", "tasks.json", "-c", "configs/2048.yaml", "--limit", "1", "--max-turns", "2", "--out", "out"),
+        ("eval", "tasks.json", "-c", "configs/2048.yaml", "--limit", "1", "--max-turns", "2", "--output", "out"),
         ("rl", "init", "text-2048", "-o", "new.yaml"),
         ("doctor",),
     ],

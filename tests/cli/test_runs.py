@@ -118,7 +118,7 @@ def test_a_run_that_fails_is_a_failure(workspace: Path) -> None:
 
 
 def test_a_dry_run_shows_the_plan_and_leaves_no_trace(workspace: Path) -> None:
-    done = hudtui("runs", "start", "--dry-run", "--tasks", "tasks.json", "--config", "play.yaml")
+    done = hudtui("runs", "start", "--dry-run", "tasks.json", "--config", "play.yaml")
     assert "stage      play:" in done.stdout and "files/tasks/tasks.json" in done.stdout
     plan = json.loads(hudtui("runs", "start", "--dry-run", "--json").stdout)["plan"]
     assert plan["stages"][0]["name"] == "play"
@@ -135,7 +135,7 @@ def test_no_runs_is_no_error(own_world: Path) -> None:
 
 
 def test_what_is_missing_is_told(own_world: Path, workspace: Path) -> None:
-    assert "this file cannot be read" in hudtui("runs", "start", "--tasks", "none.json", code=2).stderr
+    assert "this file cannot be read" in hudtui("runs", "start", "none.json", code=2).stderr
     assert "no engine called 'magic'" in hudtui("runs", "start", "--engine", "magic", code=2).stderr
     (workspace / "play.yaml").unlink()
     assert "no config in this workspace" in hudtui("runs", "start", code=2).stderr

@@ -1,5 +1,7 @@
 """Every command under each of its names: today's, those of the seeds, and those of earlier versions."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from hudtui.cli.app import SHOWN, SPELLINGS, build
+from hudtui.cli.command import older_names
 
 ROOT: Any = typer.main.get_command(build())
 
@@ -21,6 +24,47 @@ gpus; pods offers; pods list; pods create; pods status; pods show; pods ssh; pod
 keys list; keys create; keys register; keys set-path; wallet; pods wallet
 pods keys list; pods keys create; pods keys register; pods keys set-path
 """
+
+
+OLDER_OPTIONS = """
+config init --force -f; config init --env -e; env show --env -e; env call --env -e
+hf --name -n
+eval --output --out
+runs export --format -f; runs export --output --out
+runs start --dataset --tasks; runs start --dataset -t; rehearse --dataset --tasks; rehearse --dataset -t
+rl run --dataset --tasks; rl run --dataset -t; rl run --output --output-dir
+watch --file -f
+pods offers --host --machine
+"""
+"""A command, an option, and an older spelling of it."""
+
+MEANINGS = {
+    "-C": {"--workspace"},
+    "-H": {"--header"},
+    "-a": {"--env-args"},
+    "-c": {"--config"},
+    "-d": {"--dataset"},
+    "-e": {"--engine"},
+    "-f": {"--follow"},
+    "-g": {"--gpus"},
+    "-h": {"--help"},
+    "-m": {"--model"},
+    "-n": {"--limit", "--lines"},
+    "-o": {"--output"},
+    "-p": {"--policy"},
+    "-r": {"--group"},
+    "-s": {"--session"},
+    "-w": {"--window"},
+    "-y": {"--yes"},
+}
+"""What each short option stands for. `-n` counts rows or, as in tail and journalctl, lines."""
+
+
+def every(command: Any = ROOT, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields every command and group with its path."""
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from every(inner, f"{path} {name}".strip())
 
 
 def command(path: str) -> Any:
@@ -43,6 +87,60 @@ def test_both_spellings_are_the_same_command(old: str, new: str) -> None:
     assert [parameter.opts for parameter in first.params] == [parameter.opts for parameter in second.params]
     assert first.help == second.help and not second.hidden
     assert set(getattr(first, "commands", ())) == set(getattr(second, "commands", ()))
+
+
+def test_a_short_option_means_the_same_everywhere() -> None:
+    seen = {
+        (short, path)
+        for path, one in every()
+        for parameter in one.params
+        for short in parameter.opts
+        if len(short) == 2 and not MEANINGS.get(short, set()) & set(parameter.opts)
+    }
+    assert not seen, seen
+
+
+@pytest.mark.parametrize("line", [line.strip() for line in OLDER_OPTIONS.replace("\n", ";").split(";") if line.strip()])
+def test_an_older_spelling_of_an_option_works_and_is_not_shown(line: str) -> None:
+    path, option, older = line.rsplit(" ", 2)
+    found = command(path)
+    parameter = next(one for one in found.params if option in one.opts)
+    typed = [older] if parameter.is_flag else [older, "x"]
+    context = found.make_context(path, typed, resilient_parsing=True)
+    assert context.params[parameter.name] not in (None, False)
+    if older not in parameter.opts:
+        assert older not in CliRunner().invoke(build(), [*path.split(), "--help"]).stdout.replace("=", " ").split()
+
+
+def test_every_older_spelling_is_in_the_table() -> None:
+    table = {line.strip() for line in OLDER_OPTIONS.replace("\n", ";").split(";")}
+    for path, one in every():
+        for parameter in one.params:
+            for older in older_names(one).get(parameter.name, ()):
+                twins = {path, *(new if path == old else old for old, new in SPELLINGS.items() if path in (old, new))}
+                assert any(f"{twin} {name} {older}" in table for twin in twins for name in parameter.opts), (path, older)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path, one in every() if path and not one.hidden and path not in ("config", "env", "tasks")]
+)
+def test_options_of_hudtui_may_follow_a_command(path: str, own_world: Path) -> None:
+    result = CliRunner().invoke(build(), [*path.split(), "-C", "nowhere"])
+    assert result.exit_code == 2 and "nowhere: No such file" in result.stderr.replace("\n", " "), result.stderr
+
+
+def test_a_folder_may_be_named_before_or_after_a_command(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (own_world / "p").mkdir()
+    (own_world / "p" / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
+    said = []
+    for words in (
+        ["-C", "p", "settings", "--json"],
+        ["settings", "-C", "p", "--json"],
+        ["settings", "list", "-C", "p", "--json"],
+    ):
+        monkeypatch.chdir(own_world)
+        said.append(CliRunner().invoke(build(), words).stdout)
+    assert said[0] == said[1] == said[2] and '"p/.env' not in said[0] and ".env" in said[0]
 
 
 def test_help_lists_each_command_once_and_whole() -> None:

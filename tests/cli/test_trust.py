@@ -62,7 +62,7 @@ def test_a_folder_without_powers_needs_no_trust(own_world: Path) -> None:
 
 
 def test_without_a_terminal_nothing_is_started(folder: Path) -> None:
-    for words in (PLAY, ("runs", "start", "--tasks", "tasks.json", "--config", "play.yaml"), ("gpus",), ("settings", "test")):
+    for words in (PLAY, ("runs", "start", "tasks.json", "--config", "play.yaml"), ("gpus",), ("settings", "test")):
         refused = hudtui(*words, code=2).stderr
         assert "this folder is not trusted" in refused and "hudtui --trust" in refused
     assert "hudtui cannot ask" in hudtui("trust", code=2).stderr or not (folder / "ran").exists()
@@ -94,6 +94,16 @@ def test_scripts_say_that_they_trust(folder: Path) -> None:
     done = hudtui("--trust", *PLAY, code=1)  # the program starts, and is no MCP server
     assert (folder / "ran").exists() and "not trusted" not in done.stderr
     assert json.loads(hudtui("trust", "--show", "--json").stdout)["trusted"]
+
+
+@pytest.mark.parametrize("words", [("--trust", "runs", "-C", "inner"), ("runs", "list", "--trust", "-C", "inner")])
+def test_the_folder_that_is_trusted_is_the_one_the_command_works_in(folder: Path, words: tuple[str, ...]) -> None:
+    inner = folder / "inner"
+    inner.mkdir()
+    (inner / ".env").write_text("HUDTUI_BUDGET_RUN=2\n")
+    hudtui(*words)
+    assert json.loads(hudtui("-C", "inner", "trust", "--show", "--json").stdout)["trusted"]
+    assert not json.loads(hudtui("trust", "--show", "--json", code=1).stdout)["trusted"]
 
 
 def on_terminal(words: tuple[str, ...], answer: str) -> str:

@@ -308,7 +308,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("rl", "--dry-run", "--gpus", "1xH100"),
     ("rl", "--dry-run", "--host", "local", "--engine", "rollouts", "tasks.json"),
     ("rl", "--yes", "--host", "local", "--engine", "rollouts", "tasks.json"),
-    ("runs", "start", "--tasks", "tasks.json", "--config", "configs/play.yaml"),
+    ("runs", "start", "tasks.json", "--config", "configs/play.yaml"),
     ("eval", "tasks.json", "--config", "configs/play.yaml"),
     ("hf", "tasks.json", "--no-push", "--name", "x/y"),
     ("hf", "tasks.json", "--name", "x/y"),

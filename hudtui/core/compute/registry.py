@@ -157,7 +157,7 @@ def unavailable_providers(lookup: Lookup) -> Mapping[str, str]:
     if _sky(lookup) is None:
         told["sky"] = INSTALL
     if not read_owned_hosts(owned_hosts_file()):
-        told["ssh"] = f"No machine behind SSH is listed: name one with --machine, or list them in {owned_hosts_file()}."
+        told["ssh"] = f"No machine behind SSH is listed: name one with --host, or list them in {owned_hosts_file()}."
     return told
 
 

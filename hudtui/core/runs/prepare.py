@@ -156,8 +156,8 @@ def resolve(
         InputError: A file is missing or unreadable, several files fit, or a setting is invalid.
     """
     found = report or PreflightReport()
-    tasks = found.task_file or _file(workspace, request.tasks, workspace.task_files, "task file", "--tasks")
-    config = found.config or _file(workspace, request.config, workspace.configs, "config", "--config")
+    tasks = found.task_file or _file(workspace, request.tasks, workspace.task_files, "task file", "hudtui rl FILE")
+    config = found.config or _file(workspace, request.config, workspace.configs, "config", "--config FILE")
     training = {} if request.training is None else read_settings(read_text(request.training), name=str(request.training))
     policy, _, trace = request.policy.partition(":")
     name = f"{config.stem} {policy}" if request.engine == "rollouts" else config.stem
@@ -192,9 +192,9 @@ def _file(workspace: Workspace, named: str | Path | None, found: Sequence[Path],
     if len(found) == 1:
         return found[0]
     if not found:
-        raise InputError(f"there is no {what} in this workspace", fix=f"Name one: {option} FILE.")
+        raise InputError(f"there is no {what} in this workspace", fix=f"Name one: {option}.")
     names = ", ".join(workspace.relative(path) for path in found[:8])
-    raise InputError(f"there are {len(found)} {what}s in this workspace", why=names, fix=f"Choose one: {option} FILE.")
+    raise InputError(f"there are {len(found)} {what}s in this workspace", why=names, fix=f"Choose one: {option}.")
 
 
 # --- machines -------------------------------------------------------------------------------------------------------------

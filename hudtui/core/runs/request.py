@@ -30,7 +30,10 @@ class RunRequest(JobOptions):
         group=WHAT,
     )
     tasks: str | None = knob(
-        None, "A task file or folder, or a dataset on the Hub (org/name).", hint="task file, or a dataset on the Hub", group=WHAT
+        None,
+        "A task file or folder, or a dataset on the Hub (org/name); by default what the lock file names.",
+        hint="task file, or a dataset on the Hub",
+        group=WHAT,
     )
     config: Path | None = knob(
         None,
@@ -96,7 +99,7 @@ class RunRequest(JobOptions):
         hint="on the machine, with all that is needed; an environment is made there when empty",
         group=WHAT,
     )
-    output_dir: Path | None = knob(None, "Folder for the results.", "--output-dir", "-o", group=WHERE)
+    output_dir: Path | None = knob(None, "Folder for the results.", "--output", "--output-dir", "-o", group=WHERE)
 
     @property
     def trains(self) -> bool:

@@ -195,7 +195,7 @@ def _refuse_existing(target: Path) -> None:
     if target.exists():
         raise InputError(
             "there is something of this name already; it is left as it is",
-            fix="Name another folder: --out.",
+            fix="Name another folder: --output.",
             where=Location(str(target)),
         )
 

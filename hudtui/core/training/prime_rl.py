@@ -60,7 +60,7 @@ class PrimeRl:
         if spec.rehearse:
             raise InputError("prime-rl cannot be rehearsed: it needs GPUs", fix="Rehearse with --engine trl.")
         if spec.tasks is None or spec.config is None:
-            raise InputError("this run needs a task file and a config", fix="Name them: --tasks FILE --config FILE.")
+            raise InputError("this run needs a task file and a config", fix="Name both.")
         if not self.ready:
             raise InputError(
                 "prime-rl plays tasks through hudtui's verifiers plugin, which this version lacks", fix="Use --engine trl."

@@ -42,7 +42,7 @@ class Trl:
     def plan(self, spec: JobSpec, site: Site) -> Plan:
         """See `Engine.plan`."""
         if spec.tasks is None:
-            raise InputError("this run needs a task file", fix="Name one: --tasks FILE.")
+            raise InputError("this run needs a task file", fix="Name one.")
         if spec.config is None:
             raise InputError("this run needs a config", fix="Name one (--config FILE), or generate it: hudtui rl init SOURCE.")
         recipe = recipe_for(spec)

@@ -96,7 +96,7 @@ def test_providers_that_are_not_here_say_what_to_do() -> None:
     with pytest.raises(AuthError, match="needs a key") as caught:
         open_provider("prime", {}.get)
     assert caught.value.fix is not None and "hudtui settings set PRIME_API_KEY" in caught.value.fix
-    with pytest.raises(ProviderError, match="--machine"):
+    with pytest.raises(ProviderError, match="--host"):
         open_provider("ssh", {}.get)
     with pytest.raises(InputError, match="Did you mean prime"):
         open_provider("prim", {}.get)

@@ -1,0 +1,112 @@
+"""What all commands of the tree share: how `--help` looks, older spellings of options, and the options of `hudtui` itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, TypeVar
+
+from typer.core import TyperCommand, TyperGroup
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+_OPTIONS = "Options"
+_SHARED = ("workspace", "platform", "trust", "debug")
+"""Options of `hudtui` that may also follow a command. They are declared in `hudtui.cli.app`."""
+
+
+def older_spellings(**spellings: str) -> Callable[[C], C]:
+    """Give parameters of a command other names that work and that help does not show.
+
+    Args:
+        spellings: By the parameter, its older options, with blanks between them: `force="-f"`.
+    """
+
+    def decorate(command: C) -> C:
+        command.older_spellings = {name: tuple(text.split()) for name, text in spellings.items()}  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+class _Shared:
+    """A command or group of the tree."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with the options of `hudtui` as hidden ones."""
+        own: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        root = ctx.find_root().command
+        if root is self:
+            return own
+        return [*own, *(_hidden(one) for one in root.params if one.name in _SHARED)]
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Return the parser, which also knows the older spellings."""
+        parser = super().make_parser(ctx)  # type: ignore[misc]
+        older = older_names(self)
+        for parameter in super().get_params(ctx):  # type: ignore[misc]
+            if parameter.name in older:
+                shown, parameter.opts = parameter.opts, list(older[parameter.name])
+                parameter.add_to_parser(parser, ctx)
+                parameter.opts = shown
+        return parser
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, and take the folder for trusted if the user said so and no further command follows."""
+        from hudtui.cli import console
+
+        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        if console.trusting and not rest and not ctx.resilient_parsing:
+            console.trust_folder()
+        return rest
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, then each group of options (`rich_help_panel`), in the order of the first option of each."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                argument = not parameter.opts[0].startswith("-")
+                title = "Arguments" if argument else (getattr(parameter, "rich_help_panel", None) or _OPTIONS)
+                groups.setdefault(title, []).append(record)
+        titles = sorted(groups, key=lambda title: (title != "Arguments", title == _OPTIONS))
+        for title in titles:
+            with formatter.section(title):
+                formatter.write_dl(groups[title])
+
+
+def _hidden(parameter: Any) -> Any:
+    twin = copy(parameter)
+    twin.hidden, twin.expose_value = True, False
+    return twin
+
+
+def older_names(command: Any) -> dict[str, tuple[str, ...]]:
+    """Return the older spellings of a command's options, by the parameter."""
+    return getattr(command.callback, "older_spellings", {})
+
+
+class HelpCommand(_Shared, TyperCommand):
+    """A command with its options in groups."""
+
+
+class HelpGroup(_Shared, TyperGroup):
+    """A group that lists its commands with the first sentence of their help, however long it is."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, then the commands."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands that are not hidden, in their order."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, summary(command.help)) for name, command in found if command is not None and not command.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+
+def summary(text: str | None) -> str:
+    """Return the first paragraph of a help text as one line."""
+    return " ".join((text or "").partition("\n\n")[0].split())
