@@ -69,11 +69,11 @@ def list_runs(
     ] = None,
     sort: Annotated[
         str | None,
-        typer.Option("--sort", "-s", metavar="FIELD", help="Sort by this field, the smallest first.", show_default=False),
+        typer.Option("--sort", metavar="FIELD", help="Sort by this field, the smallest first.", show_default=False),
     ] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="The largest first, or the oldest.")] = False,
     by: Annotated[
-        str | None, typer.Option("--group", "-g", metavar="FIELD", help="List the runs by this field.", show_default=False)
+        str | None, typer.Option("--group", metavar="FIELD", help="List the runs by this field.", show_default=False)
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
     active: Annotated[bool, typer.Option("--active", help="Only those that have not ended.")] = False,

@@ -102,7 +102,8 @@ def test_the_folder_that_is_trusted_is_the_one_the_command_works_in(folder: Path
     inner.mkdir()
     (inner / ".env").write_text("HUDTUI_BUDGET_RUN=2\n")
     hudtui(*words)
-    assert json.loads(hudtui("-C", "inner", "trust", "--show", "--json").stdout)["trusted"]
+    assert json.loads(hudtui("trust", "--show", "--json").stdout)["trusted"]
+    os.chdir(folder)
     assert not json.loads(hudtui("trust", "--show", "--json", code=1).stdout)["trusted"]
 
 
