@@ -45,7 +45,10 @@ def commands() -> Iterator[str]:
     """Yield the lines of the page of commands."""
     yield "# Commands"
     yield ""
-    yield f"{NOTE} The options of `hudtui` itself may stand before a command or after it (`hudtui -C folder runs`, `hudtui runs -C folder`); every command has `--help`."
+    yield (
+        f"{NOTE} The options of `hudtui` itself may stand before a command or after it (`hudtui -C folder runs`, "
+        "`hudtui runs -C folder`); every command has `--help`."
+    )
     root: Any = typer.main.get_command(build())
     yield ""
     yield "## hudtui"
