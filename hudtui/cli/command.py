@@ -34,11 +34,15 @@ class _Shared:
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, with the options of `hudtui` as hidden ones."""
-        own: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         root = ctx.find_root().command
-        if root is self:
-            return own
-        return [*own, *(_hidden(one) for one in root.params if one.name in _SHARED)]
+        if root is not self:
+            found = [*found, *(_hidden(one) for one in root.params if one.name in _SHARED)]
+        if ctx.resilient_parsing:
+            from hudtui.cli.complete import attach
+
+            attach(ctx, found)
+        return found
 
     def make_parser(self, ctx: Any) -> Any:
         """Return the parser, which also knows the older spellings."""

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import shutil
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -119,25 +120,36 @@ async def asked(
 
 
 async def gather_offers(providers: Mapping[str, Provider], *, strict: bool = False) -> tuple[Offers, frozenset[str]]:
-    """Everything that all of them offer, and the names of those that are simulated.
+    """Return the offers of all providers, and the names of the providers that are simulated.
+
+    The offers are kept for completion in a shell.
 
     Args:
         providers: Whom to ask.
         strict: A failure of one is an error, and not a warning beside the others' offers.
     """
+    from hudtui.core.compute.market import Market, ProviderOffers, save_cache
     from hudtui.core.compute.provider import ProviderError
     from hudtui.core.compute.values import Offers, Query
+    from hudtui.core.errors import InputError
+    from hudtui.core.paths import app_paths
+
+    parts: dict[str, ProviderOffers] = {}
 
     async def ask(provider: Provider) -> Offers:
         try:
-            return await provider.offers(Query())
+            answer = await provider.offers(Query())
         except ProviderError as error:
             if strict:
                 raise
             return Offers(warnings=(f"{provider.title}: {'; '.join(error.lines())}",))
+        parts[provider.name] = ProviderOffers(provider.name, provider.title, answer.found, at=time.time())
+        return answer
 
-    async with busy(f"asking {', '.join(provider.title for provider in providers.values()) or 'nobody'}"):
+    async with busy(f"asking {', '.join(provider.title for provider in providers.values()) or 'no provider'}"):
         answers = await asyncio.gather(*map(ask, providers.values()))
+    with contextlib.suppress(InputError):
+        await asyncio.to_thread(save_cache, Market(parts), app_paths().cache / "offers.json")
     found = tuple(offer for answer in answers for offer in answer.found)
     warnings = tuple(warning for answer in answers for warning in answer.warnings)
     return Offers(found, warnings), frozenset(provider.name for provider in providers.values() if provider.features.simulated)

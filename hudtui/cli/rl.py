@@ -52,9 +52,12 @@ class _RunsByItself(HelpGroup):
             raise typer.BadParameter(f"there is no command {word!r}, and no file of that name; did you mean {near}?")
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """The commands, and the options of `run`."""
+        """The commands, and the options and tasks of `run`."""
         command = self.commands["run"]
-        own = command.shell_complete(type(ctx)(command, info_name="run", parent=ctx), incomplete)
+        inner = type(ctx)(command, info_name="run", parent=ctx, resilient_parsing=True)
+        own = command.shell_complete(inner, incomplete)
+        if not incomplete.startswith("-"):
+            own = [*own, *next(one for one in command.get_params(inner) if one.name == "tasks").shell_complete(inner, incomplete)]
         return [*super().shell_complete(ctx, incomplete), *own]
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:

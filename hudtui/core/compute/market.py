@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -131,12 +132,15 @@ def _after(before: ProviderOffers, task: asyncio.Future[Offers], now: float) -> 
 
 
 def save_cache(market: Market, path: Path) -> None:
-    """Keep what was answered, for the first moment of the next session. By title: a simulated provider is another one.
+    """Keep what was answered, for the first moment of the next session and for completion in a shell.
+
+    Offers are kept by the provider's title: a simulated provider is another one. Those of providers that are not in the market
+    stay as they are.
 
     Raises:
         InputError: The file cannot be written.
     """
-    kept = {
+    kept = _cached(path) | {
         part.title: {"at": part.at, "offers": [offer.to_json() for offer in part.offers]}
         for part in market.parts.values()
         if part.at is not None
@@ -144,13 +148,28 @@ def save_cache(market: Market, path: Path) -> None:
     write_atomic(path, json.dumps({"version": _VERSION, "providers": kept}, separators=(",", ":")), mode=0o600)
 
 
-def load_cache(path: Path, providers: Iterable[Provider]) -> Market:
-    """What was kept of these providers; nothing of those whose offers cannot be read."""
+def _cached(path: Path) -> dict[str, Any]:
+    """Return what the file holds, by the title of the provider."""
     try:
         data = json.loads(path.read_bytes())
-        kept = data["providers"] if data["version"] == _VERSION else {}
+        found = data["providers"] if data["version"] == _VERSION else {}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        kept = {}
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def cached_offers(path: Path) -> tuple[Offer, ...]:
+    """Return all offers that were kept, whoever made them. Offers that cannot be read are left out."""
+    found = []
+    for part in _cached(path).values():
+        with contextlib.suppress(KeyError, TypeError, ValueError, InputError):
+            found += [offer_from_json(item) for item in part["offers"]]
+    return tuple(found)
+
+
+def load_cache(path: Path, providers: Iterable[Provider]) -> Market:
+    """What was kept of these providers; nothing of those whose offers cannot be read."""
+    kept = _cached(path)
     parts = {}
     for provider in providers:
         part = ProviderOffers(provider.name, provider.title)
