@@ -25,7 +25,7 @@ from hudtui.cli.app import build
 from hudtui.core.errors import HudtuiError
 from hudtui.core.platform import HUD
 from hudtui.core.settings import known_settings
-from hudtui.tui.keymap import REGISTRY, AppAction, shown
+from hudtui.tui.actions import REGISTRY, AppAction, shown
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 NEWLINE = "\n"

@@ -27,13 +27,13 @@ from hudtui import __version__
 from hudtui.core.errors import HudtuiError
 from hudtui.core.paths import AppPaths, app_paths
 from hudtui.tui import preferences
+from hudtui.tui.actions import REGISTRY, Acting, AppAction, keys_of, shown
 from hudtui.tui.facts import Facts, Marks, Services
-from hudtui.tui.keymap import REGISTRY, Acting, AppAction, keys_of, shown
-from hudtui.tui.purse import Purse
-from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.screens.home import HomeScreen
-from hudtui.tui.stations import ROAD, SCREENS, screen_class
-from hudtui.tui.tending import Tending
+from hudtui.tui.home.screen import HomeScreen
+from hudtui.tui.rented_runs import RentedRuns
+from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.spending import Spending
+from hudtui.tui.steps import SCREENS, STEPS, screen_class
 from hudtui.tui.texts import takes_text
 from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
 from hudtui.tui.typed import Passed, TypedAhead
@@ -68,7 +68,7 @@ _ABOUT = {"app.message", "app.help", "app.palette", "app.theme", "app.mouse", "a
 """Actions that say nothing about what a message is about, and leave it."""
 
 SETTLED = 3.0
-"""Seconds after which a station that was opened for the first time has made what it keeps."""
+"""Seconds after which a step that was opened for the first time has made what it keeps."""
 
 
 def _palette() -> type:
@@ -94,10 +94,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     VERTICAL_BREAKPOINTS = [(0, "-h-tiny"), (20, "-h20"), (24, "-h24"), (40, "-h40")]  # noqa: RUF012
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("app.home", "Home", "Go to the overview of the project.", "0,escape", show=False),
-        *(
-            AppAction(f"app.open-{station.name}", station.title.capitalize(), station.question, station.key, show=False)
-            for station in ROAD
-        ),
+        *(AppAction(f"app.open-{step.name}", step.title.capitalize(), step.question, step.key, show=False) for step in STEPS),
         AppAction("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
         AppAction("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
         AppAction("app.help", "Help", "What this screen is for, and its keys.", "question_mark,f1"),
@@ -157,9 +154,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Lines to print after the app has ended: one for each machine that still costs money."""
         self.typed = TypedAhead(self)
         """Keys that came while the one before was still being handled."""
-        self.purse = Purse(self)
+        self.spending = Spending(self)
         """What is rented, and what it costs."""
-        self.tending = Tending(self)
+        self.rented = RentedRuns(self)
         """Runs on rented machines."""
         self._begun = False
         """The project was read, and machines may be asked."""
@@ -168,7 +165,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self._marks = Marks()
         """How what is written down looked when it was read last."""
         self._told: set[str] = set()
-        self._stations: dict[str, StationScreen] = {}
+        self._opened: dict[str, HudtuiScreen] = {}
         for theme in OWN:
             self.register_theme(theme)
         # Textual answers NO_COLOR with shades of grey; ours is a theme without any colour.
@@ -181,7 +178,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self._filters = [one for one in self._filters if not isinstance(one, NoColor)]
         if name == MONOCHROME:
             self._filters.append(NoColor())
-        for screen in self._stations.values():
+        for screen in self._opened.values():
             if screen.is_attached:
                 screen.call_after_refresh(screen.theme_changed)
 
@@ -196,9 +193,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             return TerminalDriver
         return found
 
-    def get_default_screen(self) -> StationScreen:
+    def get_default_screen(self) -> HudtuiScreen:
         """Home."""
-        home = self._stations["home"] = HomeScreen()
+        home = self._opened["home"] = HomeScreen()
         return home
 
     def on_mount(self) -> None:
@@ -227,13 +224,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         """Let go of what lives outside, and keep what to say of it when the terminal is back."""
-        await self.tending.gone()
+        await self.rented.gone()
         try:
-            self.parting = tuple(" ".join(one.words) for one in await self.purse.unattended())
+            self.parting = tuple(" ".join(one.words) for one in await self.spending.unattended())
         except Exception as error:
             self.parting = (f"Rented machines may go on costing money. Which, could not be read: {error}. See: hudtui pods",)
-        self.tending.close()
-        await self.purse.close()
+        self.rented.close()
+        await self.spending.close()
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """End, because someone asked for it."""
@@ -289,7 +286,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def hand_on(self, event: events.Key | events.Paste) -> None:
         """Give a key or a paste whose turn it is to what has the focus. What was said a while ago goes."""
-        if isinstance(self.screen, StationScreen) and self.screen.is_mounted:
+        if isinstance(self.screen, HudtuiScreen) and self.screen.is_mounted:
             self.screen.forget_message(older=MESSAGE_STAYS)
         if not (isinstance(event, events.Key) and event.key == "ctrl+c"):
             self._told_how_to_leave = False
@@ -297,13 +294,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def begins(self, action: AppAction) -> None:
         """An action begins: what the one before it left in the message bar is over."""
-        if action.palette and action.id not in _ABOUT and isinstance(self.screen, StationScreen):
+        if action.palette and action.id not in _ABOUT and isinstance(self.screen, HudtuiScreen):
             self.screen.forget_message()
 
     @property
     def is_busy(self) -> bool:
         """Whether the current screen says that something takes time."""
-        return isinstance(self.screen, StationScreen) and self.screen.is_busy
+        return isinstance(self.screen, HudtuiScreen) and self.screen.is_busy
 
     async def push_screen_wait(self, screen: Any, *, mode: str | None = None) -> Any:
         """Show a dialog, from a worker, and wait for its answer. What is typed meanwhile waits for what the worker asks next."""
@@ -340,7 +337,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.run_worker(work, group=group, exit_on_error=False)
 
     async def _check_files(self) -> None:
-        """The road tells what is wrong with the files of the project, not only that they are there."""
+        """The bar of steps shows errors in the files of the project, not only that they exist."""
         if self.facts is not None and await asyncio.to_thread(self.services.check_files, self.facts):
             await self._read()
 
@@ -352,9 +349,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def _begin(self) -> None:
         """What lies in the folder is shown; now machines may be asked."""
-        await self.tending.introduce()
-        self.purse.begin()
-        self.tending.begin()
+        await self.rented.introduce()
+        self.spending.begin()
+        self.rented.begin()
         if not self.is_headless and self.facts is not None:
             self.run_worker(self._get_ready(self.facts), name="forever", group="ahead", exit_on_error=False)
         await self._ask_machines(first=True)
@@ -375,9 +372,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if self._begun:
             if now.machines != before.machines:
                 self._marks = replace(self._marks, machines=now.machines)
-                self.purse.look_soon()
-            await self.tending.take_up()
-        if isinstance(self.screen, StationScreen):
+                self.spending.look_soon()
+            await self.rented.take_up()
+        if isinstance(self.screen, HudtuiScreen):
             self.screen.time_passed()
 
     async def _keep_asking(self) -> None:
@@ -398,16 +395,16 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.say(notice, severity="warning")
 
     async def _get_ready(self, facts: Facts) -> None:
-        from hudtui.tui import ahead
+        from hudtui.tui import preload
 
-        await ahead.prepare(self, ahead.soon(facts))
-        ahead.spare_collector()
+        await preload.prepare(self, preload.soon(facts))
+        preload.spare_collector()
 
     @staticmethod
     def _spare_collector() -> None:
-        from hudtui.tui import ahead
+        from hudtui.tui import preload
 
-        ahead.spare_collector()
+        preload.spare_collector()
 
     async def _read(self, everything: bool = False) -> Facts:
         def read() -> tuple[Marks, Facts]:
@@ -419,14 +416,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self._marks = marks if self.facts is None else replace(self._marks, runs=marks.runs)
         if everything or facts != self.facts:
             self.facts = facts
-            for screen in self._stations.values():
+            for screen in self._opened.values():
                 if screen.is_attached:
                     screen.show_facts()
         return facts
 
     def show_money(self) -> None:
         """Tell the screens what is alive and what it costs."""
-        for screen in self._stations.values():
+        for screen in self._opened.values():
             if screen.is_attached:
                 screen.show_frame()
                 screen.money_changed()
@@ -482,8 +479,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     # -- moving about ------------------------------------------------------------------------------------------------
 
-    def open_station(self, name: str, *, back: str | None = None, **given: Any) -> None:
-        """Show a screen of `stations.SCREENS` and hand `given` to its `opened`.
+    def open_screen(self, name: str, *, back: str | None = None, **given: Any) -> None:
+        """Show a screen of `steps.SCREENS` and hand `given` to its `opened`.
 
         Args:
             name: The screen.
@@ -494,9 +491,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.say(f"{name}: this version has no such screen", severity="warning")
             return
         self._back[name] = back
-        screen = self._stations.get(name)
+        screen = self._opened.get(name)
         if screen is None:
-            screen = self._stations[name] = screen_class(name)()
+            screen = self._opened[name] = screen_class(name)()
             screen.add_class(*self._size_classes())  # Textual adds them late, and works out every style a second time
             self.install_screen(screen, name)
             if not self.is_headless:
@@ -519,7 +516,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def go_back(self, name: str) -> None:
         """Leave a screen for the screen that opened it, or for home."""
-        self.open_station(self._back.get(name) or "home")
+        self.open_screen(self._back.get(name) or "home")
 
     def _size_classes(self) -> tuple[str, ...]:
         """The classes of screens that say how large the terminal is."""
@@ -533,8 +530,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     async def _open_and_act(self, name: str, action_id: str) -> None:
         from textual.worker import WorkerCancelled, WorkerFailed
 
-        self.open_station(name)
-        screen = self._stations[name]
+        self.open_screen(name)
+        screen = self._opened[name]
         ready = asyncio.Event()
         screen.call_after_refresh(ready.set)
         await ready.wait()
@@ -559,7 +556,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if not self.is_running:
             return
         screen = self.screen
-        if isinstance(screen, StationScreen):
+        if isinstance(screen, HudtuiScreen):
             screen.say(message, severity)
         else:
             kind = {"warning": "warning", "error": "error"}.get(severity, "information")
@@ -567,7 +564,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def fail(self, error: BaseException) -> None:
         """Show an error on the current screen."""
-        screen = self.screen if isinstance(self.screen, StationScreen) else self._stations["home"]
+        screen = self.screen if isinstance(self.screen, HudtuiScreen) else self._opened["home"]
         screen.fail(error)
 
     def defect(self, error: BaseException) -> HudtuiError:
@@ -657,27 +654,27 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     # -- actions -----------------------------------------------------------------------------------------------------
 
     def offers(self, action_id: str) -> bool:
-        """A station without a screen is not offered."""
+        """A step without a screen is not offered."""
         name = action_id.removeprefix("app.open-")
         return name in SCREENS if name != action_id else action_id != "app.settings" or "settings" in SCREENS
 
     def action_home(self) -> None:
         """Go home; with Esc, to where the screen was opened from."""
-        if self.typed.key == "escape" and isinstance(self.screen, StationScreen):
+        if self.typed.key == "escape" and isinstance(self.screen, HudtuiScreen):
             self.go_back(self.screen.NAME)
         else:
-            self.open_station("home")
+            self.open_screen("home")
 
-    action_open_environment = partialmethod(open_station, "environment")
-    action_open_mapping = partialmethod(open_station, "mapping")
-    action_open_dataset = partialmethod(open_station, "dataset")
-    action_open_compute = partialmethod(open_station, "compute")
-    action_open_run = partialmethod(open_station, "run")
+    action_open_environment = partialmethod(open_screen, "environment")
+    action_open_mapping = partialmethod(open_screen, "mapping")
+    action_open_dataset = partialmethod(open_screen, "dataset")
+    action_open_compute = partialmethod(open_screen, "compute")
+    action_open_run = partialmethod(open_screen, "run")
 
     def action_settings(self) -> None:
         """Open the settings; Esc comes back from there."""
-        name = self.screen.NAME if isinstance(self.screen, StationScreen) else None
-        self.open_station("settings", back=self.leads_back("settings") if name == "settings" else name)
+        name = self.screen.NAME if isinstance(self.screen, HudtuiScreen) else None
+        self.open_screen("settings", back=self.leads_back("settings") if name == "settings" else name)
 
     def action_palette(self) -> None:
         """Open the command palette."""
@@ -689,7 +686,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def action_help(self) -> None:
         """Explain the current screen."""
         from hudtui.core.text import home_short
-        from hudtui.tui.screens.help import HelpScreen
+        from hudtui.tui.help import HelpScreen
         from hudtui.tui.widgets.keybar import active_keys, text_keys
 
         if not isinstance(self.screen, ModalScreen):
@@ -727,16 +724,16 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def _leave(self) -> None:
         running = self.facts.running if self.facts else ()
-        unsaved = [screen for screen in self._stations.values() if screen.is_attached and screen.unsaved]
+        unsaved = [screen for screen in self._opened.values() if screen.is_attached and screen.unsaved]
         complaints = [told for screen in unsaved if (told := await screen.keep_unsaved())]
         parts: list[list[str]] = []
         if unsaved:
             words = [f"! {screen.unsaved} is not saved" for screen in unsaved]
             parts.append([*words, *(complaints or ["A copy is kept, and offered when it is opened here again."])])
-        if getting := self.tending.getting:
+        if getting := self.rented.getting:
             running = tuple(run for run in running if run.id not in getting)
             words = [f"● {one}" for one in getting.values()]
-            if self.tending.gives_up:
+            if self.rented.gives_up:
                 words.append("Quitting gives it up: it is ended, and that is verified.")
             parts.append(words)
         paid = await self._paid()
@@ -754,22 +751,22 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
                     return
             elif not await self.confirm(title, lines, yes="Quit", no="Stay", danger=real):
                 return
-        if self.tending.getting:
-            gives_up = self.tending.gives_up
+        if self.rented.getting:
+            gives_up = self.rented.gives_up
             self.say("Giving the machine up, and making sure that it is gone" if gives_up else "Waiting for the guard")
-            await self.tending.give_up()
+            await self.rented.give_up()
         self.exit()
 
     async def _paid(self) -> tuple[UnattendedPod, ...]:
         """Machines that still cost money without the app, as far as hudtui knows."""
         try:
-            return await self.purse.unattended()
+            return await self.spending.unattended()
         except Exception as error:
             self._complain(error)
             return ()
 
     async def settle_unsaved(
-        self, screens: Sequence[StationScreen], title: str, lines: Sequence[str], *, leave: str, lost: bool
+        self, screens: Sequence[HudtuiScreen], title: str, lines: Sequence[str], *, leave: str, lost: bool
     ) -> bool:
         """Ask what becomes of unsaved work, from a worker, and save it where that is wanted.
 
@@ -849,7 +846,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def action_message(self) -> None:
         """Show the message bar's text in full, and what was said before it, the newest first."""
         screen = self.screen
-        current = screen.message if isinstance(screen, StationScreen) else ""
+        current = screen.message if isinstance(screen, HudtuiScreen) else ""
         before = [(at, severity, words) for at, severity, words in reversed(self._messages) if words != current]
         lines = [current] if current else []
         lines += ["", "Before:"] if current and before else []

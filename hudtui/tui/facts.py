@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hudtui.tui.stations import ROAD, State
+from hudtui.tui.steps import STEPS, State
 
 if TYPE_CHECKING:
     from hudtui.core.workspace import Workspace
 
 
 @dataclass(frozen=True)
-class StationFact:
-    """How one station stands."""
+class StepFact:
+    """How one step stands."""
 
     state: State
     detail: str = ""
@@ -99,7 +99,7 @@ class Facts:
     workspace: Workspace | None = None
     """What the core found in the folder."""
     account: WalletFact | None = None
-    stations: Mapping[str, StationFact] = field(default_factory=dict)
+    steps: Mapping[str, StepFact] = field(default_factory=dict)
     configs: tuple[Path, ...] = ()
     task_files: tuple[Path, ...] = ()
     lock: Path | None = None
@@ -128,17 +128,17 @@ class Facts:
         return tuple(run for run in self.runs if run.running)
 
     @property
-    def next_station(self) -> str | None:
-        """Name of the station to go to next: a failed station, else the first open one; None when all are done."""
+    def next_step(self) -> str | None:
+        """Name of the step to go to next: a failed step, else the first open one; None when all are done."""
         for state in ("failed", "next"):
-            for station in ROAD:
-                if self.station(station.name).state == state:
-                    return station.name
+            for step in STEPS:
+                if self.step(step.name).state == state:
+                    return step.name
         return None
 
-    def station(self, name: str) -> StationFact:
-        """State of a station; `unknown` before it was checked."""
-        return self.stations.get(name, StationFact("unknown"))
+    def step(self, name: str) -> StepFact:
+        """State of a step; `unknown` before it was checked."""
+        return self.steps.get(name, StepFact("unknown"))
 
 
 def _now() -> datetime:

@@ -11,8 +11,8 @@ from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, S
 from textual.content import Content
 from textual.widgets import Input
 
-from hudtui.tui.keymap import Acting, AppAction, chain_actions, keys_of, shown
-from hudtui.tui.stations import SCREENS, screen_class
+from hudtui.tui.actions import Acting, AppAction, chain_actions, keys_of, shown
+from hudtui.tui.steps import SCREENS, screen_class
 from hudtui.tui.theme import OWN
 
 if TYPE_CHECKING:

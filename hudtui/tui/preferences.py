@@ -81,7 +81,7 @@ def load_keymap(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     from hudtui.core.errors import HudtuiError
     from hudtui.core.files import read_text
     from hudtui.core.text import did_you_mean
-    from hudtui.tui.keymap import REGISTRY, load_all_actions
+    from hudtui.tui.actions import REGISTRY, load_all_actions
 
     try:
         data = tomllib.loads(read_text(path))

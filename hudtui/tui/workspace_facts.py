@@ -14,7 +14,7 @@ from hudtui.core.runs.project_status import FileChecks, project_steps
 from hudtui.core.settings import load_settings
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE_FOLDER, Workspace, open_workspace
-from hudtui.tui.facts import Facts, Marks, RunFact, StationFact, WalletFact
+from hudtui.tui.facts import Facts, Marks, RunFact, StepFact, WalletFact
 
 if TYPE_CHECKING:
     from hudtui.core.runs.values import RunSummary
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 VERDICTS = FileChecks()
 """Errors of the files, as far as they were checked."""
 SHOWN_RUNS = 50
-"""More than this many runs are listed by the run station only."""
+"""More than this many runs are listed by the run step only."""
 
 
 def load_facts(folder: Path) -> Facts:
@@ -50,9 +50,9 @@ def load_facts(folder: Path) -> Facts:
         summaries = _runs(workspace)
     except HudtuiError as error:
         warnings.append(error.lines()[0])
-    stations: dict[str, StationFact] = {
-        station.name: StationFact(station.state, station.detail, station.what_next, station.errors)
-        for station in project_steps(
+    steps: dict[str, StepFact] = {
+        step.name: StepFact(step.state, step.detail, step.what_next, step.errors)
+        for step in project_steps(
             workspace,
             analysis=_analysed(workspace),
             runs=summaries,
@@ -68,7 +68,7 @@ def load_facts(folder: Path) -> Facts:
         platform=platform.title,
         workspace=workspace,
         account=WalletFact(platform.key_variable, settings.origin(platform.key_variable)),
-        stations=stations,
+        steps=steps,
         configs=workspace.configs,
         task_files=workspace.task_files,
         lock=workspace.lock,

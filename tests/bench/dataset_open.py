@@ -3,8 +3,8 @@
     python tests/bench/dataset_open.py [--tasks 1000000] [--file TASKS]
 
 The real app runs without a terminal over a generated file (a JSON array; every 1000th task is broken). Printed: from pressing
-the key of the station to the first rows on it, as time and as processor time (own work of all threads: the machine may be
-busy), at once after the start and after the app's idle moment, in which it imports what stations need; how far the reading was
+the key of the step to the first rows on it, as time and as processor time (own work of all threads: the machine may be
+busy), at once after the start and after the app's idle moment, in which it imports what steps need; how far the reading was
 by then; the longest time that the event loop was held up while the rest was read (no key works meanwhile); the time until
 everything was read; then, over all tasks: the time for a page down, for a jump to the end, for a search of every prompt, for
 sorting by id; and the peak memory. The peer is what must be waited for when everything is read first: `json.load` of the same
@@ -37,14 +37,14 @@ drawn = False
 
 def watch():
     # Note when a first row is drawn; asking the screen for its picture would be work that is not the screen's own.
-    from hudtui.tui.widgets.task_table import TaskTable
-    draw = TaskTable.render_line
+    from hudtui.tui.widgets.virtual_table import VirtualTable
+    draw = VirtualTable.render_line
     def render_line(table, y):
         global drawn
         strip = draw(table, y)
         drawn = drawn or y == 1 and "t0000000" in strip.text
         return strip
-    TaskTable.render_line = render_line
+    VirtualTable.render_line = render_line
 
 async def main():
     ready = sys.argv[1] == "ready"
@@ -52,9 +52,9 @@ async def main():
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         if ready:  # as the app does by itself on a terminal
-            from hudtui.tui import ahead
-            await ahead.prepare(app, ahead.soon(app.facts))
-            ahead.spare_collector()
+            from hudtui.tui import preload
+            await preload.prepare(app, preload.soon(app.facts))
+            preload.spare_collector()
         lags, stop = [0.0], False
         async def heart():
             while not stop:
@@ -62,10 +62,10 @@ async def main():
                 await asyncio.sleep(0.005)
                 lags.append(time.perf_counter() - before - 0.005)
         wall, cpu, own = time.perf_counter(), time.process_time(), time.thread_time()
-        app.open_station("dataset")
+        app.open_screen("dataset")
         while not drawn:
             await asyncio.sleep(0.002)
-            if not watching and "hudtui.tui.widgets.task_table" in sys.modules:
+            if not watching and "hudtui.tui.widgets.virtual_table" in sys.modules:
                 watch()
                 watching = True
         told["first_ui"] = time.thread_time() - own

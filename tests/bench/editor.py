@@ -105,7 +105,7 @@ async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
     async with app.run_test(size=(160, 48)) as pilot:
         await pilot.pause()
         await ahead.prepare(app, ("mapping",))  # this and `spare_collector` below the app does by itself on a terminal
-        app.open_station("mapping")
+        app.open_screen("mapping")
         view: Any = None
         while view is None or not view.rows:
             await asyncio.sleep(0.05)

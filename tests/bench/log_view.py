@@ -24,15 +24,15 @@ CHILD = '''
 import asyncio, json, resource, sys, time
 from pathlib import Path
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.screen import HudtuiScreen
 
 kind, rate, seconds, out = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
 
-class Bench(StationScreen):
+class Bench(HudtuiScreen):
     NAME = "bench"
     def content(self):
         if kind == "LogView":
-            from hudtui.tui.widgets.log_view import LogView
+            from hudtui.tui.log.view import LogView
             self.pane = LogView()
         elif kind == "Log":
             from textual.widgets import Log

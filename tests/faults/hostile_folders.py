@@ -3,7 +3,7 @@
     python tests/faults/hostile_folders.py [COUNT] [SEED]
 
 Each folder is made by `tests/support/hostile_folder.py` and looked at in a process of its own, with the user's keys and limits in
-the user's own file: a random choice of commands, and the app with all stations opened. The last lines tell how many programs ran,
+the user's own file: a random choice of commands, and the app with all steps opened. The last lines tell how many programs ran,
 how many requests came, and how many limits were lifted; the exit code is 1 unless all three are 0.
 """
 

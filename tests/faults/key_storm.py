@@ -53,14 +53,14 @@ async def one(screen: str, size: tuple[int, int], seconds: float, seed: int) -> 
         try:
             async with app.run_test(size=size) as pilot:
                 await pilot.pause(0.5)
-                app.open_station("environment", source=server)
+                app.open_screen("environment", source=server)
                 for _ in range(600):
                     await pilot.pause(0.05)
                     if getattr(app.screen, "analysis", None) is not None:
                         break
                 else:
                     return ["the environment was not reached before the storm"]
-                app.open_station(screen)
+                app.open_screen(screen)
                 await pilot.pause(0.5)
                 before = storms.state_of(*kept)
                 await storms.storm(app, random.Random(f"{seed} {screen} {size}"), int(seconds * 60), pace=storms.PACE)

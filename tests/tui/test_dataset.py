@@ -18,11 +18,11 @@ from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.table import TaskIndex
 from hudtui.tui.app import HudtuiApp
+from hudtui.tui.dataset.dialogs import MakeDialog, OpenDialog, Toggle
+from hudtui.tui.dataset.rows import ProblemRows
+from hudtui.tui.dataset.screen import DatasetScreen
 from hudtui.tui.facts import Services
-from hudtui.tui.screens.dataset import DatasetScreen
-from hudtui.tui.screens.dataset_dialogs import MakeDialog, OpenDialog, Toggle
-from hudtui.tui.screens.dataset_rows import ProblemRows
-from hudtui.tui.widgets.task_table import Column, TaskTable
+from hudtui.tui.widgets.virtual_table import Column, VirtualTable
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SIZES = [(160, 48), (80, 24), (60, 20)]
@@ -219,7 +219,7 @@ async def test_sorting_goes_through_the_columns_and_keeps_the_task(open_app: Any
         lengths = [screen.index.row(screen._rows.task(row)).length for row in range(8)]
         assert lengths == sorted(lengths, reverse=True)
         assert screen._rows.task(screen.table.cursor) == 3
-        await pilot.click(TaskTable, offset=(12, 0))
+        await pilot.click(VirtualTable, offset=(12, 0))
         await settle(pilot)
         assert screen.sort == ("id", False)
 
@@ -241,7 +241,7 @@ async def test_problems_jump_to_their_task(open_app: Any, mixed: Path, settle: A
         assert screen.table.count == 1
         await pilot.press("e", "G", "enter")
         await settle(pilot)
-        rows = screen.query_one("#ds-problems", TaskTable).rows
+        rows = screen.query_one("#ds-problems", VirtualTable).rows
         assert isinstance(rows, ProblemRows) and screen.chosen == rows.task(len(rows) - 1) == 6
         assert screen.table.count == 8 and screen.table.cursor == 6  # the filter hid it
         await pilot.press("n")
@@ -386,7 +386,7 @@ async def test_nothing_of_the_file_before_is_shown_for_a_bad_one(
         await pilot.press("3", "n", "e", "i")
         await settle(pilot)
         screen: DatasetScreen = app.screen
-        app.open_station("dataset", path=mixed / "bad.data")
+        app.open_screen("dataset", path=mixed / "bad.data")
         await settle(pilot)
         assert screen.source == "bad.data" and (screen.index is None or not screen.index.total or screen.index.counts["error"])
         for tab in ("task", "problems", "stats", "test"):
@@ -401,7 +401,7 @@ async def test_a_path_that_does_not_exist_leaves_what_is_open(open_app: Any, mix
         await pilot.press("3")
         await settle(pilot)
         screen: DatasetScreen = app.screen
-        app.open_station("dataset", path=mixed / "nosuch.json")
+        app.open_screen("dataset", path=mixed / "nosuch.json")
         await settle(pilot)
         assert "there is no such file" in screen.message and screen.source == "tasks.json"
         assert "tasks.json" in screen_text(app).splitlines()[2] + screen_text(app).splitlines()[3]
@@ -429,7 +429,7 @@ async def test_another_file_is_picked_or_named(open_app: Any, mixed: Path, settl
         await pilot.press(*"plain", "full_stop", *"data", "enter")
         await settle(pilot)
         assert screen.source == "plain.data" and screen.index.row(0).id == "board-78"
-        app.open_station("dataset", path=mixed / "nothing.json")
+        app.open_screen("dataset", path=mixed / "nothing.json")
         await settle(pilot)
         assert "there is no such file" in screen.message and "nothing.json" in screen_text(app)
 
@@ -624,7 +624,7 @@ async def test_tasks_from_elsewhere_are_named_in_the_lock_file_only_when_asked(
     lock.write_text("image: my-org/my-env@sha256:" + "0" * 64 + "\n")
     (tmp_path / "theirs.json").write_text(json.dumps([good(number) for number in range(5)]))
     async with open_app(mixed, size=(120, 40)) as (app, pilot):
-        app.open_station("dataset", path=tmp_path / "theirs.json")
+        app.open_screen("dataset", path=tmp_path / "theirs.json")
         await settle(pilot)
         await pilot.press("c")
         await previewed(pilot)
@@ -661,7 +661,9 @@ async def test_a_million_rows_ask_only_for_what_is_in_sight(screen_text: Any) ->
     from textual.app import App
 
     rows = Numbers(1_000_000)
-    table = TaskTable((Column("a", "first", 12), Column("b", "second", 10, flexible=1), Column("c", "wide", 5, from_width=200)))
+    table = VirtualTable(
+        (Column("a", "first", 12), Column("b", "second", 10, flexible=1), Column("c", "wide", 5, from_width=200))
+    )
 
     class Host(App[None]):
         def compose(self) -> Any:
@@ -697,13 +699,13 @@ async def test_rows_that_come_later_do_not_move_the_cursor() -> None:
 
     class Host(App[None]):
         def compose(self) -> Any:
-            yield TaskTable((Column("a", "first", 12), Column("b", "second", 10, flexible=1)))
+            yield VirtualTable((Column("a", "first", 12), Column("b", "second", 10, flexible=1)))
 
-        def on_task_table_highlighted(self, event: TaskTable.Highlighted) -> None:
+        def on_virtual_table_highlighted(self, event: VirtualTable.Highlighted) -> None:
             told.append(event.row)
 
     async with Host().run_test(size=(40, 8)) as pilot:
-        table = pilot.app.query_one(TaskTable)
+        table = pilot.app.query_one(VirtualTable)
         table.show(rows, cursor=4)
         await pilot.pause()
         rows.count = 100_000

@@ -11,7 +11,7 @@ import pytest
 from support import hub_stub as stub
 
 from hudtui.core.lockfile import read_lock
-from hudtui.tui.screens.dataset_dialogs import MakeDialog, Toggle
+from hudtui.tui.dataset.dialogs import MakeDialog, Toggle
 from hudtui.tui.widgets.dialog import Confirm
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use .content=:DeprecationWarning")  # the client's own affair
@@ -102,7 +102,7 @@ async def test_a_dataset_is_published_and_opened_again(hub: Any, open_app: Any, 
         dataset = read_lock(lock).primary_dataset
         assert dataset is not None and (dataset.name, dataset.task_count) == (REPO, 5)
 
-        app.open_station("dataset", path=REPO)
+        app.open_screen("dataset", path=REPO)
         await settle(pilot)
         screen = app.screen
         assert screen.complete and screen.index.total == 5 and screen.index.row(4).id == "board-4"

@@ -15,12 +15,12 @@ from hudtui.core.environment import discover as analyzing
 from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Server, Tool, ToolResult
 from hudtui.core.errors import ConnectError
 from hudtui.tui.app import HudtuiApp
+from hudtui.tui.environment.screen import EnvironmentScreen, _told
+from hudtui.tui.environment.tool_form import ToolForm
+from hudtui.tui.environment.tree import Branches
 from hudtui.tui.facts import Services
-from hudtui.tui.screens.environment import EnvironmentScreen, _told
 from hudtui.tui.widgets.fields import Field, FilterField
 from hudtui.tui.widgets.json_view import JsonView
-from hudtui.tui.widgets.tool_form import ToolForm
-from hudtui.tui.widgets.trees import Branches
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MOVE = Tool(
@@ -150,8 +150,8 @@ async def test_cancelling_ends_nothing_of_another_screen(open_app: Any, project:
             home.run_worker(asyncio.Event().wait(), name="forever", group=group, exit_on_error=False)
             for group in ("look", "call", "read", "send")
         ]
-        for station in ("environment", "dataset", "mapping"):
-            app.open_station(station)
+        for step in ("environment", "dataset", "mapping"):
+            app.open_screen(step)
             await settle(pilot)
             app.screen.action_cancel()
             await settle(pilot)
@@ -167,7 +167,7 @@ async def test_a_real_environment_is_looked_at_and_played(open_app: Any, project
         await settle(pilot)
         screen: EnvironmentScreen = app.screen
         assert screen.analysis is not None and [tool.name for tool in screen.analysis.agent_tools] == ["move"]
-        assert app.facts.station("environment").state == "done"
+        assert app.facts.step("environment").state == "done"
         await pilot.press("c")
         await settle(pilot)
         await pilot.press(*"down", "enter")
@@ -277,7 +277,7 @@ async def test_generating_writes_a_config_and_asks_before_it_replaces_one(
         files = list((project / "configs").glob("*.yaml"))
         assert len(files) == 1
         assert "move" in yaml.safe_load(files[0].read_text())["action_mappings"]
-        app.open_station("environment")
+        app.open_screen("environment")
         await settle(pilot)
         await pilot.press("w")
         await pilot.pause()
@@ -289,7 +289,7 @@ async def test_generating_writes_a_config_and_asks_before_it_replaces_one(
         await settle(pilot)
         assert {"left", "right"} <= set(yaml.safe_load(files[0].read_text())["action_mappings"])
         files[0].write_text("mine: 1\n")
-        app.open_station("environment")
+        app.open_screen("environment")
         await settle(pilot)
         await pilot.press("w")
         await pilot.pause()

@@ -61,11 +61,11 @@ def test_first_paint_imports_nothing_heavy(own_world: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     modules = json.loads(done.stdout.splitlines()[-1])
-    assert "textual.app" in modules and "hudtui.tui.screens.home" in modules
+    assert "textual.app" in modules and "hudtui.tui.home.screen" in modules
     assert {name.partition(".")[0] for name in modules} & HEAVY == set()
     ours = {name for name in modules if name.startswith("hudtui.")}
-    screens = {name for name in ours if name.startswith("hudtui.tui.screens.")}
-    assert screens == {"hudtui.tui.screens.base", "hudtui.tui.screens.home"}
+    screens = {name for name in ours if name.startswith("hudtui.tui.") and name.endswith(".screen")}
+    assert screens == {"hudtui.tui.screen", "hudtui.tui.home.screen"}
     core = {name for name in ours if name.startswith("hudtui.core.")}
     assert core <= {"hudtui.core.errors", "hudtui.core.text", "hudtui.core.paths"}
     assert not any(name.startswith("hudtui.cli.") for name in ours)

@@ -13,19 +13,19 @@ import pytest
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
-from hudtui.tui import stations
+from hudtui.tui import steps
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Facts, RunFact, Services, StationFact, WalletFact
+from hudtui.tui.facts import Facts, RunFact, Services, StepFact, WalletFact
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SIZES = [(160, 48), (120, 36), (80, 24), (60, 20)]
 
-ROAD = {
-    "environment": StationFact("done", "text-2048: 1 tool", "Look at its tools, or analyse another one."),
-    "mapping": StationFact("done", "1 config", "Edit and check it."),
-    "dataset": StationFact("next", "no task file", "Add a tasks file."),
-    "compute": StationFact("done", "this machine", "Runs start on this machine."),
-    "run": StationFact("missing", "no run yet", "Complete the stations before this one."),
+STEPS = {
+    "environment": StepFact("done", "text-2048: 1 tool", "Look at its tools, or analyse another one."),
+    "mapping": StepFact("done", "1 config", "Edit and check it."),
+    "dataset": StepFact("next", "no task file", "Add a tasks file."),
+    "compute": StepFact("done", "this machine", "Runs start on this machine."),
+    "run": StepFact("missing", "no run yet", "Complete the steps before this one."),
 }
 RUNS = (
     RunFact("a", "2048 greedy, all tasks", "running", True, "●", NOON.timestamp() - 75),
@@ -46,15 +46,13 @@ RUNS = (
 
 @pytest.fixture(autouse=True)
 def all_stations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures of home do not depend on which stations there are."""
-    for station in stations.ROAD:
-        monkeypatch.setitem(
-            stations.SCREENS, station.name, stations.SCREENS.get(station.name, "hudtui.tui.screens.home:HomeScreen")
-        )
+    """Pictures of home do not depend on which steps there are."""
+    for step in steps.STEPS:
+        monkeypatch.setitem(steps.SCREENS, step.name, steps.SCREENS.get(step.name, "hudtui.tui.home.screen:HomeScreen"))
 
 
 def app(folder: Path, **changes: Any) -> HudtuiApp:
-    known = Facts(folder, "HUD", account=WalletFact("HUD_API_KEY", None), stations=ROAD)
+    known = Facts(folder, "HUD", account=WalletFact("HUD_API_KEY", None), steps=STEPS)
     return HudtuiApp(
         folder, services=Services(now=lambda: NOON, load_facts=lambda _: replace(known, **changes), sync_runs=_quiet)
     )
@@ -67,7 +65,7 @@ async def _quiet(folder: Path, first: bool) -> tuple[str, ...]:
 def full(folder: Path) -> dict[str, Any]:
     return {
         "account": WalletFact("HUD_API_KEY", ".env"),
-        "stations": {**ROAD, "run": StationFact("running", "2048 greedy, all tasks running", "Watch it.")},
+        "steps": {**STEPS, "run": StepFact("running", "2048 greedy, all tasks running", "Watch it.")},
         "configs": (Path("configs/2048.yaml"), Path("configs/other.yaml")),
         "task_files": (Path("tasks.json"),),
         "lock": Path("hud.lock.yaml"),
@@ -80,10 +78,8 @@ def full(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_picture_empty(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
-    empty = {name: StationFact("missing", "nothing yet") for name in ROAD} | {
-        "environment": StationFact("next", "none analysed yet")
-    }
-    assert snap(app(project, stations=empty), size=size)
+    empty = {name: StepFact("missing", "nothing yet") for name in STEPS} | {"environment": StepFact("next", "none analysed yet")}
+    assert snap(app(project, steps=empty), size=size)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -157,7 +153,7 @@ async def test_growing_and_shrinking_re_flows(
 
 async def test_enter_opens_the_next_station(open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(HudtuiApp, "open_station", lambda self, name, **given: opened.append(name))
+    monkeypatch.setattr(HudtuiApp, "open_screen", lambda self, name, **given: opened.append(name))
     async with open_app(project, services=app(project).services) as (_, pilot):
         await pilot.press("enter")
         assert opened == ["dataset"]
@@ -173,7 +169,7 @@ async def test_demo_is_offered_for_an_empty_folder_only(
         made.append(folder)
 
     def load(folder: Path) -> Facts:
-        return Facts(folder, "HUD", stations=ROAD, configs=(Path("configs/2048.yaml"),) if made else ())
+        return Facts(folder, "HUD", steps=STEPS, configs=(Path("configs/2048.yaml"),) if made else ())
 
     async with open_app(project, services=Services(load_facts=load, make_demo=prepare, sync_runs=_quiet)) as (running, pilot):
         assert "d Demo workspace" in screen_text(running)
@@ -234,12 +230,12 @@ async def test_a_demo_beside_keys_of_ones_own_is_asked_about(
 async def test_a_failed_or_stopped_run_is_not_done(
     open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
 ) -> None:
-    done = {name: StationFact("done") for name in ROAD}
-    failed = {**done, "run": StationFact("failed", "grpo failed", "Read its log.")}
-    async with open_app(project, services=app(project, **{**full(project), "stations": failed}).services) as (running, _):
+    done = {name: StepFact("done") for name in STEPS}
+    failed = {**done, "run": StepFact("failed", "grpo failed", "Read its log.")}
+    async with open_app(project, services=app(project, **{**full(project), "steps": failed}).services) as (running, _):
         assert "The last run failed: grpo failed" in screen_text(running) and "All steps are done" not in screen_text(running)
-    wrong = {**done, "mapping": StationFact("failed", "7 errors in configs/a.yaml", "Mend it.", 7)}
-    async with open_app(project, services=app(project, **{**full(project), "stations": wrong}).services) as (running, _):
+    wrong = {**done, "mapping": StepFact("failed", "7 errors in configs/a.yaml", "Mend it.", 7)}
+    async with open_app(project, services=app(project, **{**full(project), "steps": wrong}).services) as (running, _):
         assert "✗ mapping 7 errors" in screen_text(running) and "Mapping: 7 errors in configs/a.yaml" in screen_text(running)
 
 
@@ -251,17 +247,17 @@ async def test_the_real_demo_workspace_is_read(
         await _make_it_here(pilot, settle)
         text = screen_text(running)
         assert "configs/2048.yaml" in text and "tasks.json" in text and "hud.lock.yaml" in text
-        assert running.facts.station("mapping").state == "done" and running.facts.next_station == "run"
+        assert running.facts.step("mapping").state == "done" and running.facts.next_step == "run"
 
 
 async def test_a_click_on_the_road_opens_a_station(
     open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(HudtuiApp, "open_station", lambda self, name, **given: opened.append(name))
+    monkeypatch.setattr(HudtuiApp, "open_screen", lambda self, name, **given: opened.append(name))
     async with open_app(project, size=(120, 36), services=app(project).services) as (_, pilot):
-        await pilot.click("RoadBar", offset=(30, 0))
-        await pilot.click("RoadBar", offset=(50, 0))
+        await pilot.click("StepBar", offset=(30, 0))
+        await pilot.click("StepBar", offset=(50, 0))
         assert opened == ["mapping", "dataset"]
 
 

@@ -11,10 +11,10 @@ import pytest
 from hudtui.core.environment import discover as analyzing
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.errors import ConnectError, InputError
-from hudtui.tui.screens.environment import EnvironmentScreen
+from hudtui.tui.environment.screen import EnvironmentScreen
+from hudtui.tui.environment.tool_form import ToolForm
+from hudtui.tui.environment.tree import Branches
 from hudtui.tui.widgets.fields import FilterField
-from hudtui.tui.widgets.tool_form import ToolForm
-from hudtui.tui.widgets.trees import Branches
 
 NUMBER = {"type": "number"}
 SUM = Tool("get-sum", "Adds.", {"type": "object", "properties": {"a": NUMBER, "b": NUMBER}, "required": ["a", "b"]})

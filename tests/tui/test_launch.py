@@ -31,7 +31,7 @@ from hudtui.core.training.recipe import Recipe, recipe_for
 from hudtui.sim import PrimeSimulator
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
-from hudtui.tui.screens.launch import LaunchScreen
+from hudtui.tui.launch.screen import LaunchScreen
 from hudtui.tui.widgets.fields import Field
 
 own_tmux = tmux_world.own_tmux
@@ -96,7 +96,7 @@ async def until(pilot: Any, true: Any) -> None:
 
 def _picture(snap: Any, workspace: Path, size: tuple[int, int], **given: Any) -> bool:
     async def drawn(pilot: Any) -> None:
-        pilot.app.open_station("launch", **given)
+        pilot.app.open_screen("launch", **given)
         await until(pilot, lambda: pilot.app.screen.prepared is not None)
 
     found: bool = snap(HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=drawn)
@@ -121,7 +121,7 @@ async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
     open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
 ) -> None:
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
-        app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
+        app.open_screen("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
         await until(pilot, lambda: app.screen.record is not None)
         screen = app.screen
         shown = screen_text(app)
@@ -151,7 +151,7 @@ async def test_a_start_that_fails_before_its_question_can_be_tried_again(
         raise MachineError("the provider is closed")
 
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
-        app.open_station("launch", machine="prime", gpus="H100")
+        app.open_screen("launch", machine="prime", gpus="H100")
         await until(pilot, lambda: app.screen.record is not None)
         screen = app.screen
         with monkeypatch.context() as patch:
@@ -169,7 +169,7 @@ async def test_a_machine_that_is_being_got_can_be_given_up(
     open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
 ) -> None:
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
-        app.open_station("launch")
+        app.open_screen("launch")
         await pilot.press("f8")
         await until(pilot, lambda: "no machine is being got" in app.screen.message)
         await _got(app, pilot, sim)
@@ -177,7 +177,7 @@ async def test_a_machine_that_is_being_got_can_be_given_up(
         await until(pilot, lambda: "(F8 gives it up)" in screen.message)
         await pilot.press("f8")
         await until(pilot, lambda: "its machine is ended, and that was verified" in screen.message)
-        assert not sim.alive and not app.tending.getting
+        assert not sim.alive and not app.rented.getting
         assert RunStore(workspace / ".hudtui").summary(screen.rented.id).state == "stopped"
 
 
@@ -199,18 +199,18 @@ async def test_the_plan_that_is_being_started_stays_and_its_run_is_gone_to(
         screen._tell(screen.rented, RunEvent(screen.rented.id, 1, 0.0, "started", {}))
         await pilot.press("n")
         await until(pilot, lambda: app.screen.NAME == "run")
-        await app.tending.give_up()
+        await app.rented.give_up()
 
 
 async def _got(app: Any, pilot: Any, sim: PrimeSimulator) -> None:
     """Rent a machine that takes an hour to boot."""
     sim.behave(boot=1_000_000)
-    app.open_station("launch", machine="prime", gpus="H100")
+    app.open_screen("launch", machine="prime", gpus="H100")
     await until(pilot, lambda: app.screen.record is not None and app.screen.record.spec.rent is not None)
     await pilot.press("ctrl+g")
     await until(pilot, lambda: app.screen.is_modal)
     await pilot.press("y")
-    await until(pilot, lambda: sim.alive and app.tending.getting)
+    await until(pilot, lambda: sim.alive and app.rented.getting)
 
 
 async def test_a_run_whose_machine_is_being_got_can_be_looked_at_and_stopped(
@@ -218,14 +218,14 @@ async def test_a_run_whose_machine_is_being_got_can_be_looked_at_and_stopped(
 ) -> None:
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
         await _got(app, pilot, sim)
-        app.open_station("run")
+        app.open_screen("run")
         await until(pilot, lambda: app.screen.view is not None)
         assert "starting" in screen_text(app)
         await pilot.press("x")
         await until(pilot, lambda: app.screen.is_modal)
         assert "its machine is ended" in screen_text(app)
         await pilot.press("y")
-        await until(pilot, lambda: not sim.alive and not app.tending.getting)
+        await until(pilot, lambda: not sim.alive and not app.rented.getting)
         await until(pilot, lambda: "its machine is ended, and that was verified" in screen_text(app))
     (run,) = RunStore(workspace / ".hudtui").runs()
     assert (run.state, run.machine) == ("stopped", "released")
@@ -260,7 +260,7 @@ def _held(workspace: Path) -> Path:
 async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Path, sim: PrimeSimulator) -> None:
     go_on = _held(workspace)
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
-        app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
+        app.open_screen("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
         await until(pilot, lambda: app.screen.record is not None)
         run = app.screen.record.id
         await pilot.press("ctrl+g")
@@ -283,7 +283,7 @@ def prose(text: str) -> str:
 async def _started(app: Any, pilot: Any, workspace: Path) -> str:
     """A run on a rented machine that goes on; its id."""
     _held(workspace)
-    app.open_station("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
+    app.open_screen("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
     await until(pilot, lambda: app.screen.record is not None)
     run: str = app.screen.record.id
     await pilot.press("ctrl+g")
@@ -299,7 +299,7 @@ async def test_quitting_says_what_a_rented_run_goes_on_costing_and_who_ends_it(
 ) -> None:
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
         run = await _started(app, pilot, workspace)
-        await until(pilot, lambda: not app.tending.getting)
+        await until(pilot, lambda: not app.rented.getting)
         await until(pilot, lambda: "$2.10/h" in screen_text(app).splitlines()[0])
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
@@ -326,7 +326,7 @@ async def test_quitting_while_results_are_fetched_is_asked_about_too(
 
     monkeypatch.setattr(remote_run, "fetch_results", slow)
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
-        app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
+        app.open_screen("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
         await until(pilot, lambda: app.screen.record is not None)
         run = app.screen.record.id
         await pilot.press("ctrl+g")
@@ -346,18 +346,18 @@ async def test_staying_in_the_question_goes_on_to_the_run_as_without_it(
     open_app: Any, workspace: Path, sim: PrimeSimulator
 ) -> None:
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
-        app.open_station("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
+        app.open_screen("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
         await until(pilot, lambda: app.screen.record is not None)
         launch, run = app.screen, app.screen.record.id
         await pilot.press("ctrl+g")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await until(pilot, lambda: app.tending.getting)
+        await until(pilot, lambda: app.rented.getting)
         assert launch.record is None and "a machine is being got for 2048" in launch.why_not("launch.start")
         await pilot.press("ctrl+q")
         store = RunStore(workspace / ".hudtui")
         await until(pilot, lambda: app.screen.is_modal and store.ids() and store.summary(run).started is not None)
-        await until(pilot, lambda: run not in app.tending.getting)
+        await until(pilot, lambda: run not in app.rented.getting)
         await pilot.press("n")
         await until(pilot, lambda: app.screen.NAME == "run" and app.screen.chosen == run)
 
@@ -370,7 +370,7 @@ async def test_an_open_app_takes_up_a_run_that_was_left_alone(
         assert not looking.facts.runs
         run = await asyncio.to_thread(_start_elsewhere, workspace)
         await until(looking_pilot, lambda: [one.id for one in looking.facts.runs] == [run])
-        await until(looking_pilot, lambda: looking.tending.tends(run))
+        await until(looking_pilot, lambda: looking.rented.tends(run))
         store = RunStore(workspace / ".hudtui")
         await until(looking_pilot, lambda: store.summary(run).machine == "released")
         assert store.summary(run).results is not None and not sim.alive
@@ -419,7 +419,7 @@ def _start_elsewhere(workspace: Path) -> str:
 async def test_what_is_missing_can_be_mended(open_app: Any, workspace: Path, screen_text: Any) -> None:
     (workspace / "configs" / "other.yaml").write_text((workspace / "configs" / "2048.yaml").read_text())
     async with open_app(workspace) as (app, pilot):
-        app.open_station("launch", config="")
+        app.open_screen("launch", config="")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
         assert "there are 2 configs here" in screen_text(app)
         await pilot.press("f4")
@@ -435,7 +435,7 @@ async def test_an_ssh_key_is_made_and_registered_on_the_way(
     for file in (Path.home() / ".ssh").iterdir():
         file.unlink()
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
-        app.open_station("launch", machine="prime", gpus="H100")
+        app.open_screen("launch", machine="prime", gpus="H100")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
         assert "there is no SSH key to log in with" in screen_text(app)
         await pilot.press("f4")
@@ -452,7 +452,7 @@ async def test_the_command_that_does_the_same(open_app: Any, workspace: Path, mo
     copied: list[str] = []
     async with open_app(workspace) as (app, pilot):
         monkeypatch.setattr(app, "copy", copied.append)
-        app.open_station("launch", policy="random", limit="3")
+        app.open_screen("launch", policy="random", limit="3")
         await until(pilot, lambda: app.screen.record is not None)
         await pilot.press("f6")
         await pilot.pause()
@@ -465,7 +465,7 @@ async def test_the_command_takes_the_very_offer(open_app: Any, workspace: Path, 
     offer = Offer("sky", "aws/g5.xlarge/us-east-1", "A10G", 1, Price(1.006))
     async with open_app(workspace) as (app, pilot):
         monkeypatch.setattr(app, "copy", copied.append)
-        app.open_station("launch", offer=offer, policy="random")
+        app.open_screen("launch", offer=offer, policy="random")
         await until(pilot, lambda: app.screen._shown is not None and app.screen.offer is offer)
         app.screen.action_copy()
     assert f"--provider sky --offer {offer.short} " in copied[0] and "--gpus" not in copied[0]
@@ -474,7 +474,7 @@ async def test_the_command_takes_the_very_offer(open_app: Any, workspace: Path, 
 async def test_an_offer_of_any_provider_is_rented_from_that_provider(open_app: Any, workspace: Path) -> None:
     offer = Offer("sky", "aws/g5.xlarge/us-east-1", "A10G", 1, Price(1.006))
     async with open_app(workspace) as (app, pilot):
-        app.open_station("launch", offer=offer)
+        app.open_screen("launch", offer=offer)
         await until(pilot, lambda: app.screen._shown is not None and app.screen.offer is offer)
         request = app.screen._request()
         assert (request.provider, request.host, request.offer) == ("sky", None, offer), "not a machine of that name behind SSH"
@@ -493,7 +493,7 @@ async def test_a_second_press_starts_no_second_rehearsal(
 
     monkeypatch.setattr(LaunchScreen, "_rehearse", slow)
     async with open_app(workspace) as (app, pilot):
-        app.open_station("launch")
+        app.open_screen("launch")
         await until(pilot, lambda: app.screen.prepared is not None)
         await pilot.press("f7")
         await until(pilot, lambda: begun)
@@ -511,7 +511,7 @@ async def test_a_tunnel_that_cannot_be_kept_is_told(open_app: Any, workspace: Pa
 
     monkeypatch.setattr(starting, "find_host", lambda name: Closed())
     async with open_app(workspace) as (app, pilot):
-        app.open_station("launch")
+        app.open_screen("launch")
         await until(pilot, lambda: app.screen.prepared is not None)
         screen = app.screen
         record = replace(screen.record, host="me@box", spec=replace(screen.record.spec, tunnels=(8000,)))
@@ -529,7 +529,7 @@ async def test_a_training_is_told_its_settings_here(
     async with open_app(workspace, size=(140, 60)) as (app, pilot):
         monkeypatch.setattr(app, "copy", copied.append)
         given = {"machine": "prime", "gpus": "2xH100", "engine": "trl", "python": sys.executable, "training": "training.yaml"}
-        app.open_station("launch", steps="7", learning_rate="3e-6", num_generations="4", lora="false", **given)
+        app.open_screen("launch", steps="7", learning_rate="3e-6", num_generations="4", lora="false", **given)
         await until(pilot, lambda: app.screen.record is not None)
         recipe = recipe_for(app.screen.record.spec)
         assert (recipe.steps, recipe.learning_rate, recipe.num_generations, recipe.lora) == (7, 3e-6, 4, False)
@@ -540,14 +540,14 @@ async def test_a_training_is_told_its_settings_here(
         await pilot.pause()
         for words in ("--steps 7", "--set learning_rate=3e-6", "--set lora=false", "--training training.yaml"):
             assert words in copied[0]
-        app.open_station("launch", num_generations="many")
+        app.open_screen("launch", num_generations="many")
         await until(pilot, lambda: "num_generations" in str(app.screen.query_one("#launch-plan").content))
         assert app.screen.record is None
 
 
 async def test_each_hint_of_a_setting_says_what_the_trainer_takes_else(open_app: Any, workspace: Path) -> None:
     async with open_app(workspace, size=(140, 60)) as (app, pilot):
-        app.open_station("launch", engine="trl")
+        app.open_screen("launch", engine="trl")
         await until(pilot, lambda: app.screen.prepared is not None)
         for name in ("steps", "num_generations", "batch_size", "max_tokens"):
             field = app.screen.query_one(f"#launch-{name}")
@@ -557,7 +557,7 @@ async def test_each_hint_of_a_setting_says_what_the_trainer_takes_else(open_app:
 async def test_a_missing_config_is_generated_without_leaving_the_screen(open_app: Any, workspace: Path, settle: Any) -> None:
     (workspace / "configs" / "2048.yaml").unlink()
     async with open_app(workspace) as (app, pilot):
-        app.open_station("launch", config="")
+        app.open_screen("launch", config="")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
         screen = app.screen
         assert screen._to_fix.remedy == "generate-config"
@@ -580,7 +580,7 @@ async def test_a_missing_key_is_set_without_leaving_the_screen(open_app: Any, wo
         task["mcp_config"]["text-2048"]["env"] = {"KEY": "$GAME_KEY"}
     (workspace / "tasks.json").write_text(json.dumps(tasks))
     async with open_app(workspace) as (app, pilot):
-        app.open_station("launch")
+        app.open_screen("launch")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
         screen = app.screen
         await pilot.press("f4")
@@ -595,7 +595,7 @@ async def test_a_missing_key_is_set_without_leaving_the_screen(open_app: Any, wo
 
 async def test_another_machine_is_chosen_without_leaving_the_screen(open_app: Any, workspace: Path, sim: PrimeSimulator) -> None:
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
-        app.open_station("launch", engine="trl", machine="local")
+        app.open_screen("launch", engine="trl", machine="local")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
         screen = app.screen
         assert screen._to_fix.remedy == "choose-machine"

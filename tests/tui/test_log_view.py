@@ -16,14 +16,14 @@ from textual.widget import Widget
 
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Facts, Services
-from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.widgets.log_model import SHOWN_LENGTH, Level, LogBuffer, Pattern, level_of
-from hudtui.tui.widgets.log_view import LogView
+from hudtui.tui.log.model import SHOWN_LENGTH, Level, LogBuffer, Pattern, level_of
+from hudtui.tui.log.view import LogView
+from hudtui.tui.screen import HudtuiScreen
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-class LogScreen(StationScreen):
+class LogScreen(HudtuiScreen):
     """A log pane and nothing else."""
 
     NAME = "log"

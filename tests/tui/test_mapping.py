@@ -21,13 +21,13 @@ from hudtui.core.flows import file_buffer
 from hudtui.core.gym.editing import autosave
 from hudtui.core.gym.editing.autosave import find_copy, save_copy
 from hudtui.tui.app import HudtuiApp
+from hudtui.tui.editor.find_bar import FindBar
+from hudtui.tui.editor.popup import Popup
 from hudtui.tui.facts import Services
-from hudtui.tui.screens.mapping import MappingScreen
-from hudtui.tui.screens.mapping_play import MappingPlay
+from hudtui.tui.mapping.play import MappingPlay
+from hudtui.tui.mapping.screen import MappingScreen
 from hudtui.tui.widgets.dialog import TextDialog
-from hudtui.tui.widgets.find_bar import FindBar
 from hudtui.tui.widgets.pick import Pick
-from hudtui.tui.widgets.popup import Popup
 from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.unsaved import Unsaved
 
@@ -144,7 +144,7 @@ def file_of(folder: Path) -> Path:
 @contextlib.asynccontextmanager
 async def mapping(open_app: Any, settle: Any, folder: Path, size: tuple[int, int] = (120, 36)) -> AsyncIterator[tuple[Any, Any]]:
     async with open_app(folder, size=size, services=Services(now=lambda: NOON)) as (app, pilot):
-        app.open_station("mapping")
+        app.open_screen("mapping")
         await settle(pilot)
         assert isinstance(app.screen, MappingScreen) or app.screen.is_modal
         yield app.screen, pilot
@@ -592,14 +592,14 @@ async def test_saving(open_app: Any, desk: Path, settle: Any) -> None:
 
 async def test_quitting_asks_about_unsaved_work(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
-        app = screen.shell
+        app = screen.app
         await pilot.press("x", "ctrl+q")
         await pilot.pause()
         assert "! desk.yaml is not saved" in screen_text(app) and "A copy is kept" in screen_text(app)
         await pilot.press("n")
         await settle(pilot)
         assert app.screen is screen and screen.modified
-        app.open_station("home")  # also from elsewhere
+        app.open_screen("home")  # also from elsewhere
         await settle(pilot)
         await pilot.press("q")
         await pilot.pause()
@@ -611,7 +611,7 @@ async def test_quitting_asks_about_unsaved_work(open_app: Any, desk: Path, settl
 
 async def test_a_careless_enter_at_the_end_saves(open_app: Any, desk: Path, settle: Any) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
-        app = screen.shell
+        app = screen.app
         await pilot.press("x", "ctrl+q")
         await until(pilot, lambda: isinstance(app.screen, Unsaved))
         await pilot.press("enter")
@@ -658,7 +658,7 @@ async def test_in_a_folder_that_cannot_be_written_to_unsaved_work_survives(
 
 async def test_where_no_copy_can_be_kept_the_question_says_so(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
-        app = screen.shell
+        app = screen.app
         for folder in (desk / ".hudtui", app.places.state):
             shutil.rmtree(folder, ignore_errors=True)
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -685,7 +685,7 @@ async def test_another_configuration_loses_nothing(open_app: Any, desk: Path, se
     async with mapping(open_app, settle, desk) as (screen, pilot):
         await type_at(pilot, settle, screen, 0, 0, "x")
         other.write_text("action_mappings:\n  a:\n    _tool: computer\n")
-        pilot.app.open_station("mapping", path=other)
+        pilot.app.open_screen("mapping", path=other)
         await until(pilot, lambda: isinstance(pilot.app.screen, Unsaved))
         await pilot.press(answer)
         await settle(pilot)
@@ -745,7 +745,7 @@ async def test_a_folder_that_hangs_does_not_hold_up_the_keys(
         file_of(desk).write_text(TEXT + "# more\n")
         monkeypatch.setattr(autosave, "file_stamp", hang)
         app = pilot.app
-        app.open_station("mapping")  # coming back looks at the file
+        app.open_screen("mapping")  # coming back looks at the file
         await until(pilot, asked.is_set)
         screen.editor.focus()
         await pilot.press("x")
@@ -815,7 +815,7 @@ async def test_several_configurations_are_chosen_from(open_app: Any, desk: Path,
         await pilot.press("j", "enter")
         await settle(pilot)
         assert pilot.app.screen.path == desk / "configs" / "other.yaml"
-        pilot.app.open_station("mapping", path=desk / "configs" / "desk.yaml")
+        pilot.app.open_screen("mapping", path=desk / "configs" / "desk.yaml")
         await settle(pilot)
         assert pilot.app.screen.editor.text == TEXT
 

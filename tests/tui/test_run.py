@@ -20,12 +20,12 @@ from hudtui.core.training.plan import Plan, PlanOutput, Stage
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
-from hudtui.tui.screens.run import RunScreen
-from hudtui.tui.screens.run_logs import RunLogs
+from hudtui.tui.log.lines import LogLines
+from hudtui.tui.log.view import LogView
+from hudtui.tui.runs.logs import RunLogs
+from hudtui.tui.runs.screen import RunScreen
 from hudtui.tui.widgets.charts import ChartLine, chart, figure, smooth, thin
 from hudtui.tui.widgets.dialog import Ask
-from hudtui.tui.widgets.log_lines import LogLines
-from hudtui.tui.widgets.log_view import LogView
 from hudtui.tui.widgets.tables import Grid
 
 own_tmux = tmux_world.own_tmux
@@ -235,7 +235,7 @@ async def test_what_keeps_the_list_from_being_looked_at_is_told(
     make_run(project, "a-1", "finished")
     make_run(project, "b-1", "finished")
     async with open_app(project) as (app, pilot):
-        app.open_station("run")
+        app.open_screen("run")
         await settle(pilot)
         monkeypatch.setattr(RunScreen, "_see", broken)
         app.screen.workers.cancel_group(app.screen, "watch")
@@ -328,7 +328,7 @@ async def test_a_run_survives_the_app_and_can_be_stopped_by_the_next(open_app: A
     tasks = json.loads((workspace / "tasks.json").read_text())
     (workspace / "tasks.json").write_text(json.dumps([{**tasks[0], "id": f"t{n}"} for n in range(200)]))
     async with open_app(workspace) as (app, pilot):
-        app.open_station("launch", limit="", policy="random")
+        app.open_screen("launch", limit="", policy="random")
         await pilot.pause(0.4)
         await settle(pilot)
         await pilot.press("ctrl+g")
@@ -356,18 +356,18 @@ async def test_what_is_wrong_is_said_before_anything_starts(
     open_app: Any, workspace: Path, settle: Any, screen_text: Any
 ) -> None:
     async with open_app(workspace) as (app, pilot):
-        app.open_station("launch", config="configs/none.yaml")
+        app.open_screen("launch", config="configs/none.yaml")
         await pilot.pause(0.5)
         await settle(pilot)
         assert "there is no such file" in screen_text(app)
-        app.open_station("launch", config="configs/2048.yaml", group="many")
+        app.open_screen("launch", config="configs/2048.yaml", group="many")
         await pilot.pause(0.5)
         await settle(pilot)
         assert "'many' is not a number above 0" in screen_text(app)
         await pilot.press("ctrl+g")
         assert "something is missing" in app.screen.message
         (workspace / "configs" / "odd.yaml").write_text("action_mappings: {wait: {_tool: wait, _parser: {positional: []}}}\n")
-        app.open_station("launch", config="configs/odd.yaml", group="")
+        app.open_screen("launch", config="configs/odd.yaml", group="")
         await pilot.pause(0.5)
         await settle(pilot)
         assert "the policy greedy cannot play with this configuration" in screen_text(app)

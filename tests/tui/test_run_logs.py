@@ -15,11 +15,11 @@ from tui import test_run as runs
 from hudtui.core.remote.host import Disconnected
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.status import RunView
-from hudtui.tui.screens.run_logs import OPENING_LINES, RunLogs
-from hudtui.tui.screens.run_words import alarm_lines, head
+from hudtui.tui.log.lines import LogLines
+from hudtui.tui.log.view import LogView
+from hudtui.tui.runs.logs import OPENING_LINES, RunLogs
+from hudtui.tui.runs.words import alarm_lines, head
 from hudtui.tui.widgets.charts import ChartLine, chart
-from hudtui.tui.widgets.log_lines import LogLines
-from hudtui.tui.widgets.log_view import LogView
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 from hudtui.tui.widgets.tables import Grid
 
@@ -80,7 +80,7 @@ async def test_the_first_line_of_a_log_of_others(open_app: Any, project: Path, s
     path, count = project / "their.log", 6_000
     path.write_text("".join(f"line {n}\n" for n in range(count)))
     async with open_app(project) as (app, pilot):
-        app.open_station("watch", file=str(path))
+        app.open_screen("watch", file=str(path))
         await until(pilot, lambda: app.screen.NAME == "watch" and f"line {count - 1}" in screen_text(app))
         await until(pilot, lambda: "kB before this" in screen_text(app))
         await pilot.press("g")
@@ -91,10 +91,10 @@ async def test_another_log_may_be_chosen_at_any_moment(open_app: Any, project: P
     for name in ("a.log", "b.log"):
         (project / name).write_text(f"this is {name}\n")
     async with open_app(project) as (app, pilot):
-        app.open_station("watch")
+        app.open_screen("watch")
         await until(pilot, lambda: app.screen.NAME == "watch")
         for turn in range(30):
-            app.open_station("watch", file=str(project / ("a.log" if turn % 2 else "b.log")))
+            app.open_screen("watch", file=str(project / ("a.log" if turn % 2 else "b.log")))
             await pilot.pause()
         await until(pilot, lambda: "this is a.log" in screen_text(app))
         assert len(app.screen.query(LogView)) == 1
@@ -201,8 +201,8 @@ async def test_a_run_that_could_not_be_looked_at_is_tried_again(
     open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs.make_run(project, "live-aaaa", "finished", log="begun\n")
-    for module in ("run", "run_logs"):
-        monkeypatch.setattr(f"hudtui.tui.screens.{module}._AGAIN", 0.1)
+    for module in ("screen", "logs"):
+        monkeypatch.setattr(f"hudtui.tui.runs.{module}._AGAIN", 0.1)
     cut = True
     look = LocalHost.stat
 

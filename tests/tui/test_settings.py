@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.screens.settings import SettingsScreen
+from hudtui.tui.settings.screen import SettingsScreen
 from hudtui.tui.widgets.fields import Field
 
 KEY = "hud-0123456789abcdefghij-WXYZ"

@@ -17,17 +17,17 @@ from hudtui.core.remote import hosts
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.plan import Plan, Stage
-from hudtui.tui import stations
+from hudtui.tui import steps
+from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Facts, RunFact, Services, StationFact, WalletFact
-from hudtui.tui.keymap import Acting, AppAction
-from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.facts import Facts, RunFact, Services, StepFact, WalletFact
+from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.widgets.dialog import Confirm
 from hudtui.tui.widgets.pick import Pick
 
 
-class StopScreen(StationScreen):
-    """A station of the tests' own."""
+class StopScreen(HudtuiScreen):
+    """A step of the tests' own."""
 
     NAME = "mapping"
     TITLE = "mapping"
@@ -75,7 +75,7 @@ class StopScreen(StationScreen):
 
     def action_confirm(self) -> None:
         async def work() -> None:
-            if await self.shell.confirm("Really?", danger=True):
+            if await self.app.confirm("Really?", danger=True):
                 self.done.append("confirmed")
 
         self.start(work(), group="confirm")
@@ -83,12 +83,12 @@ class StopScreen(StationScreen):
 
 @pytest.fixture
 def with_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(stations.SCREENS, "mapping", f"{__name__}:StopScreen")
+    monkeypatch.setitem(steps.SCREENS, "mapping", f"{__name__}:StopScreen")
     monkeypatch.setattr("hudtui.tui.app.screen_class", lambda name: StopScreen if name == "mapping" else _real(name))
     monkeypatch.setattr("hudtui.tui.palette.screen_class", lambda name: StopScreen if name == "mapping" else _real(name))
 
 
-_real = stations.screen_class
+_real = steps.screen_class
 
 
 def facts(folder: Path, **changes: Any) -> Facts:
@@ -96,12 +96,12 @@ def facts(folder: Path, **changes: Any) -> Facts:
         "platform": "HUD",
         "account": WalletFact("HUD_API_KEY", ".env"),
         "configs": (folder / "configs" / "a.yaml",),
-        "stations": {
-            "environment": StationFact("done", "text-2048: 1 tool"),
-            "mapping": StationFact("next", "no config", "Generate a config from the environment."),
-            "dataset": StationFact("missing", "no task file"),
-            "compute": StationFact("done", "this machine"),
-            "run": StationFact("missing", "no run yet"),
+        "steps": {
+            "environment": StepFact("done", "text-2048: 1 tool"),
+            "mapping": StepFact("next", "no config", "Generate a config from the environment."),
+            "dataset": StepFact("missing", "no task file"),
+            "compute": StepFact("done", "this machine"),
+            "run": StepFact("missing", "no run yet"),
         },
     }
     return Facts(folder, **{**values, **changes})
@@ -119,7 +119,7 @@ async def test_opens_a_station_by_key_and_comes_back(open_app: Callable[..., Any
         assert stop.NAME == "mapping" and stop.given == [{}]
         await pilot.press("w", "escape")
         assert app.screen.NAME == "home"
-        app.open_station("mapping", config="x.yaml")
+        app.open_screen("mapping", config="x.yaml")
         await pilot.pause()
         assert app.screen is stop, "a screen is kept when it is left"
         assert stop.done == ["work"] and stop.given[-1] == {"config": "x.yaml"}
@@ -128,7 +128,7 @@ async def test_opens_a_station_by_key_and_comes_back(open_app: Callable[..., Any
 async def test_a_station_without_a_screen_is_not_offered(
     open_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.delitem(stations.SCREENS, "compute", raising=False)
+    monkeypatch.delitem(steps.SCREENS, "compute", raising=False)
     async with open_app(tmp_path, services=services()) as (app, pilot):
         await pilot.press("4")
         assert app.screen.NAME == "home"
@@ -319,16 +319,16 @@ async def test_runs_of_another_process_are_noticed(open_app: Callable[..., Any],
             await pilot.pause(0.05)
 
 
-@pytest.mark.parametrize("station", ["home", "run"])
+@pytest.mark.parametrize("step", ["home", "run"])
 async def test_ages_go_on_in_every_row(
-    open_app: Callable[..., Any], screen_text: Callable[[Any], str], tmp_path: Path, station: str
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], tmp_path: Path, step: str
 ) -> None:
     start = datetime(2026, 11, 20, 12, tzinfo=UTC)
     now = [start]
     runs = tuple(RunFact(f"r{n}", f"run {n}", "finished", False, "✓", start.timestamp() - 90, 1.0) for n in range(3))
     services_ = Services(now=lambda: now[0], load_facts=lambda folder: facts(folder, runs=runs))
     async with open_app(tmp_path, size=(200, 48), services=services_) as (app, pilot):
-        app.open_station(station)
+        app.open_screen(step)
         while screen_text(app).count("1 min ago") < 3:
             await pilot.pause(0.05)
         now[0] = start + timedelta(minutes=15)
@@ -348,6 +348,6 @@ async def test_going_to_another_screen_answers_a_dialog_as_cancelled(open_app: C
         worker = app.run_worker(work())
         for _ in range(2):
             await pilot.pause()
-            app.open_station("settings")
+            app.open_screen("settings")
         await worker.wait()
         assert answers == [False, None] and app.screen.NAME == "settings"

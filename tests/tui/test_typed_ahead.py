@@ -17,9 +17,9 @@ from textual.widgets import Input
 
 from hudtui.core.environment import discover as analyzing
 from hudtui.core.environment.values import Analysis, Server, Tool
-from hudtui.tui.screens.environment import EnvironmentScreen
+from hudtui.tui.environment.screen import EnvironmentScreen
+from hudtui.tui.environment.tree import Branches
 from hudtui.tui.typed import BURST
-from hudtui.tui.widgets.trees import Branches
 
 MANY = Analysis(
     "text-2048",
@@ -94,7 +94,7 @@ async def test_the_same_key_by_key(open_app: Any, project: Path, settle: Any, lo
 
 
 @pytest.mark.parametrize(
-    ("station", "keys", "field"),
+    ("step", "keys", "field"),
     [
         ("environment", ["a", *"text5q"], "#source"),
         ("environment", ["slash", *"quit5"], "#env-filter"),
@@ -105,13 +105,13 @@ async def test_the_same_key_by_key(open_app: Any, project: Path, settle: Any, lo
     ],
 )
 async def test_what_is_typed_into_a_field_that_opens_arrives_whole(
-    open_app: Any, project: Path, settle: Any, looked: None, station: str, keys: list[str], field: str
+    open_app: Any, project: Path, settle: Any, looked: None, step: str, keys: list[str], field: str
 ) -> None:
     async with open_app(project) as (app, pilot):
-        if station == "environment":
+        if step == "environment":
             await _environment(pilot, settle)
-        elif station != "home":
-            app.open_station(station)
+        elif step != "home":
+            app.open_screen(step)
             await settle(pilot)
         text = "".join(key for key in keys[1:] if len(key) == 1)
         burst(app, keys)
@@ -125,7 +125,7 @@ async def test_what_is_typed_into_a_field_that_opens_arrives_whole(
 
 
 @pytest.mark.parametrize(
-    ("station", "keys", "text"),
+    ("step", "keys", "text"),
     [
         ("mapping", ["ctrl+f", *"quit 5"], "quit 5"),
         ("mapping", ["ctrl+g", *"12q"], "12q"),
@@ -139,17 +139,17 @@ async def test_what_is_typed_into_a_field_that_opens_arrives_whole(
     ],
 )
 async def test_a_burst_of_keys_is_typed_and_does_nothing_else(
-    open_app: Any, project: Path, settle: Any, station: str, keys: list[str], text: str
+    open_app: Any, project: Path, settle: Any, step: str, keys: list[str], text: str
 ) -> None:
     storms.odd_files(project)
     async with open_app(project, size=(160, 45)) as (app, pilot):
-        app.open_station(station)
+        app.open_screen(step)
         await settle(pilot)
-        if station == "mapping":
-            app.open_station("mapping", path=project / "configs" / "good.yaml")
+        if step == "mapping":
+            app.open_screen("mapping", path=project / "configs" / "good.yaml")
             await settle(pilot)
-        if station == "dataset":
-            app.open_station("dataset", path=project / "tasks.json")
+        if step == "dataset":
+            app.open_screen("dataset", path=project / "tasks.json")
             await settle(pilot)
         burst(app, keys)
         await _handled(pilot)
@@ -190,23 +190,21 @@ async def test_a_burst_does_not_end_the_app_or_write_a_demo(open_app: Any, proje
         assert app.asked_to_end
 
 
-@pytest.mark.parametrize(
-    "station", ["home", "environment", "mapping", "dataset", "compute", "run", "settings", "launch", "watch"]
-)
+@pytest.mark.parametrize("step", ["home", "environment", "mapping", "dataset", "compute", "run", "settings", "launch", "watch"])
 async def test_a_storm_of_keys_ends_writes_and_breaks_nothing(
-    open_app: Any, project: Path, settle: Any, looked: None, monkeypatch: pytest.MonkeyPatch, station: str
+    open_app: Any, project: Path, settle: Any, looked: None, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("HUD_MCP_URL", "http://127.0.0.1:9")
     storms.odd_files(project)
     async with open_app(project, size=(80, 24)) as (app, pilot):
-        app.open_station("environment", source="text-2048")
+        app.open_screen("environment", source="text-2048")
         await settle(pilot)
-        app.open_station(station)
+        app.open_screen(step)
         await settle(pilot)
         kept = (project, Path.home() / ".ssh", app.places.config)
         before = storms.state_of(*kept)
-        await storms.storm(app, random.Random(f"7 {station}"), 250)
+        await storms.storm(app, random.Random(f"7 {step}"), 250)
         assert app.is_running and not app.asked_to_end
         assert storms.state_of(*kept) == before
         await pilot.pause()  # the app ends when no dialog is being opened or closed any more
@@ -214,7 +212,7 @@ async def test_a_storm_of_keys_ends_writes_and_breaks_nothing(
 
 async def test_the_last_row_of_an_empty_table_is_none(open_app: Any, project: Path, settle: Any) -> None:
     async with open_app(project) as (app, pilot):
-        app.open_station("run")
+        app.open_screen("run")
         await settle(pilot)
         for key in ("G", "g", "end", "pagedown", "ctrl+d", "up"):
             await pilot.press(key)

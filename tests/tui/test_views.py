@@ -15,14 +15,14 @@ from textual.content import Content
 from textual.geometry import Region
 from textual.widget import Widget
 
+from hudtui.tui.environment.tree import Branches
 from hudtui.tui.facts import Facts, Services
-from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.widgets.fit import cut, cut_left, pad
 from hudtui.tui.widgets.json_view import JsonView, schema_text
 from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.tables import Grid
-from hudtui.tui.widgets.trees import Branches
 from hudtui.tui.widgets.words import ago, span
 
 HOSTILE = "[red]x[/red] \x1b[31m[@click=app.exit]press[/]"
@@ -36,7 +36,7 @@ async def _quiet(folder: Path, first: bool) -> tuple[str, ...]:
 SERVICES = Services(load_facts=lambda folder: Facts(folder, "HUD"), sync_runs=_quiet)
 
 
-class Holder(StationScreen):
+class Holder(HudtuiScreen):
     """Shows one widget."""
 
     NAME = "holder"

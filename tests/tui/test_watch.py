@@ -41,7 +41,7 @@ async def test_a_session_of_somebody_else_is_followed(open_app: Any, project: Pa
     tmux("new-window", "-d", "-t", "=theirs:", "-n", "server", "echo serving; read end")
     session("hudtui-other-1", "nothing")
     async with open_app(project, size=(120, 36)) as (app, pilot):
-        app.open_station("watch")
+        app.open_screen("watch")
         await until(pilot, lambda: len(getattr(app.screen, "sessions", ())) == 2)
         await until(pilot, lambda: app.screen.query_one("#watch-list", Grid).row_count == 2)
         screen = app.screen
@@ -65,7 +65,7 @@ async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, scree
     path = project / "their.log"
     path.write_text("{'loss': '0.5', 'reward': '0.75'}\nRuntimeError: CUDA out of memory.\n")
     async with open_app(project, size=(80, 24)) as (app, pilot):
-        app.open_station("watch")
+        app.open_screen("watch")
         await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux session there" in screen_text(app))
         await pilot.press("o")
         await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
@@ -84,14 +84,14 @@ async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, scree
 
 async def test_a_machine_that_is_none_is_told(open_app: Any, project: Path, screen_text: Any) -> None:
     async with open_app(project, size=(80, 24)) as (app, pilot):
-        app.open_station("watch", machine="nobody@127.0.0.1:1")
+        app.open_screen("watch", machine="nobody@127.0.0.1:1")
         await until(pilot, lambda: app.screen.is_mounted and app.screen.NAME == "watch")
         await until(pilot, lambda: "127.0.0.1" in app.screen.message and "Asking" not in app.screen.message)
 
 
 async def test_a_machine_that_cannot_be_reached_leaves_the_one_before(open_app: Any, project: Path, screen_text: Any) -> None:
     async with open_app(project, size=(80, 24)) as (app, pilot):
-        app.open_station("watch")
+        app.open_screen("watch")
         await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux session there" in screen_text(app))
         await pilot.press("a")
         await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")

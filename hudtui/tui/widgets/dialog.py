@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from hudtui.core.text import clean, clean_line
-from hudtui.tui.keymap import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.fields import Field
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
-from hudtui.tui.keymap import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction
 
 
 class Field(Input):

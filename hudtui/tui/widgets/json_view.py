@@ -11,11 +11,11 @@ from textual.content import Content
 from hudtui.core.environment.schema_words import describe_schema
 from hudtui.core.json_text import pretty
 from hudtui.core.text import clean
-from hudtui.tui.keymap import AppAction
+from hudtui.tui.actions import AppAction
+from hudtui.tui.log.lines import LogLines
+from hudtui.tui.log.model import LogBuffer
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.lists import MOVES
-from hudtui.tui.widgets.log_lines import LogLines
-from hudtui.tui.widgets.log_model import LogBuffer
 from hudtui.tui.widgets.scrolling import Scrolling
 
 _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d[\d.eE+-]*)|\b(true|false|null)\b')

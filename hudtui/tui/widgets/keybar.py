@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.keys import KEY_NAME_REPLACEMENTS, _character_to_key, key_to_character
 from textual.widget import Widget
 
-from hudtui.tui.keymap import Acting, ActiveKey, chain_actions, keys_of, shown
+from hudtui.tui.actions import Acting, ActiveKey, chain_actions, keys_of, shown
 from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:

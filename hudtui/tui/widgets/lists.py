@@ -10,7 +10,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction
 
 MOVES: tuple[AppAction, ...] = (
     AppAction("list.down", "Down", "One row down.", "j", palette=False, show=False),

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.charts import COLOURS, ChartLine, chart, smooth
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.scrolling import Page

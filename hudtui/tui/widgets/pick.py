@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import AppAction
+from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.lists import Choices

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.containers import VerticalScroll
 
-from hudtui.tui.keymap import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.lists import MOVES
 
 if TYPE_CHECKING:

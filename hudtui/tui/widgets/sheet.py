@@ -10,7 +10,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from hudtui.tui.keymap import AppAction
+from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.lists import MOVES
 from hudtui.tui.widgets.scrolling import Scrolling
 

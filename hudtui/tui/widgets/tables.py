@@ -10,7 +10,7 @@ from textual.widgets import DataTable
 from textual.widgets.data_table import ColumnKey, RowKey
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.lists import MOVES
 
 

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Button, Static
 
 from hudtui.core.text import clean, clean_line
-from hudtui.tui.keymap import AppAction
+from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.dialog import Dialog
 
 Answer = Literal["save", "leave"]

@@ -103,7 +103,7 @@ async def test_rent_log_in_and_end(
         assert not world.sim.alive and Ledger().records() == ()
         ended = Ledger().get(entry.name)
         assert ended is not None and ended.state == "ended" and ended.why == "ended by hand"
-        assert app.purse.money is None and "/h" not in screen_text(app).splitlines()[0]
+        assert app.spending.money is None and "/h" not in screen_text(app).splitlines()[0]
 
 
 async def test_cancelling_ends_what_was_created(
@@ -135,7 +135,7 @@ async def _getting(pilot: Any, until: Any, settle: Any, world: Any) -> None:
     await pilot.press("c")
     await until(pilot, lambda: pilot.app.screen.is_modal)
     await pilot.press("y")
-    await until(pilot, lambda: world.sim.alive and pilot.app.tending.getting)
+    await until(pilot, lambda: world.sim.alive and pilot.app.rented.getting)
 
 
 async def test_quitting_gives_up_a_machine_that_is_being_got(
@@ -143,14 +143,14 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
 ) -> None:
     async with open_app(project, services=world.services) as (app, pilot):
         await _getting(pilot, until, settle, world)
-        (name,) = app.tending.getting
+        (name,) = app.rented.getting
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         text = screen_text(app)
         assert f"the machine {name} is being got" in text and "Quitting gives it up" in text
         await pilot.press("n")
         await until(pilot, lambda: not app.screen.is_modal)
-        assert world.sim.alive and app.tending.getting, "whoever stays keeps it"
+        assert world.sim.alive and app.rented.getting, "whoever stays keeps it"
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
@@ -266,10 +266,10 @@ async def test_a_machine_whose_results_are_being_fetched_is_no_orphan(
     await world.rent("hudtui-a", "1H100.80S", run="r1", workspace=project)
     async with open_app(project, services=world.services) as (app, pilot):
         await settle(pilot)
-        assert [one.pod.name for one in app.purse.holdings.orphans] == ["hudtui-a"], "no workspace knows its run"
-        monkeypatch.setattr(app.tending, "tends", lambda run: run == "r1")
-        await app.purse.look()
-        assert not app.purse.holdings.orphans and app.purse.holdings.pods[0].run == "r1"
+        assert [one.pod.name for one in app.spending.holdings.orphans] == ["hudtui-a"], "no workspace knows its run"
+        monkeypatch.setattr(app.rented, "tends", lambda run: run == "r1")
+        await app.spending.look()
+        assert not app.spending.holdings.orphans and app.spending.holdings.pods[0].run == "r1"
 
 
 async def test_of_several_that_are_ended_all_are_accounted_for(
@@ -304,12 +304,12 @@ async def test_whatever_keeps_the_guard_from_looking_is_told_once_and_it_looks_a
         async def broken() -> None:
             raise ZeroDivisionError("a defect")
 
-        monkeypatch.setattr(app.purse.office.desk, "look", broken)
+        monkeypatch.setattr(app.spending.session.overview, "look", broken)
         for _ in range(2):
-            app.purse._timer.stop()
-            app.purse._timer = None
-            app.purse._look_again()
-            while app.purse._timer is None:
+            app.spending._timer.stop()
+            app.spending._timer = None
+            app.spending._look_again()
+            while app.spending._timer is None:
                 await pilot.pause(0.02)
         assert told == ["Rented machines could not be looked at: hudtui made a mistake here"]
 
@@ -317,7 +317,7 @@ async def test_whatever_keeps_the_guard_from_looking_is_told_once_and_it_looks_a
 async def test_without_a_key_and_without_a_ledger_nobody_is_asked(open_app: Any, settle: Any, project: Path) -> None:
     async with open_app(project) as (app, pilot):
         await settle(pilot)
-        assert app.purse.office is None and app.purse.money is None
+        assert app.spending.session is None and app.spending.money is None
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
@@ -365,8 +365,8 @@ async def test_a_limit_that_is_near_is_told_once(
     Ledger().set_limits("hudtui-a", Limits(run_budget=2.2))
     world.advance(3600)
     async with open_app(project, services=world.services) as (app, pilot):
-        await app.purse.look()
-        await app.purse.look()
+        await app.spending.look()
+        await app.spending.look()
         await settle(pilot)
         assert len([one for one in told if "budget of 2.2" in one]) == 1
-        assert app.purse.money is not None and app.purse.money.warn and len(world.sim.alive) == 1
+        assert app.spending.money is not None and app.spending.money.warn and len(world.sim.alive) == 1

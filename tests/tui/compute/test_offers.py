@@ -165,7 +165,7 @@ async def test_enter_hands_the_offer_to_the_launch_screen(
         await pilot.press("4")
         await settle(pilot)
         opened: list[tuple[str, Any]] = []
-        monkeypatch.setattr(app, "open_station", lambda name, **given: opened.append((name, given)))
+        monkeypatch.setattr(app, "open_screen", lambda name, **given: opened.append((name, given)))
         offer = app.screen.offer
         await pilot.press("enter")
         assert opened == [("launch", {"offer": offer})]

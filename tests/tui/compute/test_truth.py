@@ -108,14 +108,14 @@ async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
         screen = app.screen
         screen.ready = "hudtui-mine"
         screen.say("hudtui-mine is ready: t opens a terminal on it", "success")
-        await app.purse.look()
+        await app.spending.look()
         assert "is ready" in screen.message, "as long as it is there"
         world.sim.reclaim(pod)
-        await app.purse.look()
+        await app.spending.look()
         assert "hudtui-mine is gone" in screen.message and "is ready" not in screen.message
         assert "✗ taken back" in screen_text(app) and "1 machine taken back" in header(app, screen_text)
         screen.say("something else")
-        await app.purse.look()
+        await app.spending.look()
         assert screen.message == "something else", "it is told once; the header and the row stay"
         assert "1 machine taken back" in header(app, screen_text)
     async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
@@ -184,10 +184,10 @@ async def test_the_header_counts_a_machine_from_the_order_on(
 ) -> None:
     async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
         await settle(pilot)
-        assert app.purse.money is None
-        realm = (await app.purse.open()).desk.providers["prime"].endpoint
+        assert app.spending.money is None
+        realm = (await app.spending.open()).overview.providers["prime"].endpoint
         await asyncio.to_thread(Ledger().reserve, order("hudtui-new"), provider="prime", endpoint=realm)
-        app.purse.look_soon()
+        app.spending.look_soon()
         await until(pilot, lambda: "$2.45/h" in header(app, screen_text))
         assert not world.sim.pods, "nobody has created it yet"
 
@@ -206,9 +206,9 @@ async def test_a_look_that_is_written_down_makes_no_new_one(open_app: Any, settl
     await alive(world)
     async with open_app(project, services=world.services) as (app, pilot):
         await settle(pilot)
-        await app.purse.look()
+        await app.spending.look()
         world.sim.forget_requests()
-        await app.purse._look_if_new()
+        await app.spending._look_if_new()
         assert world.sim.requests == ()
 
 

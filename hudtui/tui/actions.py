@@ -1,0 +1,267 @@
+"""What a user can do, in one place: footer, help and command palette are made from the actions that are declared here.
+
+A screen or widget that mixes in `Acting` lists its actions in `ACTIONS`; each becomes a key binding whose id is the action's id,
+so that a keymap file of the user can move it. Nothing else binds keys that do something.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+
+from textual.actions import SkipAction
+from textual.binding import Binding
+
+from hudtui.tui.texts import takes_text
+
+if TYPE_CHECKING:
+    from textual.dom import DOMNode
+
+
+@dataclass(frozen=True)
+class AppAction:
+    """Something the user can do.
+
+    The id is `scope.name`, for example `dataset.convert`; the method that does it is `action_convert` of the screen, widget
+    or app that declares the action.
+    """
+
+    id: str
+    title: str
+    """One to three words: the footer and the palette show them."""
+    tooltip: str
+    """One sentence: help and the palette show it."""
+    keys: str = ""
+    """Keys, separated by commas, the first one shown; empty for an action that only the palette offers."""
+    show: bool = True
+    """Whether the footer shows it. Help and the palette always do."""
+    palette: bool = True
+    """False for movements, which mean nothing when picked from a list."""
+    priority: bool = False
+    """The key works even while a text field has the focus."""
+    yields: bool = False
+    """Its key is the focused text's own while there is nothing for the action to do; needs `priority`."""
+    decides: bool = False
+    """It writes, starts, leaves or steps aside at once: a key in the middle of a burst does not carry it out."""
+    asks: bool = False
+    """It opens a dialog, after some work: what is typed meanwhile waits for that."""
+    danger: bool = False
+    """It ends or destroys something: the palette offers it by its own words only, never by letters that happen to stand in it."""
+
+    @property
+    def scope(self) -> str:
+        """The part of the id before the point."""
+        return self.id.partition(".")[0]
+
+    @property
+    def method(self) -> str:
+        """Name of the method that carries the action out."""
+        return "action_" + self.id.partition(".")[2].replace("-", "_")
+
+    @property
+    def binding(self) -> Binding:
+        """The action as Textual binds it."""
+        return Binding(
+            self.keys,
+            f"{'act_or_yield' if self.yields else 'act'}('{self.id}')",
+            self.title,
+            show=self.show,
+            tooltip=self.tooltip,
+            priority=self.priority,
+            id=self.id,
+        )
+
+
+REGISTRY: dict[str, AppAction] = {}
+"""Every declared action by its id, as far as the modules that declare them are imported."""
+
+
+def register(action: AppAction) -> None:
+    """Add an action.
+
+    Raises:
+        ValueError: Another action has this id, or the id is not `scope.name`.
+    """
+    known = REGISTRY.setdefault(action.id, action)
+    if known != action:
+        raise ValueError(f"two actions are called {action.id}")
+    if not all(action.id.partition(".")):
+        raise ValueError(f"an action's id is scope.name, and {action.id!r} is not")
+
+
+class Acting:
+    """Mixin, first in the list of bases, for apps, screens and widgets that declare actions."""
+
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = ()
+    """The actions of this class itself; those of its bases stay."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        own: tuple[AppAction, ...] = cls.__dict__.get("ACTIONS", ())
+        for action in own:
+            register(action)
+        bindings = [action.binding for action in own if action.keys]
+        if bindings:
+            cls.BINDINGS = [*cls.__dict__.get("BINDINGS", ()), *bindings]  # type: ignore[attr-defined]
+        super().__init_subclass__(**options)
+
+    @classmethod
+    def all_actions(cls) -> Iterator[AppAction]:
+        """The actions of this class and of its bases, its own first."""
+        for base in cls.__mro__:
+            yield from base.__dict__.get("ACTIONS", ())
+
+    def why_not(self, action_id: str) -> str | None:
+        """Why an action cannot be carried out now, as a sentence; None when it can.
+
+        Overridden by whoever declares the action. Call `refresh_bindings()` when the answer changes.
+        """
+        return None
+
+    def offers(self, action_id: str) -> bool:
+        """Whether the action exists here at all. False takes it out of footer, help and palette."""
+        return True
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Textual's question whether a key does something."""
+        if action in ("act", "act_or_yield") and parameters and not self.offers(str(parameters[0])):
+            return False
+        return super().check_action(action, parameters)  # type: ignore[misc,no-any-return]
+
+    def has_use(self, action_id: str) -> bool:
+        """Whether an action that yields has something to do."""
+        return True
+
+    async def action_act_or_yield(self, action_id: str) -> None:
+        """Carry out an action that has something to do; else leave its key to the text that has the focus.
+
+        Raises:
+            SkipAction: The key is the text's.
+        """
+        if not self.has_use(action_id) and takes_text(cast("_HasApp", self).app.focused):
+            raise SkipAction
+        await self.action_act(action_id)
+
+    async def action_act(self, action_id: str) -> None:
+        """Carry out an action of this object, or say why that cannot be done now. What goes wrong is shown, and ends nothing."""
+        shell = cast("_HasApp", self).app
+        try:
+            if begins := getattr(shell, "begins", None):  # only the real app has a message bar
+                begins(REGISTRY[action_id])
+            reason = self.why_not(action_id)
+            if reason:
+                shell.say(f"{REGISTRY[action_id].title}: {reason}", severity="warning")
+                return
+            if REGISTRY[action_id].decides and not shell.typed.deliberate:
+                words = "many keys came at once, so it was not done; press its key again"
+                shell.say(f"{REGISTRY[action_id].title}: {words}", severity="warning")
+                return
+            if REGISTRY[action_id].asks:
+                shell.typed.asking = True
+            result = getattr(self, REGISTRY[action_id].method)()
+            if inspect.isawaitable(result):
+                await result
+        except SkipAction:
+            raise  # nothing to do here, such as a page down where all is shown: Textual passes the key on
+        except Exception as error:
+            shell.fail(error)
+
+
+class _Shell(Protocol):
+    focused: Any
+    typed: Any
+
+    def say(self, message: str, *, severity: str = ...) -> None: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+
+class _HasApp(Protocol):
+    @property
+    def app(self) -> _Shell: ...
+
+
+@dataclass(frozen=True)
+class ActiveKey:
+    """An action that the current focus can reach, as footer and help show it."""
+
+    action: AppAction
+    node: DOMNode
+    key: str
+    """As shown to the user."""
+    why_not: str | None
+    keys: tuple[str, ...] = ()
+    """All keys that reach it now, as shown; those that the focused text takes for itself are not among them."""
+
+
+def chain_actions(nodes: list[DOMNode]) -> Iterator[tuple[AppAction, DOMNode]]:
+    """The actions of a chain of nodes (focused widget first), each once."""
+    seen: set[str] = set()
+    for node in nodes:
+        if isinstance(node, Acting):
+            for action in node.all_actions():
+                if action.id not in seen:
+                    seen.add(action.id)
+                    yield action, cast("DOMNode", node)
+
+
+_SHOWN = {
+    "question_mark": "?",
+    "slash": "/",
+    "colon": ":",
+    "comma": ",",
+    "full_stop": ".",
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "enter": "Enter",
+    "escape": "Esc",
+    "space": "Space",
+    "tab": "Tab",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "home": "Home",
+    "end": "End",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "delete": "Del",
+    "backspace": "⌫",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "exclamation_mark": "!",
+}
+
+
+_WHOLE = {"ctrl+underscore": "^/", "ctrl+@": "^Space"}
+"""Keys that a terminal sends under another name than the one on the keyboard."""
+
+
+def shown(key: str) -> str:
+    """A key as people write it: `^p`, `?`, `Esc`, `F2`."""
+    if key in _WHOLE:
+        return _WHOLE[key]
+    *modifiers, name = key.split("+") if key != "+" else [key]
+    name = _SHOWN.get(name, name)
+    if len(name) > 1 and name[0] == "f" and name[1:].isdigit():
+        name = name.upper()
+    prefix = "".join({"ctrl": "^", "shift": "⇧", "alt": "Alt-"}.get(modifier, modifier + "+") for modifier in modifiers)
+    return prefix + name
+
+
+def keys_of(action: AppAction, keymap: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys of an action under the user's keymap."""
+    keys = keymap.get(action.id) or action.keys
+    return tuple(key.strip() for key in keys.split(",") if key.strip())
+
+
+def load_all_actions() -> None:
+    """Import every screen, so that `REGISTRY` is complete."""
+    from hudtui.tui.steps import SCREENS, screen_class
+
+    for name in SCREENS:
+        screen_class(name)

@@ -1,0 +1,1 @@
+"""The compute screen: offers and rented pods."""

@@ -1,0 +1,238 @@
+"""Rented machines as the compute screen shows them: those that were taken back and those that no run owns first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+
+from hudtui.core.compute.limits import Limits, LimitUsage, amount, money
+from hudtui.core.compute.pods import PodRecord
+from hudtui.core.text import clean_line, duration
+from hudtui.tui.widgets.virtual_table import Cell, Column
+from hudtui.tui.widgets.words import span
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.overview import PodRow, PodsSnapshot
+    from hudtui.core.compute.values import Pod
+
+COLUMNS = (
+    Column("state", "state", 13),
+    Column("name", "name", 14, flexible=3),
+    Column("gpu", "GPU", 12, flexible=2, from_width=68),
+    Column("price", "price/h", 8),
+    Column("age", "age", 7),
+    Column("cost", "cost", 9),
+    Column("left", "left", 7, from_width=76),
+    Column("owner", "owner", 10, flexible=2, from_width=87),
+)
+GLYPHS = {
+    "booting": "◔",
+    "installing": "◑",
+    "ready": "●",
+    "failed": "✗",
+    "stopped": "■",
+    "gone": "✓",
+    "unknown": "?",
+}
+
+
+def state_of(holding: PodRow) -> tuple[str, str]:
+    """Glyph and word, and the style of the cell."""
+    pod = holding.pod
+    word = pod.stage + (f" {pod.progress}%" if pod.progress is not None and pod.stage == "installing" else "")
+    if not holding.reachable:
+        return f"? {word}", "table--muted"
+    style = {"ready": "table--ok", "failed": "table--error"}.get(pod.stage, "table--muted" if not holding.ours else "")
+    if holding.orphan is not None:
+        return f"! {word}", "table--warning"
+    return f"{GLYPHS.get(pod.stage, '?')} {word}", style
+
+
+def owner_of(holding: PodRow) -> str:
+    """Owner of the machine: a run, the user, no run any more, or a user outside hudtui."""
+    if holding.orphan is not None:
+        return "no run"
+    return f"run {holding.run}" if holding.run else "you" if holding.ours else "not hudtui's"
+
+
+class PodRows:
+    """The rows of the table: machines that were taken back and not noted yet, those that are alive, those that were noted.
+
+    Args:
+        holdings: What was seen last.
+        noted: Names of machines of which the user has noted that they were taken back.
+        now: The time, in seconds since the epoch.
+    """
+
+    def __init__(self, holdings: PodsSnapshot, noted: Collection[str], now: float) -> None:
+        self.holdings = holdings
+        self._now = now
+        loud = [one for one in holdings.taken if one.name not in noted]
+        self.rows: tuple[PodRow | PodRecord, ...] = (
+            *loud,
+            *holdings.pods,
+            *(one for one in holdings.taken if one.name in noted),
+        )
+        self._loud = frozenset(one.name for one in loud)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def keys(self) -> list[str]:
+        """By what each row is known again."""
+        return [row_key(one) for one in self.rows]
+
+    def cells(self, row: int) -> Sequence[Cell]:
+        """As the table shows it."""
+        one = self.rows[row]
+        return self._gone(one) if isinstance(one, PodRecord) else self._alive(one)
+
+    def _alive(self, one: PodRow) -> Sequence[Cell]:
+        pod, age, left = one.pod, one.age(self.holdings.at), self.holdings.left(one)
+        style = "" if one.ours and one.reachable else "table--muted"
+        near = one.verdict is not None and one.verdict.level != "fine"
+        return (
+            state_of(one),
+            (pod.name, style),
+            (_gpus(pod), style),
+            (money(pod.hourly, pod.currency) if pod.hourly is not None else "–", style),
+            (_short(age) if age is not None else "–", style),
+            (one.spend.text.replace("about ", "~").replace(" billed", "") if one.spend else "–", style),
+            (_short(left * 3600) if left is not None else "–", "table--warning" if near else style),
+            (owner_of(one), "table--warning" if one.orphan else style),
+        )
+
+    def _gone(self, one: PodRecord) -> Sequence[Cell]:
+        style = "table--error" if one.name in self._loud else "table--muted"
+        lasted = (one.ended or one.updated) - one.created
+        cost = money(one.billed, one.currency) if one.billed is not None else "–"
+        owner = f"run {one.run}" if one.run else "you"
+        words = (one.name, _gpus(one.last_pod()), "–", _short(max(lasted, 0.0)), cost, "–", owner)
+        return (("✗ taken back", style), *((word, style) for word in words))
+
+
+def row_key(row: PodRow | PodRecord) -> str:
+    """By what a row is known again: the provider's id, or the name while there is none."""
+    if isinstance(row, PodRecord):
+        return f"gone {row.name}"
+    return row.pod.id or row.pod.name
+
+
+def _gpus(pod: Pod) -> str:
+    return f"{pod.gpu_count}× {pod.gpu_type}" if pod.gpu_count else pod.gpu_type or "–"
+
+
+def gone_lines(one: PodRecord) -> Content:
+    """A machine that was taken back, in full."""
+    pod = one.last_pod()
+    lines = [
+        Content.styled(clean_line(one.name), "bold $primary"),
+        Content.styled(f"✗ It is gone: {clean_line(one.why or 'its provider does not say why')}.", "bold $error"),
+        Content(""),
+    ]
+    facts = (
+        ("machine", (f"{pod.gpu_count} × " if pod.gpu_count else "") + pod.gpu_type + (", spot" if pod.spot else "")),
+        ("where", ", ".join(filter(None, (pod.cloud, pod.region)))),
+        ("id", one.pod or ""),
+        ("run", one.run or ""),
+        ("lasted", span(max((one.ended or one.updated) - one.created, 0.0))),
+        ("cost", f"{money(one.billed, one.currency)} billed" if one.billed is not None else "not billed yet"),
+    )
+    lines += [Content.assemble((f"{name:<9}", "$foreground-muted"), clean_line(value)) for name, value in facts if value]
+    lines += [Content(""), Content("n notes it. hudtui pods history keeps it.")]
+    return Content("\n").join(lines)
+
+
+def pod_lines(
+    holding: PodRow, holdings: PodsSnapshot, *, title: str, simulated: bool, terminal: str | None, now: float | None = None
+) -> Content:
+    """One machine in full.
+
+    Args:
+        holding: The machine.
+        holdings: All of them, for the day's money.
+        title: Its provider's.
+        simulated: No real money is spent.
+        terminal: How to log in to it by hand.
+        now: The time, in seconds since the epoch; the moment of the last refresh by default.
+    """
+    pod, cost = holding.pod, holding.spend
+    lines = [Content.assemble((clean_line(pod.name), "bold $primary"), ("  (simulated)", "bold $warning") if simulated else "")]
+    if holding.orphan is not None:
+        lines.append(Content.styled(f"! Owned by no run: {clean_line(holding.orphan.why)}. x ends it.", "bold $warning"))
+    if not holding.reachable:
+        ago = holding.seen_ago(holdings.at if now is None else now)
+        last = f"Last seen {duration(ago)} ago" if ago is not None else "It was asked for, and never seen"
+        keys = "; t may still log in" if pod.addresses else ""
+        lines.append(Content.styled(f"? {last}: {title} does not answer{keys}.", "bold $warning"))
+    if pod.failure:
+        lines.append(Content.styled(f"✗ {clean_line(pod.failure)}", "bold $error"))
+    lines.append(Content(""))
+
+    def fact(name: str, value: str, style: str = "") -> None:
+        if value:
+            lines.append(Content.assemble((f"{name:<9}", "$foreground-muted"), (clean_line(value), style)))
+
+    fact("state", pod.stage + (f", {pod.progress} % installed" if pod.progress is not None and pod.stage == "installing" else ""))
+    fact("", f"{title} says {pod.status}" if pod.status else "")
+    fact("machine", (f"{pod.gpu_count} × " if pod.gpu_count else "") + pod.gpu_type + (", spot" if pod.spot else ""))
+    fact("where", ", ".join(filter(None, (pod.cloud, pod.region))))
+    fact("id", pod.id)
+    fact("owner", owner_of(holding) + (f", team {pod.team}" if pod.team else ""))
+    for address in pod.addresses:
+        fact("login", str(address))
+    fact("", terminal or "")
+    lines.append(Content(""))
+    age = holding.age(holdings.at)
+    fact("age", span(age) if age is not None else "")
+    fact("price", f"{money(pod.hourly, pod.currency)} an hour" if pod.hourly is not None else "the provider does not say")
+    if cost is not None:
+        source = "" if cost.billed else ": price times time, the provider has no bill yet"
+        fact("cost", f"{cost.text} so far{source}", "bold")
+        pays = holdings.wallet_lasts(holding)
+        if pays is not None:
+            fact("wallet", f"pays for {duration(pays * 3600)} of all that is alive", "bold $warning" if pays < 1 else "")
+        lines += [Content(""), *limit_lines(holding.limits, LimitUsage(cost.hours, cost.spent, holdings.spending.today))]
+    if holding.verdict is not None and holding.verdict.reasons:
+        style = "bold $error" if holding.verdict.level == "end" else "$warning"
+        lines += [Content.styled(f"! {clean_line(reason)}", style) for reason in holding.verdict.reasons]
+    return Content("\n").join(lines)
+
+
+def limit_lines(limits: Limits | None, usage: LimitUsage) -> list[Content]:
+    """The limits, each with what is used of it."""
+    if limits is None:
+        return [
+            Content.styled("Limits", "bold $primary"),
+            Content.styled("None: nothing ends this machine by itself. b sets some.", "$warning"),
+        ]
+    rows = (
+        ("budget", limits.run_budget, usage.spent_run, ""),
+        ("a day", limits.day_budget, usage.spent_day, ""),
+        ("hours", limits.max_hours, usage.hours, " h"),
+        ("idle", limits.idle_minutes, usage.idle_minutes, " min"),
+    )
+    lines = [Content.styled("Limits (b changes them)", "bold $primary")]
+    for name, limit, used, unit in rows:
+        if limit is None:
+            words = "none"
+        elif used is None:
+            words = f"{amount(limit)}{unit}; how long it has idled is not known"
+        else:
+            share = min(used / limit, 9.99)
+            bar = "█" * min(round(share * 10), 10)
+            words = f"{bar:░<10} {share * 100:.0f} % of {amount(limit)}{unit}"
+        lines.append(Content.assemble((f"{name:<9}", "$foreground-muted"), words))
+    return lines
+
+
+def _short(seconds: float) -> str:
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes}m"
+    if minutes < 60 * 24:
+        return f"{minutes // 60}h {minutes % 60:02}m"
+    return f"{minutes // 1440}d {minutes % 1440 // 60}h"

@@ -1,0 +1,1 @@
+"""The dataset screen: tasks, their problems, and what is made of them."""

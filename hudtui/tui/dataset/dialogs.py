@@ -1,0 +1,443 @@
+"""The dialogs of the dataset screen: which tasks to open, and what to make of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.suggester import SuggestFromList
+from textual.widget import Widget
+from textual.widgets import Button, OptionList, Static
+
+from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.events import Progress
+from hudtui.core.tasks.masking import masked_json, masked_text
+from hudtui.core.text import clean_line
+from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.widgets.dialog import Dialog
+from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.fit import pad
+from hudtui.tui.widgets.lists import Choices
+
+if TYPE_CHECKING:
+    from hudtui.core.flows.publish import DatasetChoice, DatasetChoices
+    from hudtui.core.settings import Settings
+    from hudtui.core.tasks.dataset import DatasetPreview, DatasetRequest
+    from hudtui.core.tasks.read import OpenedSource
+    from hudtui.core.tasks.table import TaskIndex
+
+_NO_TOKEN = "✗ no token for the Hub: set HF_TOKEN in the settings; what you entered here is kept"
+_PAUSE = 0.3
+"""Seconds without a key after which the preview is updated."""
+
+
+class OpenDialog(Dialog["str | None"]):
+    """Choose one of the task files of the project, or name another source."""
+
+    def __init__(self, files: Sequence[tuple[str, str]], chosen: str | None) -> None:
+        """Make it.
+
+        Args:
+            files: Each name, and a word about it.
+            chosen: Name of the open file.
+        """
+        super().__init__()
+        self._files, self._chosen = files, chosen
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog -wide", id="open-box"):
+            yield Static("Which tasks?", classes="dialog-title")
+            options = []
+            for name, word in self._files:
+                mark = "● " if name == self._chosen else "  "
+                options.append(Choices.option(Content.assemble(mark, clean_line(name), (f"  {word}", "$foreground-muted")), name))
+            if options:
+                yield Choices(*options, id="open-files")
+            else:
+                yield Static(
+                    Content.styled("No task file was found in this project.", "$foreground-muted"), classes="dialog-title"
+                )
+            yield Field(placeholder="a path, or ORG/NAME[@REVISION][:SPLIT] on the Hub", id="open-name")
+            yield Static(f"Enter opens   {'↑↓ choose   ' if options else ''}Esc cancel", classes="dialog-keys")
+
+    def on_mount(self) -> None:
+        """In the field, with the cursor of the list on what is open now: arrows choose, letters name another source."""
+        self.query_one(Field).focus()
+        names = [name for name, _ in self._files]
+        for rows in self.query(Choices):
+            rows.highlighted = names.index(self._chosen) if self._chosen in names else 0
+
+    def on_key(self, event: events.Key) -> None:
+        """Up and down move in the list while the field has the keys."""
+        if event.key in ("up", "down") and isinstance(self.focused, Field):
+            event.stop()
+            for rows in self.query(Choices):
+                (rows.action_cursor_up if event.key == "up" else rows.action_cursor_down)()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.dismiss(event.option.id)
+
+    def on_input_submitted(self, event: Field.Submitted) -> None:
+        """One by name; with none written, the one under the cursor of the list."""
+        event.stop()
+        name = event.value.strip()
+        rows = self.query(Choices)
+        if not name and rows and (at := rows.first(Choices).highlighted) is not None:
+            name = self._files[at][0]
+        if name:
+            self.dismiss(name)
+
+
+class Toggle(Acting, Widget, can_focus=True):
+    """Something that is done or not."""
+
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("toggle.flip", "Change", "Switch it on or off.", "space", palette=False, show=False),
+    )
+    DEFAULT_CSS = """
+    Toggle { height: 1; width: 1fr; padding: 0 1; }
+    Toggle:focus { background: $panel; text-style: bold; }
+    .-theme-monochrome Toggle:focus { text-style: bold reverse; }
+    Toggle.-impossible { color: $foreground-muted; }
+    """
+
+    class Changed(Message):
+        """It was flipped."""
+
+    def __init__(self, words: str, *, on: bool = False, reason: str | None = None, id: str | None = None) -> None:  # noqa: A002
+        """Make it.
+
+        Args:
+            words: What is done.
+            on: Whether it is, to begin with.
+            reason: Why it cannot be; None when it can.
+            id: Of the widget.
+        """
+        super().__init__(id=id)
+        self.words, self.on, self.reason = words, on and reason is None, reason
+        if reason is not None:
+            self.add_class("-impossible")
+            self.can_focus = False
+
+    def render(self) -> Content:
+        if self.reason is not None:
+            return Content.styled(f" –  {clean_line(self.reason)}", "$foreground-muted")
+        return Content.assemble(("[x] " if self.on else "[ ] ", "bold $accent"), clean_line(self.words))
+
+    def action_flip(self) -> None:
+        self.on = not self.on
+        self.refresh()
+        self.post_message(self.Changed())
+
+    def on_click(self) -> None:
+        if self.reason is None:
+            self.action_flip()
+
+
+def _switch(offer: DatasetChoice, name: str) -> Toggle:
+    return Toggle(offer.label, on=offer.default, reason=offer.why_not, id=name)
+
+
+@dataclass(frozen=True)
+class ConvertContext:
+    """What is known of the tasks before the dialog opens."""
+
+    opened: OpenedSource
+    settings: Settings
+    tasks: str
+    """The source, as the user named it."""
+    output: str
+    """Where a conversion would write."""
+    offers: DatasetChoices
+    """What these tasks need, and what the project offers."""
+    analysis: Any = field(default=None, repr=False)
+    known: TaskIndex | None = field(default=None, repr=False)
+    """The tasks as they were read, where all of them were."""
+
+
+class MakeDialog(Dialog["DatasetRequest | None"]):
+    """Convert or publish: what to do on the left of each row, and below what would come of it."""
+
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("make.start", "Start", "Write the dataset.", "ctrl+g", palette=False, priority=True, decides=True),
+        AppAction("make.up", "Row above", "Go to the row above.", "up", palette=False, show=False, priority=True),
+        AppAction("make.down", "Row below", "Go to the row below.", "down,enter", palette=False, show=False, priority=True),
+    )
+
+    def __init__(self, context: ConvertContext, *, publish: bool, entries: Mapping[str, str | bool] | None = None) -> None:
+        super().__init__()
+        self.context, self.publish = context, publish
+        self.entries: dict[str, str | bool] = dict(entries or {})
+        """What was written and switched, by widget; it outlives the dialog, so that nothing has to be written twice."""
+        self.request: DatasetRequest | None = None
+        """What would be done; None while something typed cannot be read."""
+        self.rows: int | None = None
+        """How many there would be; None while they are not counted."""
+        self._timer: Any = None
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog -wide", id="make-box"):
+            title = "Publish on the Hugging Face Hub" if self.publish else "Convert to a dataset"
+            yield Static(Content(f"{title}: {clean_line(self.context.tasks, 60)}"), classes="dialog-title")
+            with VerticalScroll(id="make-rows", can_focus=False):
+                for label, widget in self._rows():
+                    with Horizontal(classes="row"):
+                        yield Static(Content.styled(f"{label:<9}", "bold $primary"), classes="label")
+                        yield widget
+            with VerticalScroll(id="make-preview-scroll", can_focus=False):
+                yield Static(Content.styled("Looking at the tasks …", "$foreground-muted"), id="make-preview")
+            with Horizontal(classes="dialog-buttons"):
+                yield Button(Content(f"{'Publish' if self.publish else 'Write'} (^g)"), id="yes", compact=True, variant="primary")
+                yield Button(Content("Cancel (Esc)"), id="no", compact=True)
+
+    def _rows(self) -> Iterator[tuple[str, Widget]]:
+        offers = self.context.offers
+        if self.publish:
+            name = Field(offers.names[0] if offers.names else "", placeholder="ORG/NAME, or NAME for your own", id="make-name")
+            name.suggester = SuggestFromList(offers.names)
+            yield "name", name
+            yield "", Toggle("private: only you and your organisation see it", on=True, id="make-private")
+            yield "copy to", Field(placeholder="a file here as well: .parquet, .jsonl, .json; none when empty", id="make-output")
+        else:
+            yield "write to", Field(self.context.output, placeholder=".parquet, .jsonl, .json, or a folder", id="make-output")
+        yield "servers", _switch(offers.remote, "make-remote")
+        yield "secrets", _switch(offers.secrets, "make-secrets")
+        if self.publish and offers.secrets.tasks:
+            yield "", Toggle("publish secrets as they are", id="make-keep")
+        yield "at least", Field(placeholder="tasks: repeat them up to this number; training wants 4", id="make-min")
+        yield "filter", Field(placeholder="e.g. metadata.category=easy; prompt~tile; several with ;", id="make-filter")
+        yield "", Toggle("shuffle", id="make-shuffle")
+        yield "sample", Field(placeholder="so many at random; all when empty", id="make-sample")
+        yield "test", Field(placeholder="test split: a share (0.1) or a number; none when empty", id="make-test")
+        yield "seed", Field("0", placeholder="of everything random", id="make-seed")
+        yield "budget", Field(placeholder="tokens: longer prompts are warned of; no limit when empty", id="make-budget")
+        path = self.context.opened.source.path
+        plain = path is not None and path.suffix in (".json", ".jsonl", ".ndjson")
+        reason = None if plain else "only .json and .jsonl files are changed in place"
+        yield "in place", Toggle("write changes and copies back into the task file, too", reason=reason, id="make-in-place")
+        reason = None if offers.lock is not None else "no lock file here"
+        words = f"name it in {offers.lock} as the project's dataset"
+        yield "lock", Toggle(words, on=offers.own, reason=reason, id="make-lock")
+        yield "", Toggle("strict: stop at any problem, warnings too", id="make-strict")
+
+    def on_mount(self) -> None:
+        """Begin at the first row."""
+        for button in self.query(Button):
+            button.active_effect_duration = 0
+        for name, value in self.entries.items():
+            for widget in self.query(f"#{name}"):
+                if isinstance(widget, Field):
+                    widget.value = str(value)
+                elif isinstance(widget, Toggle) and widget.reason is None:
+                    widget.on = bool(value)
+        self.query(Field).first().focus()
+        self._soon()
+
+    # -- moving ------------------------------------------------------------------------------------------------------
+
+    def action_up(self) -> None:
+        self.focus_previous()
+
+    def action_down(self) -> None:
+        """The row below; Enter on a button presses it, on a box flips it."""
+        focused = self.focused
+        if isinstance(focused, Button):
+            focused.press()
+        else:
+            self.focus_next()
+
+    # -- what would come of it ---------------------------------------------------------------------------------------
+
+    def on_input_changed(self, event: Field.Changed) -> None:
+        event.stop()
+        self._soon()
+
+    def on_toggle_changed(self, event: Toggle.Changed) -> None:
+        event.stop()
+        self._soon()
+
+    def _soon(self) -> None:
+        self.request = self.rows = None
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(_PAUSE, self._look, name="preview")
+
+    def _look(self) -> None:
+        self._timer = None
+        self.run_worker(self._preview(), group="preview", exclusive=True, exit_on_error=False)
+
+    async def _preview(self) -> None:
+        from hudtui.core.events import iterate_in_thread
+        from hudtui.core.tasks.dataset import DatasetPreview, preview
+
+        shown = self.query_one("#make-preview", Static)
+        try:
+            self.request = request = self._read()
+            self.refresh_bindings()
+            last: DatasetPreview | None = None
+            told = 0.0
+            work = preview(request, self.context.settings, self.context.opened.source, known=self.context.known)
+            async with aclosing(iterate_in_thread(work)) as steps:  # type: ignore[type-var]
+                async for step in steps:
+                    if isinstance(step, DatasetPreview):
+                        last = step
+                        shown.update(self._told(last))
+                    elif isinstance(step, Progress) and step.total and last is not None:
+                        now = asyncio.get_running_loop().time()
+                        if now - told > 0.2:
+                            told = now
+                            shown.update(self._told(last, f"counting … {100 * (step.done or 0) // step.total} %"))
+        except HudtuiError as error:
+            first, *rest = error.lines()
+            body = Content.assemble(("✗ ", "bold $error"), clean_line(first, 400))
+            for line in rest:
+                body += Content("\n  ") + Content.styled(clean_line(line, 400), "$foreground-muted")
+            shown.update(body)
+
+    def _told(self, found: DatasetPreview, progress: str = "") -> Content:
+        lines: list[Content] = []
+        if not found.exact:
+            lines.append(Content.styled(progress or "counting …", "$accent"))
+        else:
+            rows = self.rows = sum(found.splits.values())
+            told = ", ".join(f"{count:,} in {split}" for split, count in found.splits.items())
+            good = rows > 0
+            mark = ("✓ ", "bold $success") if good else ("✗ ", "bold $error")
+            out = found.total - found.valid
+            notes = [f"{out:,} unusable left out"] if out else []
+            if found.valid > found.passed:
+                notes.append(f"{found.valid - found.passed:,} filtered out")
+            if found.duplicated:
+                notes.append(f"{found.duplicated:,} copies")
+            lines.append(
+                Content.assemble(mark, (f"{rows:,} rows", "bold"), f": {told}" + (f"; {', '.join(notes)}" if notes else ""))
+            )
+            if self._on("strict") and found.problems:
+                lines.append(Content.styled(f"✗ strict: {found.problems:,} problems, so nothing would be written", "bold $error"))
+            elif self._text("budget"):
+                lines.append(Content.styled(f"{found.problems:,} problems with this budget", "$foreground-muted"))
+            if self._on("in-place"):
+                lines.append(Content.styled("! the task file itself is changed as well", "$warning"))
+            if 0 < found.splits["train"] < 4:
+                lines.append(Content.styled("! training wants at least 4 tasks: “at least” repeats them", "$warning"))
+            if found.duplicated:
+                copies = "1 row is a copy" if found.duplicated == 1 else f"{found.duplicated:,} rows are copies"
+                lines.append(Content.styled(f"! {copies} of other tasks, under new ids", "$warning"))
+            if self.publish and not self.context.offers.token:
+                lines.append(Content.styled(_NO_TOKEN, "bold $error"))
+            if self.publish and not self._on("private"):
+                lines.append(Content.styled("! public: everyone can read it", "$warning"))
+            if self.publish and self.context.offers.secrets.tasks and not (self._on("secrets") or self._on("keep")):
+                lines.append(Content.styled("✗ secrets would be published: switch “secrets” on, or keep them", "bold $error"))
+        lines.append(Content.assemble(("columns  ", "bold $primary"), clean_line(", ".join(found.columns), 500)))
+        for number, row in enumerate(found.rows):
+            lines.append(Content.styled(f"row {number}", "bold $primary"))
+            for name, text in zip(found.columns, row, strict=True):
+                if text is not None and text != "{}":
+                    shown = masked_text(text) if name != "mcp_config" else masked_json(text, self.context.settings.platform)
+                    lines.append(
+                        Content.assemble((f"  {pad(clean_line(name), 14)}", "$foreground-muted"), clean_line(shown, 400))
+                    )
+        return Content("\n").join(lines)
+
+    # -- what is wanted ----------------------------------------------------------------------------------------------
+
+    def _text(self, name: str) -> str:
+        found = self.query(f"#make-{name}")
+        return found.first(Field).value.strip() if found else ""
+
+    def _on(self, name: str) -> bool:
+        found = self.query(f"#make-{name}")
+        return bool(found) and found.first(Toggle).on
+
+    def _number(self, name: str, label: str, *, whole: bool = True) -> Any:
+        text = self._text(name)
+        if not text:
+            return None
+        try:
+            value = int(text) if whole else float(text)
+        except ValueError:
+            value = -1
+        if not 0 <= value < 1e9:
+            raise InputError(f"{text!r} is no {'whole ' if whole else ''}number", where=Location(label))
+        return value
+
+    def _read(self) -> DatasetRequest:
+        from hudtui.core.tasks.dataset import DatasetRequest
+        from hudtui.core.tasks.select import TaskSelection, parse_filter
+        from hudtui.core.tasks.task import check_name
+
+        output, name = self._text("output"), self._text("name") or None
+        if self.publish:
+            check_name(name or "")
+        elif not output:
+            raise InputError("say where to write it", where=Location("write to"))
+        filters = tuple(part.strip() for part in self._text("filter").split(";") if part.strip())
+        for text in filters:
+            parse_filter(text)
+        return DatasetRequest(
+            tasks=self.context.tasks,
+            name=name,
+            private=self._on("private"),
+            name_in_lock=self._on("lock"),
+            push=self.publish,
+            output=Path(output) if output else None,
+            split=self.context.opened.source.split,
+            strict=self._on("strict"),
+            remote=self._on("remote"),
+            replace_secrets=self._on("secrets") and not self._on("keep"),
+            keep_secrets=self._on("keep"),
+            token_budget=self._number("budget", "budget") or None,
+            in_place=self._on("in-place"),
+            min_tasks=self._number("min", "at least") or 0,
+            selection=TaskSelection(
+                filters,
+                self._on("shuffle"),
+                self._number("sample", "sample") or None,
+                self._number("test", "test", whole=False) or None,
+                self._number("seed", "seed") or 0,
+            ),
+            analysis=self.context.analysis,
+            same_servers=True,
+        )
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        if event.button.id != "yes":
+            self.action_cancel()
+        elif self.decides("Enter"):
+            self.action_start()
+
+    def action_cancel(self) -> None:
+        """Close; what was entered is there again the next time."""
+        self._keep()
+        super().action_cancel()
+
+    def _keep(self) -> None:
+        self.entries = {str(field.id): field.value for field in self.query(Field)}
+        self.entries |= {str(toggle.id): toggle.on for toggle in self.query(Toggle)}
+
+    def action_start(self) -> None:
+        """Start, if everything typed can be read, and a dataset that is published can be sent at all."""
+        try:
+            request = self._read()
+            if self.publish and not self.context.offers.token:
+                self.query_one("#make-preview", Static).update(Content.styled(_NO_TOKEN, "bold $error"))
+                return
+            self._keep()
+            self.dismiss(request)
+        except HudtuiError as error:
+            first, *rest = error.lines()
+            self.query_one("#make-preview", Static).update(
+                Content.assemble(("✗ ", "bold $error"), clean_line(" ".join([first, *rest]), 500))
+            )

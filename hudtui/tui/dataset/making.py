@@ -1,0 +1,207 @@
+"""What the dataset screen does with tasks: test one, convert all, publish them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.content import Content
+from textual.widgets import Static, TabbedContent
+
+from hudtui.core.events import Notice, Progress
+from hudtui.core.text import clean_line
+from hudtui.tui.screen import HudtuiScreen
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.values import Analysis
+    from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult
+    from hudtui.core.tasks.read import OpenedSource
+    from hudtui.core.tasks.table import TaskIndex, TaskRecord
+    from hudtui.tui.dataset.dialogs import ConvertContext
+
+_TOLD = 0.1
+"""Seconds between two words of progress."""
+
+
+class Making(HudtuiScreen):
+    """The half of the dataset screen that starts work on what is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source: str | None = None
+        """The source as the user named it."""
+        self.index: TaskIndex | None = None
+        self.opened_source: OpenedSource | None = None
+        self.analysis: Analysis | None = None
+        """What calls are checked against."""
+        self.chosen: int | None = None
+        """Index of the task under the cursor."""
+        self.complete = False
+        """Everything was read."""
+        self._agreed: set[str] = set()
+        """Configurations of servers that the user agreed to test with."""
+        self._entries: dict[tuple[bool, str], dict[str, str | bool]] = {}
+        """What was entered into the dialogs that make datasets and did not come to anything, by dialog and source."""
+
+    def show_tab(self, name: str) -> None:
+        """Go to a tab of the detail: `task`, `problems`, `stats` or `test`."""
+        tabs = self.query_one(TabbedContent)
+        self.query_one("#ds-panes").add_class("-detail")
+        tabs.active = f"ds-tab-{name}"
+        target = {"task": "#ds-task-page", "problems": "#ds-problems", "stats": "#ds-stats-page", "test": "#ds-test-page"}[name]
+        self.call_after_refresh(self.query_one(target).focus)
+
+    # -- testing one task --------------------------------------------------------------------------------------------
+
+    def action_test(self) -> None:
+        assert self.index is not None and self.chosen is not None
+        record = self.index.record(self.chosen)
+        if record is not None:
+            self.start(lambda: self._test(record), group="test")
+
+    async def _test(self, record: TaskRecord) -> None:
+        from hudtui.core.flows.trial import Trial, try_task
+        from hudtui.core.project import Project
+        from hudtui.tui.dataset.detail import trial_content
+
+        assert self.source is not None
+        project = Project(self.app.folder, self.app.platform)
+        shown, begun = self.query_one("#ds-test", Static), False
+        try:
+            async for step in try_task(project, self.app, record.task(), self.source, agreed=self._agreed):
+                if isinstance(step, Trial):
+                    shown.update(trial_content(step))
+                    self.say(f"{record.id}: {step.verdict}", step.severity)
+                else:
+                    begun = True
+                    shown.update(Content.styled(f"Testing {clean_line(record.id, 100)} … Ctrl-X cancels.", "$foreground-muted"))
+                    self.show_tab("test")
+                    self.busy(f"Testing {record.id} (Ctrl-X cancels)")
+        except BaseException:
+            if begun and self.is_attached:
+                shown.update(Content.styled("The test did not come to an end.", "$warning"))
+            raise
+
+    # -- making datasets ---------------------------------------------------------------------------------------------
+
+    def action_convert(self) -> None:
+        self.start(self._make(publish=False), group="make")
+
+    def action_publish(self) -> None:
+        self.start(self._make(publish=True), group="make")
+
+    async def _make(self, *, publish: bool) -> None:
+        from hudtui.core.flows.person import may_replace
+        from hudtui.core.flows.publish import agree_to_push, find_destination
+        from hudtui.tui.dataset.dialogs import MakeDialog
+
+        context = await asyncio.to_thread(self._convert_context)
+        offers, settings = context.offers, context.settings
+        kept = (publish, context.tasks)
+        while True:
+            dialog = MakeDialog(context, publish=publish, entries=self._entries.get(kept))
+            request: DatasetRequest | None = await self.app.push_screen_wait(dialog)
+            self._entries[kept] = dialog.entries
+            if request is None:
+                return
+            output = request.output
+            if output is not None and not await may_replace(self.app, self.app.folder / output, str(output)):
+                return
+            if not publish:
+                break
+            self.busy("Asking the Hub")
+            there = await find_destination(request, settings)
+            self.clear_message()
+            if await agree_to_push(request, there, self.app, rows=dialog.rows, secrets=offers.secrets.tasks):
+                break
+        await self._carry_out(request, settings)
+        self._entries.pop(kept, None)
+
+    # -- carrying over -----------------------------------------------------------------------------------------------
+
+    def action_carry(self) -> None:
+        """Ask where to, then write for HUD v6."""
+        self.start(self._carry(), group="make")
+
+    async def _carry(self) -> None:
+        from hudtui.core.flows.publish import carry_to_v6
+        from hudtui.core.project import Project
+        from hudtui.core.tasks.migrate import Migration
+
+        opened, folder = self.opened_source, self.app.folder
+        assert opened is not None
+        async with aclosing(carry_to_v6(Project(folder, self.app.platform), self.app, opened.source)) as steps:  # type: ignore[type-var]
+            async for step in steps:
+                if not isinstance(step, Migration):
+                    self.busy(f"{step.message} (Ctrl-X cancels)")
+                    continue
+                self.app.reload()
+                out, errors = step.total - step.written, step.findings.errors
+                first = f"; {out:,} left out: {clean_line(str(errors[0]), 200)}" if out and errors else ""
+                name = step.output.relative_to(folder) if step.output.is_relative_to(folder) else step.output
+                counts = f"{step.written:,} of {step.total:,} tasks{first}"
+                self.say(f"Wrote {name}: {counts}.", "warning" if out else "success")
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def _convert_context(self) -> ConvertContext:
+        from hudtui.core.flows.publish import find_choices, suggested_output
+        from hudtui.core.settings import load_settings
+        from hudtui.core.tasks.dataset import DatasetRequest
+        from hudtui.tui.dataset.dialogs import ConvertContext
+
+        index, opened, source = self.index, self.opened_source, self.source
+        assert index is not None and opened is not None and source is not None
+        settings = load_settings(self.app.folder, self.app.platform)
+        usable = index.counts["ok"] + index.counts["warning"]
+        offers = find_choices(DatasetRequest(source), settings, index.noticed, usable)
+        known = index if self.complete else None
+        return ConvertContext(opened, settings, source, suggested_output(source), offers, self.analysis, known)
+
+    async def _carry_out(self, request: DatasetRequest, settings: Any) -> None:
+        from hudtui.core.events import iterate_in_thread
+        from hudtui.core.tasks.dataset import DatasetResult, make_dataset
+        from hudtui.core.tasks.hub import use_hub_of
+
+        made: DatasetResult | None = None
+        notes: list[str] = []
+        told = 0.0
+        self.busy("Writing (Ctrl-X cancels)")
+        use_hub_of(settings)
+        async with aclosing(iterate_in_thread(make_dataset(request, settings))) as steps:  # type: ignore[type-var]
+            async for step in steps:
+                if isinstance(step, DatasetResult):
+                    made = step
+                elif isinstance(step, Notice):
+                    if step.severity != "info":  # the dialog has shown what is merely good to know
+                        notes.append(f"! {step.message}.")
+                elif isinstance(step, Progress) and (now := time.monotonic()) - told > _TOLD:
+                    told = now
+                    share = f" {100 * step.done // step.total} %" if step.done is not None and step.total else ""
+                    self.busy(f"{step.stage}: {step.message}{share} (Ctrl-X cancels)")
+        assert made is not None
+        self.app.reload()
+        self.say(" ".join([_told(made, self.app.folder), *notes]), "warning" if notes else "success")
+
+
+def _told(made: DatasetResult, folder: Path) -> str:
+    converted = made.converted
+    written = ", ".join(f"{count:,} in {split}" for split, count in converted.written.items())
+    parts = []
+    if made.output is not None:
+        output = made.output
+        parts.append(f"Wrote {output.relative_to(folder) if output.is_relative_to(folder) else output}")
+    if made.pushed is not None:
+        unchanged = " (it had all of it already)" if made.pushed.commit is None else ""
+        parts.append(f"Published at {made.pushed.url}{unchanged}")
+    told = f"{'; '.join(parts)}: {written}"
+    if out := converted.total - converted.valid:
+        told += f"; {out:,} unusable left out"
+    if converted.duplicated:
+        told += f"; {converted.duplicated:,} copies"
+    if made.lock is not None:
+        told += f"; {made.lock.name} names it"
+    return told + "."

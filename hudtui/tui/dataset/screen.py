@@ -1,0 +1,463 @@
+"""Dataset: which tasks?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from rich.cells import cell_len
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static, TabbedContent, TabPane
+
+from hudtui.core.text import clean_line
+from hudtui.tui.actions import AppAction
+from hudtui.tui.dataset.rows import PROBLEMS, Shown, TaskRows, columns_for
+from hudtui.tui.dataset.view import TICK, Viewing
+from hudtui.tui.facts import Facts
+from hudtui.tui.widgets.empty import EmptyState
+from hudtui.tui.widgets.fields import FilterField
+from hudtui.tui.widgets.fit import cut_left
+from hudtui.tui.widgets.scrolling import Page
+from hudtui.tui.widgets.virtual_table import VirtualTable
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.values import Analysis
+    from hudtui.core.tasks.read import Fingerprint, OpenedSource
+    from hudtui.core.tasks.table import TaskIndex
+
+SLOW_TICK = 0.5
+"""The same after the first second: a picture takes time that the reading wants."""
+FIRST = 1.0
+"""Seconds for which the reading waits for the first picture, at most."""
+_NOTHING = {
+    "problem": "",
+    "stats": "Counted when the tasks are read.",
+    "test": "t sets the selected task up and judges it at once.",
+}
+"""What the tabs of the detail say before there is anything in them."""
+WATCH = 2.0
+"""Seconds between two looks at whether the file has changed."""
+
+
+class DatasetScreen(Viewing):
+    """See every task and what is wrong with it, test one, and make a dataset of them."""
+
+    NAME = "dataset"
+    TITLE = "dataset"
+    AUTO_FOCUS = "#ds-table"
+    CSS_PATH = "dataset.tcss"
+    HELP = (
+        "The tasks of this project, each checked: ✓ ok, ! warning, ✗ error (left out of every dataset). / searches, "
+        "p shows only tasks with problems, s sorts. Enter shows a task in full. t sets one task up in its environment and judges "
+        "it at once: a broken evaluator shows here. c converts, P publishes; both show first what would be written."
+    )
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o", asks=True),
+        AppAction("dataset.search", "Search", "Show only tasks whose id, prompt, server or evaluator holds a word.", "slash"),
+        AppAction(
+            "dataset.problem", "Filter", "Show all tasks, those with problems, with errors, with one kind of problem …", "p"
+        ),
+        AppAction("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t", decides=True),
+        AppAction("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c", asks=True),
+        AppAction("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P", asks=True),
+        AppAction(
+            "dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False, asks=True
+        ),
+        AppAction("dataset.problems", "Problems", "List every problem; Enter goes to its task.", "e", show=False),
+        AppAction("dataset.numbers", "Statistics", "Prompt lengths, tools and categories.", "i", show=False),
+        AppAction("dataset.sort", "Sort", "Sort by the next column.", "s", show=False),
+        AppAction("dataset.reverse", "Reverse", "Sort the other way round.", "S", show=False),
+        AppAction("dataset.next", "Next problem", "Go to the next task with a problem.", "n", show=False),
+        AppAction("dataset.previous", "Problem before", "Go to the task with a problem before this one.", "N", show=False),
+        AppAction("dataset.check", "Check calls", "Check calls against the last analysed environment, or not.", "v", show=False),
+        AppAction("dataset.again", "Read again", "Read the tasks again from the beginning.", "r", show=False),
+        AppAction("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
+        AppAction(
+            "dataset.cancel",
+            "Cancel",
+            "Stop the reading, the writing or the test that is going on.",
+            "ctrl+x",
+            show=False,
+            priority=True,
+            yields=True,
+        ),
+        AppAction("dataset.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
+        AppAction("dataset.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fitted: tuple[str | None, int] = (None, 0)
+        """Category and longest id that the columns of the table were made for."""
+        self._reads = 0
+        self._print: Fingerprint | None = None
+        self._return_to: int | None = None
+        self._counted = -1
+
+    # -- what is on it -----------------------------------------------------------------------------------------------
+
+    def content(self) -> Iterable[Widget]:
+        """What is open, table, detail."""
+        yield Static(id="ds-head")
+        yield EmptyState("No task file was found in this project.", "o names one, or a dataset on the Hub", id="ds-empty")
+        with Horizontal(id="ds-panes"):
+            with Vertical(id="ds-left"):
+                yield FilterField(placeholder="search in ids and prompts", id="ds-search")
+                yield VirtualTable(columns_for(None), empty="No task yet.", id="ds-table")
+                yield Shown(id="ds-shown")
+            with Vertical(id="ds-right"), TabbedContent(id="ds-tabs"):
+                with TabPane("Task", id="ds-tab-task"), Page(id="ds-task-page"):
+                    yield Static(Content.styled("No task is selected.", "$foreground-muted"), id="ds-task")
+                with TabPane("Problems", id="ds-tab-problems"):
+                    yield VirtualTable(PROBLEMS, empty="No problem was found.", id="ds-problems")
+                    yield Static(id="ds-problem")
+                with TabPane("Statistics", id="ds-tab-stats"), Page(id="ds-stats-page"):
+                    yield Static(Content.styled(_NOTHING["stats"], "$foreground-muted"), id="ds-stats")
+                with TabPane("Test", id="ds-tab-test"), Page(id="ds-test-page"):
+                    yield Static(Content.styled(_NOTHING["test"], "$foreground-muted"), id="ds-test")
+
+    def on_mount(self) -> None:
+        """Begin with an empty table where a file will be opened at once, else with the words that there is none."""
+        facts = self.app.facts
+        self._show_panes(bool(facts is not None and facts.task_files))
+        self.query_one(FilterField).display = False
+        super().on_mount()
+        self.set_interval(WATCH, self._look_outside, name="watch")
+
+    def opened(self, **given: Any) -> None:
+        """Open `path` when one is handed on, else the first task file of the project."""
+        if wanted := given.get("path"):
+            self._open(self._short(Path(wanted)) if isinstance(wanted, Path) else str(wanted))
+        elif self.source is None:
+            self._open_first()
+
+    def facts_changed(self, facts: Facts) -> None:
+        """Files came or went."""
+        if self.source is None and self.is_current:
+            self._open_first()
+        self._show_head()
+
+    def _open_first(self) -> None:
+        facts = self.app.facts
+        if facts is not None and facts.task_files:
+            self._open(self._short(facts.task_files[0]))
+
+    def _short(self, path: Path) -> str:
+        folder = self.app.folder
+        return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+    def why_not(self, action_id: str) -> str | None:
+        """What needs tasks, all of them, or a usable one."""
+        name = action_id.partition(".")[2]
+        if name in ("open", "back", "pane", "cancel"):
+            return None
+        if self.source is None:
+            return "open a task file first, with o"
+        if name in ("again", "check"):
+            return "no environment was analysed yet; 1 does that" if name == "check" and not self._analysed() else None
+        index = self.index
+        if index is None or not index.total:
+            return "the first task is not read yet" if self.reading else "there is no task"
+        if name in ("next", "previous", "problems") and not len(index.problems):
+            return "no problem was found" + (" so far" if self.reading else "")
+        if name in ("convert", "publish", "carry") and self.going("make"):
+            return "a dataset is being written; Ctrl-X cancels"
+        if name in ("convert", "publish") and not index.counts["ok"] + index.counts["warning"]:
+            return "no task can be used"
+        if name in ("test", "copy") and self.chosen is None:
+            return "select a task first"
+        if name == "test" and self.chosen is not None and index.states[self.chosen] == 2:
+            return "this task cannot be used as it is; its problems say why"
+        if name in ("sort", "reverse") and self.reading:
+            return "everything has to be read first"
+        return None
+
+    # -- opening -----------------------------------------------------------------------------------------------------
+
+    def action_open(self) -> None:
+        self.start(self._choose_source(), group="open")
+
+    async def _choose_source(self) -> None:
+        from hudtui.tui.dataset.dialogs import OpenDialog
+
+        files = await asyncio.to_thread(self._files)
+        wanted: str | None = await self.app.push_screen_wait(OpenDialog(files, self.source))
+        if wanted:
+            self._open(wanted)
+
+    def _files(self) -> list[tuple[str, str]]:
+        facts = self.app.facts
+        found = []
+        for path in facts.task_files if facts is not None else ():
+            try:
+                word = "dataset folder" if path.is_dir() else _size(path.stat().st_size)
+            except OSError:
+                word = "cannot be read"
+            found.append((self._short(path), word))
+        return found
+
+    def _open(self, text: str) -> None:
+        """Read a source from the beginning. What is open stays so until the new one is found to be there."""
+        if self.source is None:
+            self.source = text
+        self._show_panes(True)
+        self.start(self._read(text), group="read")
+
+    def _take(self, text: str, found: _Found) -> None:
+        """Leave the source before behind: nothing of it is shown under the name of another."""
+        self.opened_source, self.analysis, self._print, self.complete = found.opened, found.analysis, found.print, False
+        for group in ("view", "raw", "numbers"):
+            self.workers.cancel_group(self, group)
+        if text == self.source:
+            return
+        self.source = text
+        self.word, self.filter, self.sort, self.chosen = "", (), ("task", False), None
+        search = self.query_one("#ds-search", FilterField)
+        search.value, search.display = "", False
+        if self.index is not None:
+            self.index.close()
+            self.index, self._rows = None, None
+        self.table.show(None)
+        self.query_one("#ds-problems", VirtualTable).show(None)
+        self._show_task()
+        for name, words in _NOTHING.items():
+            self.query_one(f"#ds-{name}", Static).update(Content.styled(words, "$foreground-muted"))
+        self._show_head()
+
+    def action_again(self) -> None:
+        if self.source is not None:
+            self._open(self.source)
+
+    def action_check(self) -> None:
+        self.check_calls = not self.check_calls
+        if self.source is not None:
+            self._open(self.source)
+
+    def _analysed(self) -> bool:
+        """Whether an analysis is remembered. Asked at every change of the keys: it is not read."""
+        from hudtui.core.workspace import STATE_FOLDER
+
+        return any((self.app.folder / STATE_FOLDER / "analyses").glob("*.json"))
+
+    def _latest(self) -> Analysis | None:
+        from hudtui.core.environment.cache import latest_analysis
+
+        return latest_analysis(self.app.folder)
+
+    async def _read(self, text: str) -> None:
+        """Read, check and show as it comes."""
+        self._reads += 1
+        this = self._reads
+        self.reading = True
+        self._show_head()
+        self.refresh_bindings()
+        try:
+            found = await asyncio.to_thread(self._find, text)
+            if found.opened.source.kind == "hub":
+                self.busy(f"Bringing {text} here from the Hub (Ctrl-X cancels)")
+                from hudtui.core.tasks.read import download_source
+
+                found = found._replace(opened=await asyncio.to_thread(download_source, found.opened))
+                self.clear_message()
+            opened = found.opened
+            self._take(text, found)
+            await self._fill(opened)
+            self.complete = True
+            for notice in opened.notices:
+                self.say(notice.message, "information" if notice.severity == "info" else notice.severity)
+        finally:
+            if this == self._reads:  # one that was cancelled may end when the next is under way
+                self.reading = False
+                if self.is_attached:
+                    self._say_nothing()
+                    self._show_progress(final=True)
+                    self.refresh_bindings()
+
+    def _find(self, text: str) -> _Found:
+        """Runs in a thread: the first import takes a moment."""
+        import hudtui.core.tasks.table  # noqa: F401
+        from hudtui.core.tasks.read import fingerprint, open_source
+
+        analysis = self._latest() if self.check_calls and self._analysed() else None
+        opened = open_source(text, self.app.folder, self.app.platform, analysis=analysis)
+        return _Found(opened, analysis, fingerprint(opened.source))
+
+    async def _fill(self, opened: OpenedSource) -> None:
+        from hudtui.core.tasks.read import fingerprint
+        from hudtui.core.tasks.table import TaskIndex, read_into
+
+        self._return_to, self.chosen = self.chosen, None
+        before, self.index = self.index, TaskIndex()
+        index = self.index
+        if opened.source.kind != "hub":
+            self._print = await asyncio.to_thread(fingerprint, opened.source)
+        self._counted = -1
+        self._rows = TaskRows(index)
+        first, drawn, stop, loop = asyncio.Event(), Event(), Event(), asyncio.get_running_loop()
+
+        def told() -> None:
+            if not drawn.is_set():
+                loop.call_soon_threadsafe(first.set)
+                drawn.wait(FIRST)  # what comes next, imports of large modules too, would only hold up the first picture
+                drawn.set()
+
+        work = asyncio.ensure_future(asyncio.to_thread(read_into, index, opened, stop, told))
+        waiting = asyncio.ensure_future(first.wait())
+        try:
+            await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
+            self._begin(index)
+            self.call_after_refresh(drawn.set)
+            if before is not None:
+                before.close()
+            ticks = 0
+            while not work.done():
+                ticks += 1
+                await asyncio.wait([work], timeout=TICK if ticks <= 10 else SLOW_TICK)
+                self._show_progress()
+            work.result()
+        finally:
+            stop.set()
+            drawn.set()
+            waiting.cancel()
+            if not work.done():
+                await asyncio.wait([work])
+
+    def _begin(self, index: TaskIndex) -> None:
+        table = self.table
+        table.show(self._rows, cursor=0)
+        if self.focused is None and self.is_current:
+            table.focus()
+        self._choose()
+        self._show_progress()
+        self.refresh_bindings()
+
+    def on_unmount(self) -> None:
+        """Let go of the temporary file."""
+        if self.index is not None:
+            self.index.close()
+
+    async def _look_outside(self) -> None:
+        """Read again when the file has changed outside."""
+        if not self.is_current or self.reading or self._print is None or self.opened_source is None:
+            return
+        from hudtui.core.tasks.read import fingerprint
+
+        now = await asyncio.to_thread(fingerprint, self.opened_source.source)
+        if now is not None and now != self._print and not self.reading and self.source is not None:
+            self.say(f"{self.source} has changed and is read again.")
+            self._open(self.source)
+
+    def on_screen_resume(self) -> None:
+        """Files may have changed meanwhile."""
+        super().on_screen_resume()
+        self.run_worker(self._look_outside(), group="watch", exclusive=True, exit_on_error=False)
+
+    def has_use(self, action_id: str) -> bool:
+        """What is read says so beside its name."""
+        return super().has_use(action_id) or bool(self.going("read"))
+
+    def action_cancel(self) -> None:
+        going = self.going("read", "make", "test", "view")
+        for worker in going:
+            worker.cancel()
+        self.say("Cancelled." if going else "Nothing is going on.")
+
+    # -- what is read so far -----------------------------------------------------------------------------------------
+
+    def _show_panes(self, shown: bool) -> None:
+        self.query_one("#ds-empty").display = not shown
+        self.query_one("#ds-panes").display = shown
+
+    def _show_progress(self, *, final: bool = False) -> None:
+        index = self.index
+        if index is None:
+            self._show_head()
+            return
+        if self._rows is not None and self._rows.order is None and index.total != self.table.count:
+            self.table.took()
+        wanted = self._return_to
+        if wanted is not None and self.chosen in (None, 0) and index.total > wanted:
+            self._return_to = None
+            self._go(wanted)
+        elif index.total and self.chosen is None:
+            self._select(0)
+        if (index.category_field, index.longest_id) != self._fitted:
+            self._fitted = (index.category_field, index.longest_id)
+            self.table.columns = columns_for(*self._fitted)
+            self.table.refresh()
+        problems = len(index.problems)
+        # The label of the tab costs a new layout, so it is not brought up to date with every problem.
+        if final or not self._counted or problems > 2 * self._counted:
+            self._counted = problems
+            self._show_problems()
+            self.refresh_bindings()
+        self._show_head()
+        if final:
+            self._show_numbers()
+            if not index.total:
+                self._show_task()  # of a file that was read before, and holds nothing now
+
+    def _show_head(self) -> None:
+        head = self.query_one("#ds-head", Static)
+        facts = self.app.facts
+        files = len(facts.task_files) if facts is not None else 0
+        if self.source is None and self.query_one("#ds-panes").display:
+            return  # a file is about to be opened
+        if self.source is None:
+            head.display = False
+            hint = "o names one, or a dataset on the Hub" if not files else "o opens one"
+            self.query_one(EmptyState).tell("No task file was found in this project.", hint)
+            return
+        head.display = True
+        width = max(self.size.width - 2, 20)
+        name = clean_line(self.source)
+        # What does not fit gives way to the counts: first the words beside them, then the name's beginning.
+        rests = [self._counts(files, words=words) for words in (True, False)]
+        rest = next((rest for rest in rests if min(cell_len(name), width // 3) + rest.cell_length <= width), rests[-1])
+        head.update(Content.styled(cut_left(name, max(width - rest.cell_length, 8)), "bold") + rest, layout=False)
+        self._show_shown()
+
+    def _counts(self, files: int, *, words: bool) -> Content:
+        """What stands behind the name of what is open."""
+        index = self.index
+        parts: list[Any] = []
+        if files > 1:
+            parts.append((f"  {files} files: o", "$foreground-muted"))
+        if index is not None:
+            parts.append(f"  {index.total:,} task{'' if index.total == 1 else 's'}")
+            for state, (glyph, style) in (
+                ("ok", ("✓", "$success")),
+                ("warning", ("!", "$warning")),
+                ("error", ("✗", "bold $error")),
+            ):
+                count = index.counts[state]  # type: ignore[index]
+                word = "" if not words else f" {state}" if count == 1 or state == "ok" else f" {state}s"
+                parts.append((f"  {glyph} {count:,}{word}", style if count else "$foreground-muted"))
+        if self.reading:
+            share = f" {100 * index.done // index.size} %" if index is not None and index.size else ""
+            parts.append((f"  ● reading{share}" + (", ^x stops" if words else ""), "bold $accent"))
+        elif not self.complete:
+            parts.append(("  ✗ not read to the end", "bold $warning"))
+        return Content.assemble(*parts)
+
+
+class _Found(NamedTuple):
+    """A source that is there, before it is read."""
+
+    opened: OpenedSource
+    analysis: Analysis | None
+    print: Fingerprint | None
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,1 @@
+"""The text editor for YAML and its parts."""

@@ -1,0 +1,112 @@
+"""Search and replace, in one row above a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static
+
+from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.widgets.fields import Field
+
+
+class FindBar(Acting, Horizontal):
+    """Two fields. Enter in the first goes to the next match; in the second it replaces the match and goes to the next."""
+
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("find.close", "Close search", "Leave the search and go back to the text.", "escape", palette=False),
+        AppAction(
+            "find.all", "Replace all", "Replace every match, as one change that can be taken back.", "ctrl+l", palette=False
+        ),
+        AppAction("find.case", "Case", "Mind capital letters, or do not.", "ctrl+t", palette=False, show=False),
+    )
+    DEFAULT_CSS = """
+    FindBar { height: 1; display: none; background: $surface; }
+    FindBar > Field { width: 1fr; }
+    FindBar > Static { width: auto; padding: 0 1; }
+    """
+
+    class Sought(Message):
+        """What is searched for changed; or the next match is wanted."""
+
+        def __init__(self, *, step: int) -> None:
+            super().__init__()
+            self.step = step
+            """0: from where the cursor is; 1: the next one."""
+
+    class Replace(Message):
+        """Replace one match, or all."""
+
+        def __init__(self, *, everything: bool) -> None:
+            super().__init__()
+            self.everything = everything
+
+    class Closed(Message):
+        """The search is over."""
+
+    def __init__(self) -> None:
+        super().__init__(id="find-bar")
+        self.case = False
+
+    def compose(self) -> Iterable[Widget]:
+        """The two fields and the count."""
+        yield Field(placeholder="find", id="find-what")
+        yield Field(placeholder="replace with (Enter one, ^l all)", id="find-with")
+        yield Static(id="find-count")
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        """What is searched for; None when that is nothing."""
+        word = self.query_one("#find-what", Field).value
+        return re.compile(re.escape(word), 0 if self.case else re.IGNORECASE) if word else None
+
+    @property
+    def replacement(self) -> str:
+        """What comes in its place."""
+        return self.query_one("#find-with", Field).value
+
+    def open(self, word: str = "", *, replace: bool = False) -> None:
+        """Show the bar and write into it."""
+        self.display = True
+        what = self.query_one("#find-what", Field)
+        if word:
+            what.value = word
+        field = self.query_one("#find-with", Field) if replace and what.value else what
+        field.focus()
+        what.action_select_all()
+
+    def count(self, number: int, total: int) -> None:
+        """Show which match this is."""
+        words = f"{number}/{total}" if total else "no match" if self.pattern else ""
+        self.query_one("#find-count", Static).update(Content(words + (" Aa" if self.case else "")))
+
+    def on_input_changed(self, event: Field.Changed) -> None:
+        """Search while it is typed."""
+        event.stop()
+        if event.input.id == "find-what" and self.display:
+            self.post_message(self.Sought(step=0))
+
+    def on_input_submitted(self, event: Field.Submitted) -> None:
+        """Enter."""
+        event.stop()
+        self.post_message(self.Sought(step=1) if event.input.id == "find-what" else self.Replace(everything=False))
+
+    def action_close(self) -> None:
+        """Leave."""
+        self.display = False
+        self.post_message(self.Closed())
+
+    def action_all(self) -> None:
+        """Replace everything."""
+        self.post_message(self.Replace(everything=True))
+
+    def action_case(self) -> None:
+        """Mind case or not."""
+        self.case = not self.case
+        self.post_message(self.Sought(step=0))

@@ -1,0 +1,1 @@
+"""The environment screen: tools, and calls of them."""

@@ -1,0 +1,71 @@
+"""A tree whose labels are plain text."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeVar
+
+from rich.text import Text
+from textual.widgets import Tree
+from textual.widgets.tree import TreeNode
+
+from hudtui.core.text import clean_line
+from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.widgets.lists import MOVES
+
+T = TypeVar("T")
+
+
+class Branches(Acting, Tree[T]):
+    """A tree. `Tree.NodeSelected` tells of Enter or a click, `NodeHighlighted` of movement. h and l close and open a branch."""
+
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        *MOVES,
+        AppAction("tree.open", "Open branch", "Open the branch, or go to its first leaf.", "l,right", palette=False, show=False),
+        AppAction("tree.close", "Close branch", "Close the branch, or go to the one above.", "h,left", palette=False, show=False),
+    )
+    DEFAULT_CSS = """
+    Branches { background: $background; height: 1fr; padding: 0; }
+    Branches:focus { background-tint: $foreground 0%; }
+    """
+    show_root = False
+    guide_depth = 2
+
+    def process_label(self, label: str | Text) -> Text:
+        """Labels are cleaned and never read as markup."""
+        return Text(clean_line(label)) if isinstance(label, str) else label
+
+    def action_down(self) -> None:
+        """One row down."""
+        self.action_cursor_down()
+
+    def action_up(self) -> None:
+        """One row up."""
+        self.action_cursor_up()
+
+    def action_first(self) -> None:
+        """The first row."""
+        self.action_scroll_home()
+
+    def action_last(self) -> None:
+        """The last row."""
+        self.action_scroll_end()
+
+    def action_open(self) -> None:
+        """Open the branch, or go into it."""
+        node = self.cursor_node
+        if node is None or not node.allow_expand:
+            return
+        if node.is_expanded:
+            self.action_cursor_down()
+        else:
+            node.expand()
+
+    def action_close(self) -> None:
+        """Close the branch, or go up."""
+        node: TreeNode[T] | None = self.cursor_node
+        if node is None:
+            return
+        if node.is_expanded and node.allow_expand:
+            node.collapse()
+        elif node.parent is not None and node.parent is not self.root:
+            self.move_cursor(node.parent)

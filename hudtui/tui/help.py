@@ -1,0 +1,105 @@
+"""Help for the screen one comes from: what it is for, and every key that works there."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from hudtui.tui.actions import ActiveKey, AppAction
+from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.steps import GLYPHS, STYLES, WORDS, State
+from hudtui.tui.widgets.dialog import Dialog
+from hudtui.tui.widgets.fit import pad
+
+_SIGNS: tuple[State, ...] = ("done", "next", "missing", "running", "failed")
+
+
+class HelpScreen(Dialog[None]):
+    """Made from the actions that the focus could reach when help was asked for."""
+
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("help.close", "Close", "Close the help.", "question_mark,q,f1", palette=False),
+    )
+
+    def __init__(self, screen: Screen[object], keys: list[ActiveKey], keymap_file: str, text: list[tuple[str, str, str]]) -> None:
+        super().__init__()
+        self._text = text
+        self._from, self._keys, self._keymap_file = screen, keys, keymap_file
+
+    def action_close(self) -> None:
+        """Close."""
+        self.dismiss(None)
+
+    def compose(self) -> ComposeResult:
+        """Purpose, keys by group, signs."""
+        with Vertical(classes="dialog -wide"):
+            yield Static(Content(f"Help: {self._from.TITLE or 'this screen'}"), classes="dialog-title")
+            with VerticalScroll(classes="dialog-body -tall"):
+                yield Static(id="help-body")
+            yield Static(Content("↑↓ scroll   Esc close"), classes="dialog-keys")
+
+    def on_resize(self) -> None:
+        """Columns follow the width."""
+        self.query_one("#help-body", Static).update(self._body(min(int(self.app.size.width * 0.96), 110) - 6))
+
+    def _body(self, width: int) -> Content:
+        parts: list[Content] = []
+        if isinstance(self._from, HudtuiScreen) and self._from.HELP:
+            parts += [Content(self._from.HELP), Content("")]
+        groups: dict[str, list[ActiveKey]] = {}
+        for key in self._keys:
+            groups.setdefault(self._group(key), []).append(key)
+        for group, keys in groups.items():
+            parts.append(Content.styled(group, "bold $primary"))
+            for key in keys:
+                parts += self._rows(key, width)
+            parts.append(Content(""))
+        if self._text:
+            parts.append(Content.styled("In the text", "bold $primary"))
+            for names, title, told in self._text:
+                parts += self._row(names, title, told, "", "", width)
+            parts.append(Content(""))
+        parts.append(Content.styled("Signs of the steps", "bold $primary"))
+        signs = [Content.styled(f"{GLYPHS[state]} {WORDS[state]}", STYLES[state]) for state in _SIGNS]
+        parts += [Content(" ") + Content("   ").join(signs), Content("")]
+        parts.append(Content.styled("Changing keys", "bold $primary"))
+        parts.append(Content(f'Write {self._keymap_file} with lines like "home.next" = "n" or "app.help" = "f1,h".'))
+        if width < 96:
+            parts.append(Content("The names of all actions are shown here on a wider terminal."))
+        parts += [Content(""), Content("Shift and drag selects text with the terminal's own means.")]
+        return Content("\n").join(parts)
+
+    def _group(self, key: ActiveKey) -> str:
+        if key.node is self._from:
+            return "On this screen"
+        return "Everywhere" if key.node is self.app else f"In the focused pane ({key.action.scope})"
+
+    def _rows(self, key: ActiveKey, width: int) -> list[Content]:
+        """One action under the keys that reach it."""
+        names = (" or " if "," in key.keys else ", ").join(key.keys)
+        why = f"Not now: {key.why_not}." if key.why_not else ""
+        return self._row(names, key.action.title, key.action.tooltip, why, key.action.id, width)
+
+    @staticmethod
+    def _row(names: str, title: str, told: str, why_not: str, name: str, width: int) -> list[Content]:
+        """Keys, title, explanation below one another where it is long, and on a wide terminal the action's name."""
+        named = width >= 96
+        first, second = (11, 16) if width >= 70 else (8, 15)
+        room = max(width - first - second - 1 - (24 if named else 0), 16)
+        said = textwrap.wrap(told, room) or [""]
+        why = textwrap.wrap(why_not, room)
+        rows = []
+        for number, text in enumerate([*said, *why]):
+            style = "$warning" if number >= len(said) else ""
+            head = (f" {pad(names, first)}", "bold $accent") if not number else (" " * (first + 1), "")
+            row = Content.assemble(head, pad(title if not number else "", second), (text, style))
+            if named and not number:
+                row = row.pad_right(width - 22 - row.cell_length) + Content.styled(name, "$foreground-muted")
+            rows.append(row)
+        return rows

@@ -1,0 +1,1 @@
+"""The launch screen: what runs, where, and what it may cost."""

@@ -1,0 +1,1 @@
+"""The log view: model, lines and widget."""

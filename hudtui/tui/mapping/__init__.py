@@ -1,0 +1,1 @@
+"""The mapping screen: the configuration of the gym, with a live preview."""

@@ -1,0 +1,73 @@
+"""What the screens of the steps need, imported in the idle moment after the first paint, so that they open faster."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hudtui.tui.facts import Facts
+from hudtui.tui.steps import screen_class
+
+if TYPE_CHECKING:
+    from hudtui.tui.app import HudtuiApp
+
+BEHIND = {
+    "mapping": (
+        "hudtui.tui.mapping.view",
+        "hudtui.core.gym.editing.incremental",
+        "hudtui.core.gym.editing.preview",
+        "hudtui.core.gym.editing.samples",
+        "hudtui.core.environment.cache",
+    ),
+    "dataset": (
+        "hudtui.tui.dataset.detail",
+        "hudtui.core.tasks.prefilter",
+        "hudtui.core.tasks.table",
+        "hudtui.core.environment.cache",
+    ),
+}
+"""Step -> modules that its screen imports late."""
+
+
+def soon(facts: Facts) -> tuple[str, ...]:
+    """The steps that have something to show in this project."""
+    there = {"mapping": facts.configs, "dataset": facts.task_files}
+    return tuple(name for name, files in there.items() if files)
+
+
+async def prepare(app: HudtuiApp, names: tuple[str, ...]) -> None:
+    """Import what some steps need, in a thread, and read their styles.
+
+    Args:
+        app: The app, which has painted.
+        names: Steps.
+    """
+    await asyncio.to_thread(_import, names)
+    for name in names:
+        screen = screen_class(name)
+        if isinstance(screen.CSS_PATH, str):
+            path = str(Path(import_module(screen.__module__).__file__ or "").with_name(screen.CSS_PATH))
+            if not app.stylesheet.has_source(path):
+                # A screen that brings styles of its own makes Textual read all there are anew; these are known then.
+                app.stylesheet.read(path)
+                app.stylesheet.parse()
+
+
+def _import(names: tuple[str, ...]) -> None:
+    for name in names:
+        screen_class(name)
+        for module in BEHIND[name]:
+            import_module(module)
+
+
+def spare_collector() -> None:
+    """Exclude the objects that live until the end from garbage collection.
+
+    A full collection walks over every object: over half a million of modules and widgets that takes some 70 ms, in the middle
+    of a keystroke. What is garbage by now is collected first: frozen, it would stay for good.
+    """
+    gc.collect()
+    gc.freeze()

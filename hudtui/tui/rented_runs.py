@@ -1,0 +1,230 @@
+"""Runs on rented machines that the app takes care of: from the order to the end of the machine, whatever screen is shown.
+
+Imported before the first paint: the runs and everything behind them come later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from textual.worker import Worker
+
+    from hudtui.core.errors import HudtuiError
+    from hudtui.core.runs.store import RunRecord, RunStore
+    from hudtui.core.runs.values import RunEvent
+    from hudtui.tui.app import HudtuiApp
+
+LEFT_ALONE = 6.0
+"""Seconds for which a run on a rented machine stays unmanaged before an open app takes it up."""
+
+Told = Callable[["RunEvent"], None]
+
+
+class RentedRuns:
+    """Manages rented runs while the app is open. A run that has started on its machine continues without it.
+
+    Args:
+        app: The app whose screens are updated.
+    """
+
+    def __init__(self, app: HudtuiApp) -> None:
+        self._app = app
+        self._workers: dict[str, Worker[Any]] = {}
+        self._left: dict[str, asyncio.Event] = {}
+        self.getting: dict[str, str] = {}
+        """What is being got, in words, by the run or the machine: leaving gives it up."""
+        self._alone: dict[str, float] = {}
+        """When a run was first seen unmanaged, by `time.monotonic`."""
+        self._ended: set[str] = set()
+        """Runs that this app has brought as far as it could."""
+
+    async def introduce(self) -> None:
+        """Tell those who log in to machines whom they can ask: pass-phrases of keys, and host keys that are new."""
+        from importlib import import_module
+
+        hosts = await asyncio.to_thread(import_module, "hudtui.core.remote.hosts")
+        hosts.set_prompts(ask=self._ask, say=lambda notice: self._app.say(notice.message))
+
+    def close(self) -> None:
+        """The app has ended, so it cannot ask."""
+        from importlib import import_module
+
+        if "hudtui.core.remote.hosts" in sys.modules:
+            import_module("hudtui.core.remote.hosts").set_prompts()  # waits for a thread that may be importing it just now
+
+    async def _ask(self, prompt: str) -> str | None:
+        from textual.worker import NoActiveWorker
+
+        try:
+            return await self._app.ask(prompt, secret=True)
+        except NoActiveWorker:
+            return None  # asked for by something that nobody waits for
+
+    def begin(self) -> None:
+        """The app has started: go on with what an earlier one has left."""
+        self._app.run_worker(self._take_up(), name="forever", group="tending", exit_on_error=False)
+
+    async def _take_up(self) -> None:
+        workspace = self._app.workspace
+        if not (workspace.state_dir / "runs.db").is_file():
+            return
+        try:
+            for record in await asyncio.to_thread(_unsettled, self._store()):
+                self.tend(record, again=True)
+        except Exception as error:
+            self._app.fail(error)
+
+    async def take_up(self) -> None:
+        """Go on with runs on rented machines whose hudtui, or command, was ended while this app is open.
+
+        A run that another process just launches has no lock for a moment: only a run unmanaged for a while is taken up.
+        """
+        facts = self._app.facts
+        rented = set(facts.rented) - self._workers.keys() - self._ended if facts is not None else set()
+        records = await asyncio.to_thread(_left_alone, self._store(), rented) if rented else []
+        now = time.monotonic()
+        self._alone = {record.id: self._alone.get(record.id, now) for record in records}
+        for record in records:
+            if now - self._alone[record.id] >= LEFT_ALONE:
+                self.tend(record, again=True)
+
+    def tend(self, record: RunRecord, *, told: Told | None = None, again: bool = False) -> None:
+        """Bring a run to the end of its machine.
+
+        Args:
+            record: The run.
+            told: Hears of each step, beside the notices of the app.
+            again: It was begun before; another hudtui may be at it, and that is fine.
+        """
+        if record.id in self._workers:
+            return
+        self._left[record.id] = asyncio.Event()
+        work = self._tend(record, told, again)
+        self._workers[record.id] = self._app.run_worker(work, name="forever", group=f"tend-{record.id}", exit_on_error=False)
+
+    def tends(self, run: str | None) -> bool:
+        """Whether the app takes care of a run: of its results and the end of its machine, too, when it has ended."""
+        return run in self._workers
+
+    @contextmanager
+    def getting_one(self, name: str) -> Iterator[Callable[[], None]]:
+        """While the worker that calls this gets a machine without a run. What it is given is to be called when that is ready."""
+        from textual.worker import get_current_worker
+
+        self._workers[name], self._left[name] = get_current_worker(), asyncio.Event()
+        self.getting[name] = f"the machine {name} is being got"
+
+        def ready() -> None:
+            self.getting[name] = f"the machine {name} is ready and stays; a guard is being put onto it"
+            del self._workers[name]
+
+        try:
+            yield ready
+        finally:
+            self._leave(name)
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether leaving cancels a machine that is not ready."""
+        return any(key in self._workers for key in self.getting)
+
+    def _leave(self, key: str) -> None:
+        self.getting.pop(key, None)
+        self._workers.pop(key, None)
+        self._left.pop(key).set()
+
+    async def give_up(self) -> None:
+        """Give up the machines that are being got, and wait until they are gone, or guarded: before the app ends."""
+        for worker in [self._workers[key] for key in self.getting if key in self._workers]:
+            worker.cancel()
+        await self.gone()
+
+    async def gone(self) -> None:
+        """Wait until the machines that were given up are gone. However the app ends, it has given them all up by now."""
+        await asyncio.gather(*(self._left[key].wait() for key in self.getting))
+
+    def _store(self) -> RunStore:
+        from hudtui.core.runs.store import RunStore
+
+        return RunStore(self._app.workspace.state_dir)
+
+    async def _tend(self, record: RunRecord, told: Told | None, again: bool) -> None:
+        from hudtui.core.errors import HudtuiError, RunError
+        from hudtui.core.runs.remote_run import open_rental_context, run_remote
+        from hudtui.core.runs.run_lock import is_managed
+        from hudtui.tui import applog
+
+        try:
+            session = await self._app.spending.open()
+            store = self._store()
+            if not again:
+                await asyncio.to_thread(store.add, record)
+                self._app.reload()
+            if store.summary(record.id).started is None and store.summary(record.id).active:
+                self.getting[record.id] = f"a machine is being got for {record.name}"
+            context = open_rental_context(record, session.settings, providers=session.overview.providers)
+            async with aclosing(run_remote(record.id, store, context, lookup=session.settings.lookup)) as events:
+                async for event in events:
+                    self._tell(record, event)
+                    if told is not None:
+                        told(event)
+            self._ended.add(record.id)
+        except Exception as error:
+            if again and isinstance(error, RunError) and await asyncio.to_thread(is_managed, self._store(), record.id):
+                applog.log.warning("run %s is left to others: %s", record.id, error)
+            else:
+                self._ended.add(record.id)
+                self._fail(record, error if isinstance(error, HudtuiError) else self._app.defect(error))
+        finally:
+            self._leave(record.id)
+            if self._app.is_running:
+                self._app.reload()
+
+    def _fail(self, record: RunRecord, error: HudtuiError) -> None:
+        self._app.notify("\n".join(error.lines()), title=record.name, severity="error", timeout=30, markup=False)
+
+    def _tell(self, record: RunRecord, event: RunEvent) -> None:
+        """A message that matters on every screen."""
+        from hudtui.core.text import clean_line
+
+        data = event.data
+        if event.type == "machine":
+            self._app.spending.look_soon()
+        if event.type == "started":
+            self.getting.pop(record.id, None)
+        elif event.type == "note":
+            text = clean_line(str(data.get("message")), 400)
+            self._app.notify(text, title=record.name, severity="warning", markup=False)
+        elif event.type == "step" and data.get("name") == "collect":
+            self._app.notify(f"results are in {data.get('folder')}", title=record.name, markup=False)
+        elif event.type == "step" and data.get("name") == "terminate":
+            self._app.notify("its machine is ended, and that was verified", title=record.name, markup=False)
+
+
+def _left_alone(store: RunStore, runs: Collection[str]) -> list[RunRecord]:
+    """The runs among these that no process manages."""
+    from hudtui.core.runs.run_lock import is_managed
+
+    return [record for record in _unsettled(store) if record.id in runs and not is_managed(store, record.id)]
+
+
+def _unsettled(store: RunStore) -> tuple[RunRecord, ...]:
+    """The user's runs on rented machines of which something is left to do, but for those that the user wanted kept."""
+    found = []
+    for run in store.runs():
+        record = store.record(run.id)
+        rent = record.spec.rent
+        if (
+            record.own
+            and rent is not None
+            and (run.active or run.holds_machine)
+            and not (rent.keep_on_failure and run.state == "failed")
+        ):
+            found.append(record)
+    return tuple(found)

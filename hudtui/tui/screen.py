@@ -1,0 +1,274 @@
+"""What every screen is made of: header, steps, content, message bar, keys."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from hudtui.core.errors import HudtuiError, InputError
+from hudtui.tui.actions import Acting
+from hudtui.tui.facts import Facts
+from hudtui.tui.steps import STEPS
+from hudtui.tui.widgets.fields import FilterField
+from hudtui.tui.widgets.header import HeaderBar
+from hudtui.tui.widgets.keybar import KeyBar
+from hudtui.tui.widgets.message import MessageBar, Severity
+from hudtui.tui.widgets.step_bar import StepBar
+
+if TYPE_CHECKING:
+    from textual.worker import Worker
+
+    from hudtui.core.trust import Untrusted
+    from hudtui.tui.app import HudtuiApp
+
+T = TypeVar("T")
+
+
+class HudtuiScreen(Acting, Screen[None]):
+    """Base of home, settings and the steps.
+
+    A subclass gives `NAME` (as in `steps.SCREENS`), `TITLE`, `HELP`, its `ACTIONS`, and `content()`. It is made once and kept:
+    leaving it and coming back finds it as it was.
+    """
+
+    NAME: ClassVar[str] = ""
+    HELP: ClassVar[str] = ""
+    """What this screen is for, in two or three sentences; help shows it."""
+
+    def __init__(self) -> None:
+        super().__init__(id=f"screen-{self.NAME}")
+        self._framed = False
+        self._changing = asyncio.Lock()
+
+    if TYPE_CHECKING:  # Textual's own property finds the app; this gives its type
+
+        @property
+        def app(self) -> HudtuiApp: ...  # type: ignore[override]
+
+    def compose(self) -> ComposeResult:
+        """The frame around `content()`."""
+        yield HeaderBar()
+        yield StepBar()
+        with Container(id="content"):
+            yield from self.content()
+        yield MessageBar()
+        yield KeyBar()
+        yield Static("Make the terminal at least 60x20.", id="too-small")
+
+    def content(self) -> Iterable[Widget]:
+        """The widgets of this screen. Runs before anything was read: everything slow comes later."""
+        raise NotImplementedError
+
+    def opened(self, **given: Any) -> None:
+        """The screen was opened by `app.open_screen(name, **given)`, each time; `given` is what the opener passes on."""
+
+    def facts_changed(self, facts: Facts) -> None:
+        """What is known of the project was read again. Runs once at the beginning as soon as it is known."""
+
+    def theme_changed(self) -> None:
+        """The theme has changed: redraw what has colours of its own."""
+
+    @property
+    def unsaved(self) -> str | None:
+        """What of the user's work here is not saved, by its name; asked for before hudtui is left."""
+        return None
+
+    async def save_unsaved(self) -> bool:
+        """Save what `unsaved` names.
+
+        Returns:
+            Whether it is saved now; False when the user gave that up.
+
+        Raises:
+            HudtuiError: It cannot be written.
+        """
+        return True
+
+    async def keep_unsaved(self) -> str | None:
+        """Keep a copy of what `unsaved` names, to be offered when it is opened again; None when it is kept, or why it is not."""
+        return None
+
+    def money_changed(self) -> None:
+        """Machines and their costs were refreshed; see `app.spending`."""
+
+    def time_passed(self) -> None:
+        """Some seconds passed while this screen is shown: update times and ages. Draw only what has changed."""
+
+    def leave(self) -> None:
+        """What Esc does in the list: it shows all of it again, and where nothing was filtered goes home, or back."""
+        for field in self.query(FilterField):
+            if field.value:
+                field.action_leave()
+                return
+        self.app.go_back(self.NAME)
+
+    def has_use(self, action_id: str) -> bool:
+        """Cancelling has, while the screen says that something is being waited for."""
+        return self.is_busy
+
+    # -- what a screen says ------------------------------------------------------------------------------------------
+
+    def say(self, message: str, severity: Severity = "information") -> None:
+        """Show a line in the message bar until the next one, the next action, or `clear_message`. Ctrl-E shows it later on."""
+        self.query_one(MessageBar).say(message, severity)
+        self.app.remember(severity, self.message)
+
+    def busy(self, message: str) -> None:
+        """Say what is being waited for. Nothing moves: call again when there is progress, at most ten times a second."""
+        self.query_one(MessageBar).say(message, "busy")
+
+    def fail(self, error: BaseException) -> None:
+        """Show an error in place. An error that is not meant for users is logged with its traceback and shown as a defect.
+
+        While hudtui is being closed nothing is one: the widgets go one after the other, and some work may still look for them.
+        """
+        if not self.app.is_running:
+            return
+        if not isinstance(error, HudtuiError):
+            error = self.app.defect(error)
+        self.query_one(MessageBar).fail(error)
+        self.app.remember("error", self.message)
+
+    def clear_message(self) -> None:
+        """Empty the message bar."""
+        self.query_one(MessageBar).clear()
+
+    def forget_message(self, *, older: float = 0.0) -> None:
+        """Empty the message bar of what was said at least so many seconds ago. What is being waited for stays."""
+        bar = self.query_one(MessageBar)
+        if bar.severity != "busy" and bar.age >= older and not (older and bar.severity == "error"):
+            bar.clear()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the message bar says that something is being waited for."""
+        return any(bar.severity == "busy" for bar in self.query(MessageBar))
+
+    @property
+    def message(self) -> str:
+        """What the message bar says, as plain text."""
+        return self.query_one(MessageBar).plain
+
+    # -- work --------------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        work: Coroutine[Any, Any, Any] | Callable[[], Awaitable[Any]],
+        *,
+        group: str,
+        exclusive: bool = True,
+        busy: str | None = None,
+    ) -> Worker[Any]:
+        """Carry out async work without holding up the screen.
+
+        Errors end up in `fail`; a newer start in the same group cancels the older one when `exclusive`. What needs the user's
+        trust in the folder is asked about, and carried out from its beginning once the user agrees.
+
+        Args:
+            work: The coroutine, or what makes it, for work that may have to begin twice. Blocking calls inside go through
+                `asyncio.to_thread`.
+            group: One name a purpose, unique within the screen.
+            exclusive: A newer request makes the older one stale.
+            busy: Shown while it runs; taken away when it ends, unless the work said something else meanwhile.
+        """
+        if busy:
+            self.busy(busy)
+
+        async def guarded() -> Any:
+            try:
+                try:
+                    result = await (work if isinstance(work, Coroutine) else work())
+                except InputError as error:
+                    from hudtui.core.trust import Untrusted  # late: nothing before the first paint needs it
+
+                    if not isinstance(error, Untrusted):
+                        raise
+                    result = await self._ask_and_go_on(error, work)
+            except Exception as error:
+                if self.is_attached:
+                    self.fail(error)
+                return None
+            if busy and self.is_attached and self.query_one(MessageBar).severity == "busy":
+                self.clear_message()
+            return result
+
+        worker = self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
+        if isinstance(work, Coroutine) and worker._task is not None:
+            # A request that is stale before it began never runs its coroutine.
+            worker._task.add_done_callback(lambda _: work.close())
+        return worker
+
+    async def _ask_and_go_on(self, error: Untrusted, work: Coroutine[Any, Any, Any] | Callable[[], Awaitable[Any]]) -> Any:
+        if not await self.app.permit(error.powers):
+            self.say("Not done: this folder is not trusted.", "warning")
+        elif isinstance(work, Coroutine):
+            self.say("This folder is trusted now. Do it again.")
+        else:
+            return await work()
+        return None
+
+    async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry out to its end what mounts or removes widgets, also where the work that waits for it is cancelled meanwhile.
+
+        Textual waits for the widgets themselves: a cancelled wait would end their message loops half-way, and the app with them.
+        One such change comes after the other.
+        """
+
+        async def in_turn() -> T:
+            async with self._changing:
+                return await work
+
+        return await asyncio.shield(asyncio.create_task(in_turn()))
+
+    def going(self, *groups: str) -> list[Worker[Any]]:
+        """The work of this screen, and of no other, that was started in these groups and has not ended."""
+        return [one for one in self.workers if one.node is self and one.group in groups and not one.is_finished]
+
+    def step_aside(self, command: Sequence[str]) -> None:
+        """Leave the terminal to a program until it ends. tmux as the program must not see that hudtui may run inside tmux."""
+        environment = {name: value for name, value in os.environ.items() if name != "TMUX"}
+        with self.app.suspend():
+            subprocess.run(command, env=environment, check=False)
+
+    # -- frame -------------------------------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        """Show what is known already. Textual calls this beside a subclass's own; a `super().on_mount()` there does no harm."""
+        if not self._framed:
+            self._framed = True
+            self.show_facts()
+
+    def on_screen_resume(self) -> None:
+        """Coming back: the frame may have changed meanwhile."""
+        self.show_frame()
+
+    def show_frame(self) -> None:
+        """Bring the header and the bar of steps up to date, as soon as they are made."""
+        if not self._framed or not self.app.is_running:
+            return
+        app = self.app
+        title = "" if any(step.name == self.NAME for step in STEPS) else self.TITLE or ""  # the bar below marks those
+        self.query_one(HeaderBar).show(app.facts, app.folder, title, app.spending.money)
+        self.query_one(StepBar).show(app.facts.steps if app.facts else {}, self.NAME)
+
+    def show_facts(self) -> None:
+        """Bring the frame and the screen up to date with `app.facts`, as soon as its widgets are made."""
+        if not self._framed or not self.app.is_running:
+            return
+        self.show_frame()
+        if self.app.facts is not None:
+            self.facts_changed(self.app.facts)
+
+    def on_step_bar_chosen(self, event: StepBar.Chosen) -> None:
+        """A step was clicked."""
+        event.stop()
+        self.app.open_screen(event.name)

@@ -1,0 +1,1 @@
+"""Keys, addresses and preferences."""

@@ -1,0 +1,391 @@
+"""The app's money: one overview for all screens, refreshed from the start for as long as a machine costs money.
+
+Imported before the first paint: the overview and everything behind it is imported later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hudtui.tui.facts import Money
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from hudtui.core.compute.overview import Overview, PodRow, PodsSnapshot
+    from hudtui.core.compute.pods import PodRecord
+    from hudtui.core.compute.registry import PrimeAccess
+    from hudtui.core.runs.unattended import UnattendedPod
+    from hudtui.core.settings import Settings
+    from hudtui.tui.app import HudtuiApp
+
+WHILE_PAID = 30.0
+"""Seconds between two looks while something is paid for. While nothing is, one look at the start is enough."""
+
+
+@dataclass(frozen=True)
+class ComputeSession:
+    """The overview of offers and pods, with the settings that it was opened with."""
+
+    overview: Overview
+    settings: Settings
+    access: PrimeAccess
+
+    @property
+    def mark(self) -> tuple[Any, ...]:
+        """What the providers depend on: another one means another overview."""
+        return _mark(self.settings, self.access)
+
+
+class Spending:
+    """What is rented, and what it costs.
+
+    Args:
+        app: The app whose screens are updated.
+    """
+
+    def __init__(self, app: HudtuiApp) -> None:
+        self._app = app
+        self.session: ComputeSession | None = None
+        """None until a screen has asked for it."""
+        self.money: Money | None = None
+        """For the header; None while nothing is known to be alive, or asked for."""
+        self._before: list[ComputeSession] = []
+        self._opening = asyncio.Lock()
+        self._seen: object = None
+        """Records of rented machines at the last refresh."""
+        self._news = 0
+        """How often something was written down since the last look began."""
+        self._told: set[tuple[str, ...]] = set()
+        self._ending: set[str] = set()
+        self._timer: Any = None
+
+    @property
+    def holdings(self) -> PodsSnapshot | None:
+        """What was seen last."""
+        return self.session.overview.holdings if self.session is not None else None
+
+    async def open(self) -> ComputeSession:
+        """The overview with the settings as they are now.
+
+        Raises:
+            HudtuiError: The settings or the list of machines cannot be used.
+        """
+        async with self._opening:
+            found = await asyncio.to_thread(_open, self._app, self.session)
+            if self.session is not None and found is not self.session:
+                self._before.append(self.session)  # somebody may be waiting for its answer
+            self.session = found
+            return found
+
+    async def close(self) -> None:
+        """Let all connections go."""
+        offices = [*self._before, *([self.session] if self.session is not None else [])]
+        self._before, self.session = [], None
+        if offices:
+            from hudtui.core.remote.hosts import close_hosts
+
+            await asyncio.gather(*(session.overview.close() for session in offices))
+            await close_hosts()
+
+    def begin(self) -> None:
+        """The app has started: see what is alive, where that can be at all. Says so when something is that no run owns."""
+        self._app.run_worker(self._begin(), group="purse", exclusive=True, exit_on_error=False)
+
+    async def _begin(self) -> None:
+        try:
+            if await asyncio.to_thread(_possible, self._app.folder):
+                self._report(await self.look())
+        except Exception as error:
+            self._not_looked(error)
+
+    def _report(self, holdings: PodsSnapshot) -> None:
+        from hudtui.tui.widgets.words import span
+
+        orphans = holdings.orphans
+        if orphans:
+            first = orphans[0]
+            words = [first.pod.name]
+            if first.age_seconds is not None:
+                words.append(f"for {span(first.age_seconds)}")
+            if first.cost_text is not None:
+                words.append(f"{first.cost_text.removesuffix(' billed')} so far")
+            more = f" (and {len(orphans) - 1} more)" if len(orphans) > 1 else ""
+            self._app.say(
+                f"A machine is alive that no run owns: {', '.join(words)}{more}. 4, then p, shows it; x ends it.",
+                severity="warning",
+            )
+        elif holdings.unclear or any("may be alive" in warning for warning in holdings.warnings):
+            told = holdings.warnings[0] if holdings.warnings else f"{holdings.unclear[0]} may exist: its provider cannot say yet"
+            self._app.say(told, severity="warning")
+
+    async def look(self) -> PodsSnapshot:
+        """See what is alive and what it costs, and tell the screens.
+
+        Raises:
+            HudtuiError: The settings or the ledger cannot be used.
+        """
+        session = await self.open()
+        holdings = await session.overview.look()
+        self._seen = await asyncio.to_thread(_written)
+        await self._count(session)
+        self._tell_taken(holdings)
+        for holding in holdings.pods:
+            self._guard(session, holding)
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        if any(one.ours for one in holdings.pods) or holdings.unclear:
+            self._timer = self._app.set_timer(WHILE_PAID, self._look_again, name="money")
+        return holdings
+
+    def look_soon(self) -> None:
+        """Something was written down of rented machines, here or by another hudtui: the header tells of it at once."""
+        self._news += 1
+        if self._news == 1:
+            work: Callable[[], Any] = self._look_at_news
+            self._app.run_worker(work, name="forever", group="purse news", exit_on_error=False)
+
+    async def _look_at_news(self) -> None:
+        """Look until nothing new has come meanwhile."""
+        try:
+            while self._news:
+                before = self._news
+                await self._look_if_new()
+                self._news -= before
+        finally:
+            self._news = 0
+
+    async def _look_if_new(self) -> None:
+        try:
+            # Every look of every hudtui is written down, too; only other machines, or other states of them, are news.
+            if await asyncio.to_thread(_written) == self._seen:
+                return
+            await self._count(await self.open())
+            await self.look()
+        except Exception as error:
+            self._not_looked(error)
+
+    async def _count(self, session: ComputeSession) -> None:
+        """Add up the known costs, without a request, and update the screens."""
+        noted = frozenset(self._app.preferences.noted)
+        self.money = await asyncio.to_thread(_money, session.overview, noted)
+        self._app.show_money()
+
+    # -- machines that were taken back ---------------------------------------------------------------------------------------
+
+    @property
+    def taken(self) -> tuple[PodRecord, ...]:
+        """Machines that were taken back, as long as the user has not noted that."""
+        taken = self.holdings.taken if self.holdings is not None else ()
+        return tuple(one for one in taken if one.name not in self._app.preferences.noted)
+
+    def _tell_taken(self, holdings: PodsSnapshot) -> None:
+        """Loud, once each; the header and the list of machines tell of it until it is noted."""
+        from hudtui.core.text import clean_line
+        from hudtui.tui import applog
+
+        for one in self.taken:
+            if (one.name, "taken") in self._told:
+                continue
+            self._told.add((one.name, "taken"))
+            name, why = clean_line(one.name), clean_line(one.why or "its provider does not say why")
+            run = f" Its run was {clean_line(one.run)}." if one.run else ""
+            applog.log.error("%s is gone: %s", name, why)
+            self._app.notify(f"{why}.{run}", title=f"{name} is gone", severity="error", timeout=60, markup=False)
+            self._app.say(f"{name} is gone: {why}.{run} 4, then p, shows it; n there notes it.", severity="error")
+
+    async def note_taken(self) -> None:
+        """The user has noted which machines were taken back."""
+        from hudtui.tui import preferences
+
+        app = self._app
+        noted = (*app.preferences.noted, *(one.name for one in self.taken))[-preferences.KEPT :]
+        app.preferences = await asyncio.to_thread(preferences.change, app.places.state / preferences.FILE, noted=noted)
+        if self.session is not None:
+            await self._count(self.session)
+
+    # -- leaving --------------------------------------------------------------------------------------------------------------
+
+    async def unattended(self) -> tuple[UnattendedPod, ...]:
+        """Machines that still cost money when the app is closed. Empty where nothing was ever rented.
+
+        Raises:
+            HudtuiError: The ledger cannot be read.
+        """
+        return await asyncio.to_thread(_unattended, self._app, self.session)
+
+    def _look_again(self) -> None:
+        self._app.run_worker(self._look_quietly(), name="forever", group="purse", exclusive=True, exit_on_error=False)
+
+    async def _look_quietly(self) -> None:
+        try:
+            await self.look()
+        except Exception as error:
+            self._not_looked(error)
+
+    def _not_looked(self, error: Exception) -> None:
+        """Say once what keeps the guard from looking, and try again: something may be paid for."""
+        from hudtui.core.errors import HudtuiError
+
+        if not self._app.is_running:
+            return
+        self._timer = self._app.set_timer(WHILE_PAID, self._look_again, name="money")
+        if (str(error),) in self._told:
+            return
+        self._told.add((str(error),))
+        if not isinstance(error, HudtuiError):
+            error = self._app.defect(error)
+        self._app.say(f"Rented machines could not be looked at: {error.lines()[0]}", severity="warning")
+
+    # -- the guard of machines without a run; those of runs are the launcher's ------------------------------------------------
+
+    def _guard(self, session: ComputeSession, holding: PodRow) -> None:
+        verdict, name = holding.verdict, holding.pod.name
+        if verdict is None or verdict.level == "fine" or holding.run is not None or name in self._ending:
+            return
+        if verdict.level == "warn":
+            if (name, *verdict.reasons) not in self._told:
+                self._told.add((name, *verdict.reasons))
+                self._app.say(f"{name}: {'; '.join(verdict.reasons)}", severity="warning")
+            return
+        self._ending.add(name)
+        self._app.run_worker(self._end(session, holding), group=f"guard {name}", exit_on_error=False)
+
+    async def _end(self, session: ComputeSession, holding: PodRow) -> None:
+        """A limit is reached: end it, see that it is gone, and say so."""
+        from hudtui.core.compute.lifecycle import terminate_pod
+
+        name, why = holding.pod.name, "; ".join(holding.verdict.reasons if holding.verdict else ())
+        self._app.say(f"{name} is being ended: {why}", severity="warning")
+        try:
+            provider = session.overview.provider_of(holding.pod.provider)
+            await terminate_pod(
+                holding.pod, provider, session.overview.ledger, why=f"guard: {why}", sleep=self._app.services.sleep
+            )
+            self._app.say(f"{name} was ended: {why}. It is gone.", severity="warning")
+        except Exception as error:
+            self._ending.discard(name)  # the next look tries again
+            self._app.fail(error)
+        await self._look_quietly()
+
+
+def _possible(folder: Path) -> bool:
+    """Whether anything can be rented at all, or was. Runs in a thread, and imports nothing of the overview."""
+    from hudtui.core.paths import app_paths
+
+    if (app_paths().data / "pods.db").is_file():
+        return True
+    from hudtui.core.settings import load_settings
+    from hudtui.core.workspace import open_workspace
+
+    settings = load_settings(folder, open_workspace(folder).platform)
+    # The demo's own simulator begins with the first question that somebody has for it.
+    return settings.get("PRIME_API_KEY") is not None or settings.get("HUDTUI_SIM") not in (None, "demo", "off")
+
+
+def _open(app: HudtuiApp, before: ComputeSession | None) -> ComputeSession:
+    """The overview, or `before` when nothing that it depends on has changed. Runs in a thread: the imports take a moment."""
+    from hudtui.core.compute.demo_simulator import ensure_simulator
+    from hudtui.core.compute.overview import Overview
+    from hudtui.core.compute.pods import Ledger
+    from hudtui.core.compute.registry import find_providers, prime_access
+    from hudtui.core.paths import app_paths
+    from hudtui.core.runs.remote_run import is_run_active
+    from hudtui.core.settings import load_settings
+    from hudtui.core.workspace import open_workspace
+
+    settings = load_settings(app.folder, open_workspace(app.folder).platform)
+    ensure_simulator(settings.get)
+    access = prime_access(settings.get)
+    if before is not None and before.mark == _mark(settings, access):
+        return before
+    overview = Overview(
+        find_providers(settings.get),
+        Ledger(),
+        cache=app_paths().cache / "offers.json",
+        # A run that has ended may still be bringing its results home.
+        active=lambda owned: app.rented.tends(owned.run) or is_run_active(owned),
+        now=lambda: app.services.now().timestamp(),
+    )
+    return ComputeSession(overview, settings, access)
+
+
+def _mark(settings: Settings, access: PrimeAccess) -> tuple[Any, ...]:
+    from hudtui.core.compute.owned_hosts import owned_hosts_file
+
+    try:
+        listed = owned_hosts_file().stat().st_mtime_ns
+    except OSError:
+        listed = 0
+    return access, settings.get("PRIME_SSH_KEY_PATH"), listed
+
+
+def _written() -> object:
+    """What is written down of machines that may be alive: which, and how they are. Runs in a thread."""
+    from hudtui.core.compute.pods import Ledger
+
+    return tuple((one.name, one.state, one.pod) for one in Ledger().records())
+
+
+def _unattended(app: HudtuiApp, session: ComputeSession | None) -> tuple[UnattendedPod, ...]:
+    """Runs in a thread."""
+    from hudtui.core.paths import app_paths
+
+    if not (app_paths().data / "pods.db").is_file():
+        return ()
+    from hudtui.core.compute.pods import Ledger
+    from hudtui.core.runs.unattended import find_unattended
+
+    providers = session.overview.providers if session is not None else {}
+    settings = session.settings.get if session is not None else lambda name: None
+    return find_unattended(Ledger(), providers, settings, folder=app.folder, mine=app.rented.tends)
+
+
+def _money(overview: Overview, noted: Collection[str]) -> Money | None:
+    """What the header shows: by what was seen last, and by what is written down now. Runs in a thread."""
+    from datetime import datetime
+
+    from hudtui.core.compute.costs import sum_costs
+    from hudtui.core.compute.limits import money
+    from hudtui.core.http import is_loopback
+
+    held = overview.holdings
+    orphans = held.orphans if held is not None else ()
+    spending = sum_costs(
+        overview.ledger,
+        held.accounts if held is not None else {},
+        overview.now(),
+        here=overview.paid,
+        others=[one.pod for one in orphans],
+    )
+    written = {one.name: one for one in overview.ledger.records()}
+    # One that is being asked for costs money from the next moment on; one that was asked for and never seen may not exist.
+    asked = [one for one in written.values() if one.state == "intended" and one.held and spending.of(one.name)]
+    alive = [one for one in spending.open if one.name not in written or written[one.name].state != "intended"]
+    taken = sum(one.name not in noted for one in held.taken) if held is not None else 0
+    if not alive and not asked and not taken:
+        return None
+    who = [*((one.name, one.provider) for one in alive), *((one.name, one.provider) for one in asked)]
+    names = {name for name, _ in who}
+    simulated = [
+        is_loopback(written[name].endpoint) if name in written else overview.providers[provider].features.simulated
+        for name, provider in who
+    ]
+    known = [one for one in held.pods if one.pod.name in names] if held is not None else []
+    old = [one.seen for one in known if not one.reachable and one.seen is not None]
+    per_hour = spending.per_hour + sum(one.hourly or 0.0 for one in asked)
+    return Money(
+        machines=len(who),
+        per_hour=money(per_hour, spending.currency) + ("+" if spending.mixed else ""),
+        spent=("" if spending.billed else "~") + money(spending.alive, spending.currency),
+        today=money(spending.today, spending.currency),
+        orphans=len(orphans),
+        warn=any(one.verdict is not None and one.verdict.level != "fine" for one in known),
+        simulated=bool(simulated) and all(simulated),
+        as_of=datetime.fromtimestamp(min(old)).strftime("%H:%M") if old else "",
+        taken=taken,
+    )

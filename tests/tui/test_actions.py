@@ -1,0 +1,279 @@
+"""Actions as the one source of footer, help and palette; the user's keymap file; what is remembered of taste."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import OptionList
+
+from hudtui.core.paths import app_paths
+from hudtui.tui import preferences, steps
+from hudtui.tui.actions import REGISTRY, Acting, load_all_actions, shown
+from hudtui.tui.facts import Facts, Services
+from hudtui.tui.widgets.dialog import TextDialog
+from hudtui.tui.widgets.keybar import active_keys
+
+
+async def _quiet(folder: Path, first: bool) -> tuple[str, ...]:
+    return ()
+
+
+SERVICES = Services(load_facts=lambda folder: Facts(folder, "HUD"), sync_runs=_quiet)
+TMUX_EATS = {"ctrl+m", "ctrl+i", "ctrl+j", "ctrl+h", "ctrl+b", "ctrl+s", "ctrl+left_square_bracket"}
+
+
+def test_every_action_is_complete_and_can_be_carried_out() -> None:
+    import hudtui.tui.help  # noqa: F401  # its actions belong to the registry as soon as somebody asks for help
+
+    load_all_actions()
+    classes = list(_acting(Acting))
+    for action in REGISTRY.values():
+        assert action.title and action.tooltip.endswith((".", "?", "…")), action
+        owners = [one for one in classes if action in one.__dict__.get("ACTIONS", ())]
+        assert owners, action.id
+        assert all(callable(getattr(owner, action.method, None)) for owner in owners), f"{action.id} needs {action.method}"
+
+
+def test_every_action_has_a_key_that_terminals_and_tmux_let_through() -> None:
+    load_all_actions()
+    for action in REGISTRY.values():
+        keys = {key.strip() for key in action.keys.split(",") if key.strip()}
+        assert not keys or keys - TMUX_EATS, f"{action.id} has no key that arrives everywhere"
+
+
+def test_no_screen_takes_a_key_twice_or_one_of_the_app() -> None:
+    load_all_actions()
+    from hudtui.tui.app import HudtuiApp
+
+    general = {key: action.id for action in HudtuiApp.ACTIONS for key in action.keys.split(",") if key}
+    for name in steps.SCREENS:
+        taken: dict[str, str] = {}
+        for action in steps.screen_class(name).all_actions():
+            for key in filter(None, action.keys.split(",")):
+                assert key not in taken, f"{name}: {key} is both {taken.get(key)} and {action.id}"
+                taken[key] = action.id
+                assert key == "escape" or key not in general, f"{name}: {key} hides {general.get(key)}"
+
+
+def _acting(base: type) -> Any:
+    for one in base.__subclasses__():
+        yield one
+        yield from _acting(one)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("ctrl+p", "^p"), ("question_mark", "?"), ("f2", "F2"), ("escape", "Esc"), ("shift+tab", "⇧Tab"), ("plus", "+"), ("G", "G")],
+)
+def test_keys_are_shown_as_people_write_them(key: str, text: str) -> None:
+    assert shown(key) == text
+
+
+def keymap(text: str) -> Path:
+    path = app_paths().config / preferences.KEYMAP_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+async def test_a_keymap_moves_keys_everywhere(open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path) -> None:
+    keymap('"app.help" = "f9"\n[app]\nsettings = "ctrl+g,S"\n')
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        assert "F9 Help" in screen_text(app)
+        await pilot.press("question_mark")
+        await settle(pilot)
+        assert app.screen.NAME == "home"
+        await pilot.press("f9")
+        await settle(pilot)
+        assert "^g, S" in screen_text(app)
+        await pilot.press("escape", "S")
+        await settle(pilot)
+        assert app.screen.NAME == "settings"
+
+
+async def test_while_a_text_is_typed_no_key_is_shown_that_the_field_takes(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path
+) -> None:
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        await pilot.press("comma")
+        await settle(pilot)
+        assert "/ Filter" in screen_text(app).splitlines()[-1]
+        await pilot.press("slash", "slash")
+        await settle(pilot)
+        assert app.screen.query_one("#settings-filter").value == "/", "the field takes it"
+        assert "/ Filter" not in screen_text(app).splitlines()[-1]
+        assert not [key.key for key in active_keys(app.screen) if len(key.key) == 1 and key.key.isascii()], "nor does help"
+
+
+async def test_mistakes_in_a_keymap_are_said_and_the_rest_counts(
+    open_app: Callable[..., Any], screen_text: Any, project: Path
+) -> None:
+    keymap('"app.hlep" = "f9"\n"app.settings" = "f8"\n"app.home" = 3\n')
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        found, complaints = preferences.load_keymap(app_paths().config / preferences.KEYMAP_FILE)
+        assert found == {"app.settings": "f8"}
+        assert complaints[0] == "keymap.toml: there is no action 'app.hlep'; did you mean 'app.help'?"
+        assert "app.home needs a text with keys" in complaints[1]
+        assert "keymap.toml" in screen_text(app)
+        await pilot.press("f8")
+        await pilot.pause()
+        assert app.screen.NAME == "settings"
+
+
+def test_a_keymap_that_is_no_toml_is_not_used(project: Path) -> None:
+    path = keymap("this is = = no toml")
+    found, complaints = preferences.load_keymap(path)
+    assert found == {} and len(complaints) == 1 and "is not used" in complaints[0]
+
+
+async def test_the_palette_offers_every_action_of_every_screen(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        await pilot.press("ctrl+p")
+        for _ in range(400):
+            text = "\n".join(option.prompt.plain for option in _options(app))
+            if "Copy name" in text:  # the last one of the last screen
+                break
+            await pilot.pause(0.02)
+        for name in steps.SCREENS:
+            for action in steps.screen_class(name).all_actions():
+                if action.palette and action.id != "home.demo":
+                    assert action.title in text, action.id
+
+
+def _options(app: Any) -> Any:
+    found = app.screen.query_one(OptionList)
+    return [found.get_option_at_index(index) for index in range(found.option_count)]
+
+
+async def pick(pilot: Any, typed: str, title: str) -> None:
+    """Type into the open palette, wait until it has found `title`, and take it."""
+    await pilot.press(*typed)
+    for _ in range(400):
+        found = _options(pilot.app) if type(pilot.app.screen).__name__ == "Palette" else []
+        if found and title in found[0].prompt.plain:
+            break
+        await pilot.pause(0.02)
+    await pilot.press("enter")
+
+
+async def test_picking_an_action_of_another_screen_opens_it_and_does_it(
+    open_app: Callable[..., Any], settle: Any, project: Path
+) -> None:
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        await pilot.press("ctrl+p")
+        await settle(pilot)
+        await pick(pilot, "set in .env", "Set in .env")
+        for _ in range(400):
+            if type(app.screen).__name__ == "Ask":
+                break
+            await pilot.pause(0.02)
+        assert app._opened["settings"].is_attached
+        assert type(app.screen).__name__ == "Ask", app.screen.message
+
+
+async def test_a_theme_is_kept_for_the_next_start(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        app.action_theme()
+        await settle(pilot)
+        await pick(pilot, "hudtui-light", "hudtui-light")
+        await settle(pilot)
+        assert app.theme == "hudtui-light"
+    assert json.loads((app_paths().state / preferences.FILE).read_text())["theme"] == "hudtui-light"
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        assert app.theme == "hudtui-light"
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", '{"theme": 3, "mouse": "x"}', '{"theme": "gone"}'])
+async def test_nonsense_in_the_preferences_is_the_default(open_app: Callable[..., Any], project: Path, text: str) -> None:
+    path = app_paths().state / preferences.FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    async with open_app(project, services=SERVICES) as (app, _):
+        assert app.theme == "hudtui" and app.preferences.mouse is True
+
+
+def test_the_environment_wins_over_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = app_paths().state / preferences.FILE
+    preferences.change(path, mouse=True, theme="nord")
+    monkeypatch.setenv("HUDTUI_MOUSE", "off")
+    monkeypatch.setenv("HUDTUI_THEME", "monochrome")
+    assert preferences.load(path) == preferences.Preferences("monochrome", False)
+
+
+async def test_long_text_can_be_read_and_copied(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[str] = []
+    async with open_app(project, services=SERVICES, size=(80, 24)) as (app, pilot):
+        monkeypatch.setattr(app, "copy", copied.append)
+        app.read("Title [b]", "\n".join(f"line {n} \x1b[31m[red]" for n in range(100)))
+        await settle(pilot)
+        assert isinstance(app.screen, TextDialog)
+        assert "Title [b]" in screen_text(app) and "line 1 [red]" in screen_text(app)
+        await pilot.press("end")
+        await settle(pilot)
+        assert "line 99 [red]" in screen_text(app)
+        await pilot.press("y", "q")
+        await settle(pilot)
+        assert copied and copied[0].count("\n") == 99 and "\x1b" not in copied[0]
+        assert app.screen.NAME == "home"
+
+
+@pytest.mark.parametrize(
+    ("step", "page"),
+    [
+        ("environment", "environments.md"),
+        ("mapping", "configuration.md"),
+        ("dataset", "tasks.md"),
+        ("compute", "compute.md"),
+        ("launch", "runs.md"),
+        ("run", "monitor.md"),
+        ("watch", "monitor.md"),
+        ("settings", "settings.md"),
+    ],
+)
+def test_every_key_of_a_footer_is_in_the_documentation(step: str, page: str) -> None:
+    told = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    for action in steps.screen_class(step).all_actions():
+        if action.show and action.keys:
+            names = {form for key in action.keys.split(",") for form in (key, shown(key), shown(key).lower())}
+            assert any(f"`{name}`" in told for name in names), f"{action.id}: none of {sorted(names)} is in {page}"
+
+
+async def test_all_mistakes_in_a_keymap_are_seen(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+    keymap('"app.hlep" = "f9"\n"app.home" = 3\n"no.such" = "x"\n')
+    async with open_app(project, services=SERVICES) as (app, _):
+        for name in ("app.hlep", "app.home", "no.such"):
+            assert name in app.screen.message
+
+
+async def test_what_ends_something_is_found_by_its_words_only(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+    from hudtui.tui.palette import ActionProvider
+
+    async with open_app(project, services=SERVICES) as (app, _):
+        provider = ActionProvider(app.screen)
+
+        async def found(query: str) -> list[str]:
+            return [str(hit.text) for hit in [one async for one in provider.search(query)]]
+
+        assert not [text for text in await found("undo") if "orphans" in text]
+        assert [text for text in await found("orphans") if "End orphans" in text]
+        assert [text for text in await found("hlp") if "Help" in text], "all others are found by letters in order"
+
+
+async def test_help_in_a_text_lists_the_keys_of_the_text_and_none_that_is_typed(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path
+) -> None:
+    async with open_app(project, size=(120, 60), services=SERVICES) as (app, pilot):
+        await pilot.press("comma")
+        await settle(pilot)
+        await pilot.press("slash", "f1")
+        await settle(pilot)
+        lines = [line for line in screen_text(app).splitlines() if "Help " in line or "Quit " in line or "Paste" in line]
+        assert any("^v" in line and "Paste" in line for line in lines)
+        assert not any("?" in line for line in lines if "app.help" in line)
+        assert any("F1" in line for line in lines if "app.help" in line)
