@@ -27,7 +27,7 @@ def takes_request(*names: str, **defaults: Any) -> Callable[[C], C]:
         defaults: Defaults of this command where they are not those of `RunRequest`.
     """
     declared = knobs_of(RunRequest)
-    types = get_type_hints(RunRequest, localns={"Offer": object})
+    types = get_type_hints(RunRequest, localns={"Offer": object, "Continuation": object})
     standard = {**vars(RunRequest()), **defaults}
 
     def decorate(command: C) -> C:

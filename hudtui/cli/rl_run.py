@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.store import RunRecord, RunStore
 
 _GLYPHS = {"fine": "✓", "warning": "!", "missing": "✗"}
-_GOES_ON = "a run that has started keeps running: hudtui runs shows it"
+GOES_ON = "a run that has started keeps running: hudtui runs shows it"
 
 
 @takes_request(
@@ -72,22 +72,16 @@ def run(
     except InputError as error:
         raise typer.BadParameter("; ".join(error.lines()), param_hint="--set") from None
     request = replace(request, settings=overrides)
-    here = request.provider in (None, "local") and request.host in (None, "local")
-    if request.rehearse and here and not chosen and not emit_script:
-        from hudtui.cli.rehearse import carry_out
-
-        console.run(carry_out(request, yes, dry_run, no_tmux, as_json), as_json=as_json)
-        return
-    if request.rehearse and request.host is None and request.provider is None and not chosen:
-        request = replace(request, host="local")
-    elif chosen and request.provider is None:
+    if chosen and request.provider is None:
         request = replace(request, provider="prime")
-    how = _How(yes, detach, dry_run, emit_script, not no_tmux, as_json, push_image)
-    console.run(_work(request, how), as_json=as_json, when_ended=_GOES_ON)
+    elif request.rehearse and request.host is None and request.provider is None:
+        request = replace(request, host="local")
+    how = How(yes, detach, dry_run, emit_script, not no_tmux, as_json, push_image)
+    console.run(carry_out(request, how), as_json=as_json, when_ended=GOES_ON)
 
 
 @dataclass(frozen=True)
-class _How:
+class How:
     """The ways in which the command may be carried out."""
 
     yes: bool
@@ -96,7 +90,7 @@ class _How:
     emit_script: bool
     tmux: bool
     as_json: bool
-    push_image: str | None
+    push_image: str | None = None
     """The name that the environment's local image is pushed under."""
 
     @property
@@ -105,7 +99,15 @@ class _How:
         return self.dry_run or self.emit_script
 
 
-async def _work(request: RunRequest, how: _How) -> None:
+async def carry_out(request: RunRequest, how: How) -> None:
+    """Check and plan a request, start the run if the user agrees, and follow it to its end; see `run`."""
+    from hudtui.core.runs.prepare import request_host
+
+    if request.rehearse and request_host(request) == "local" and not how.emit_script:
+        from hudtui.cli import rehearse
+
+        await rehearse.carry_out(request, how.yes, how.dry_run, not how.tmux, how.as_json)
+        return
     from hudtui.core.flows.start import agree_to_start
     from hudtui.core.flows.trust import require_run
     from hudtui.core.project import open_project
@@ -119,7 +121,7 @@ async def _work(request: RunRequest, how: _How) -> None:
                 await _push(how.push_image, project)
         prepared = await _prepare(request, store, project, how)
         if how.emit_script:
-            runlog.print_script(_complete(prepared))
+            runlog.print_script(prepared.require())
             return
         if how.dry_run:
             from hudtui.core.runs.plan_text import preparation_json
@@ -128,7 +130,7 @@ async def _work(request: RunRequest, how: _How) -> None:
             if prepared.record is None:
                 raise typer.Exit(2)
             return
-        record = _complete(prepared)
+        record = prepared.require()
         await asyncio.to_thread(require_run, record.spec, project.settings())
         if how.detach:
             _may_detach(record)
@@ -145,7 +147,7 @@ async def _work(request: RunRequest, how: _How) -> None:
 # --- what is missing ------------------------------------------------------------------------------------------------------
 
 
-async def _prepare(request: RunRequest, store: RunStore, project: Project, how: _How) -> Preparation:
+async def _prepare(request: RunRequest, store: RunStore, project: Project, how: How) -> Preparation:
     """Check the request; where a person can be asked, offer to fix what is missing until the person declines."""
     from hudtui.core.flows.prepare import fix
     from hudtui.core.runs.prepare import prepare_run
@@ -177,16 +179,6 @@ async def _push(name: str, project: Project) -> None:
             console.say(f"  {step.text}")
 
 
-def _complete(prepared: Preparation) -> RunRecord:
-    """The run, or the end of the command with all that is missing."""
-    if prepared.record is not None:
-        return prepared.record
-    from hudtui.core.errors import InputError
-
-    lines = [f"{check.name}: {check.text}" + (f"  ->  {check.fix}" if check.fix else "") for check in prepared.missing]
-    raise InputError("this run cannot be started yet", why="\n  ".join(lines))
-
-
 # --- the plan -------------------------------------------------------------------------------------------------------------
 
 
@@ -204,7 +196,7 @@ def _show(prepared: Preparation, record: RunRecord, store: RunStore) -> None:
 # --- the run --------------------------------------------------------------------------------------------------------------
 
 
-async def _run_rented(record: RunRecord, store: RunStore, how: _How) -> None:
+async def _run_rented(record: RunRecord, store: RunStore, how: How) -> None:
     from hudtui.cli.runs import tend_run
 
     runlog.say_event(store.add(record))
@@ -230,7 +222,7 @@ def _away(record: RunRecord) -> bool:
     return record.host != "local" or record.spec.output_dir is not None
 
 
-async def _run_here(record: RunRecord, store: RunStore, project: Project, how: _How) -> None:
+async def _run_here(record: RunRecord, store: RunStore, project: Project, how: How) -> None:
     """On this machine, or one of the user's own."""
     from hudtui.core.flows.start import open_tunnels
 
@@ -260,7 +252,7 @@ async def _bring_home(record: RunRecord, store: RunStore) -> None:
     console.say(f"{found.files} files, {found.size:,} bytes in {found.folder}")
 
 
-async def _result(record: RunRecord, how: _How) -> None:
+async def _result(record: RunRecord, how: How) -> None:
     _, monitor = runlog.open_store()
     view: Any = await monitor.view(record.id)
     if how.as_json:

@@ -258,8 +258,8 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, titles: Seq
         put(row)
 
 
-def print_view(view: RunView) -> None:
-    """Print everything about a run."""
+def print_view(view: RunView, record: RunRecord | None = None) -> None:
+    """Print everything about a run; with its record, also what it continues."""
     from hudtui.core.runs.status import gpu_text, server_text
 
     run = view.summary
@@ -267,6 +267,7 @@ def print_view(view: RunView) -> None:
     facts: list[tuple[str, Any]] = [
         ("run", f"{run.id}  ({run.name})"),
         ("comment", clean_line(run.comment) if run.comment else None),
+        ("continues", record.spec.continues.text.partition(" ")[2] if record is not None and record.spec.continues else None),
         ("state", state_text(run) + (f": {run.why}" if run.why else "")),
         ("engine", run.engine),
         ("started", clock(run.started) if run.started else "-"),

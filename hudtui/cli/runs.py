@@ -43,6 +43,8 @@ def register(app: typer.Typer) -> None:
         ("stop", stop),
         ("attach", attach),
         ("resume", resume),
+        ("rerun", rerun),
+        ("continue", continue_run),
         ("pull", pull),
         ("limits", limits),
         ("rename", rename),
@@ -132,10 +134,13 @@ def show(run: Run = None, as_json: Json = False) -> None:
         store, monitor = runlog.open_store()
         await runlog.reconcile_runs(store)
         view = await monitor.view(store.find(run))
+        record = store.record(view.summary.id)
         if as_json:
-            console.out_json({**view.to_json(), "plan": store.record(view.summary.id).plan.to_json()})
+            found = record.spec.continues
+            continues = {"run": found.run, "step": found.step} if found else None
+            console.out_json({**view.to_json(), "continues": continues, "plan": record.plan.to_json()})
         else:
-            runlog.print_view(view)
+            runlog.print_view(view, record)
 
     _run(work(), as_json=as_json)
 
@@ -288,16 +293,14 @@ def pull(
     """Bring the results of a run to this computer. What is here already is not fetched again; the run may go on meanwhile."""
 
     async def work() -> None:
-        from hudtui.core.remote.hosts import find_host
-        from hudtui.core.runs.results import fetch_results, results_folder
-        from hudtui.core.runs.run_folder import RunFolder
+        from hudtui.core.flows.results import pull as pull_flow
+        from hudtui.core.project import open_project
 
         store, monitor = runlog.open_store()
-        record = store.record(store.find(run))
-        store.require_own(record.id)
+        chosen = store.find(run)
         await monitor.refresh()
-        target = output.absolute() if output is not None else results_folder(record, store)
-        found = await fetch_results(RunFolder(find_host(record.host), record), target, progress=_progress())
+        found = await pull_flow(chosen, open_project(), output=output, progress=_progress())
+        target = found.folder
         if as_json:
             told = {"folder": str(target), "files": found.files, "bytes": found.size, "fetched": found.fetched}
             console.out_json({**told, "left": list(found.left)})
@@ -308,6 +311,66 @@ def pull(
             console.say(found.told)
 
     _run(work(), as_json=as_json)
+
+
+def rerun(
+    run: Run = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, also where it costs money.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of yours.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan as JSON, and start nothing.")] = False,
+    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Start a run again: the same files, settings, kind of machine and limits, in a run of its own.
+
+    Everything is checked as by `hudtui rl`, and nothing is rented before you agree. Files are used as they are now. A rented
+    machine is chosen anew among the offers with the same GPUs.
+    """
+    from hudtui.cli.rl_run import GOES_ON, How, carry_out
+
+    async def work() -> None:
+        from hudtui.core.flows.again import rerun_request
+        from hudtui.core.project import open_project
+
+        project = open_project()
+        request = await rerun_request(project.runs.find(run), project, Terminal(yes=yes))
+        await carry_out(request, How(yes, detach, dry_run, False, not no_tmux, as_json))
+
+    _run(work(), as_json=as_json, when_ended=GOES_ON)
+
+
+def continue_run(
+    run: Run = None,
+    step: Annotated[
+        int | None, typer.Option("--step", min=0, help="Checkpoint to continue from; by default the last.", show_default=False)
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Steps in all; by default as before.", show_default=False)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, also where it costs money.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of yours.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan as JSON, and start nothing.")] = False,
+    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Continue a training that failed or was stopped from its last checkpoint; rollouts continue after their last episode.
+
+    The continuation is a run of its own with the same files, settings, kind of machine and limits. It takes the checkpoint and
+    the metrics of the earlier run along, so that its curves begin where that one's begin. `--steps` also continues a training
+    that has finished. To manage a rented machine again that is still running, use `hudtui runs resume`.
+    """
+    from hudtui.cli.rl_run import GOES_ON, How, carry_out
+
+    async def work() -> None:
+        from hudtui.core.flows.again import continue_request
+        from hudtui.core.project import open_project
+
+        project, (_, monitor) = open_project(), runlog.open_store()
+        await monitor.refresh()
+        request = await continue_request(project.runs.find(run), project, step=step, steps=steps, progress=_progress())
+        await carry_out(request, How(yes, detach, dry_run, False, not no_tmux, as_json))
+
+    _run(work(), as_json=as_json, when_ended=GOES_ON)
 
 
 def limits(

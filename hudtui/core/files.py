@@ -7,6 +7,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import stat
 import tempfile
 import time
@@ -113,17 +114,16 @@ def read_text(path: Path | str, *, limit: int = MAX_BYTES) -> str:
     return decode(read_bytes(path, limit=limit), os.fspath(path))
 
 
-def write_atomic(path: Path | str, content: str | bytes, *, mode: int | None = None) -> None:
+def write_atomic(path: Path | str, content: str | bytes | BinaryIO, *, mode: int | None = None) -> None:
     """Write `content` to `path` in one step: readers see the old file or the new one, never a part.
 
-    A symbolic link is followed, so that it stays a link. The mode of an existing file is kept unless `mode` is given; a new file
-    gets `mode` or the process's default. The owner is kept where the system allows it.
+    A stream is copied to its end. A symbolic link is followed, so that it stays a link. The mode of an existing file is kept
+    unless `mode` is given; a new file gets `mode` or the process's default. The owner is kept where the system allows it.
 
     Raises:
         InputError: The file cannot be written, for instance because the disk is full. The old file is unchanged then.
     """
     target = Path(os.path.realpath(path))
-    data = content.encode() if isinstance(content, str) else content
     temporary: str | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,10 @@ def write_atomic(path: Path | str, content: str | bytes, *, mode: int | None = N
         with os.fdopen(handle, "wb") as stream:
             _keep_owner(stream.fileno(), target)
             os.fchmod(stream.fileno(), _mode_for(target) if mode is None else mode)
-            stream.write(data)
+            if isinstance(content, str | bytes):
+                stream.write(content.encode() if isinstance(content, str) else content)
+            else:
+                shutil.copyfileobj(content, stream, 1 << 20)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)

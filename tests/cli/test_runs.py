@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +286,32 @@ def test_the_list_is_filtered_sorted_and_grouped(own_world: Path) -> None:
     assert "No run matches" in hudtui("runs", "list", "state:running").stderr
     wrong = hudtui("runs", "list", "colour:red", code=2)
     assert "no field 'colour'" in wrong.stderr and "state, name, id" in wrong.stderr
+
+
+def test_a_run_is_started_again_and_continued(workspace: Path) -> None:
+    first = json.loads(hudtui("runs", "start", "-f", "--json", "--no-tmux", "--max-turns", "5", "--name", "base").stdout)
+    store = RunStore(workspace / ".hudtui")
+    assert "no terminal" in hudtui("runs", "rerun", first["id"], code=2).stderr and len(store.runs()) == 1
+    again = json.loads(hudtui("runs", "rerun", "base", "--yes", "--json", "--no-tmux").stdout)
+    assert again["id"] != first["id"] and again["name"] == "base" and again["state"] == "finished"
+
+    def tasks(view: dict[str, Any]) -> list[Any]:
+        return sorted(view["result"]["tasks"], key=lambda row: row["task"])
+
+    assert tasks(again) == tasks(first)
+    specs = [store.record(run).spec for run in (first["id"], again["id"])]
+    assert specs[0] == replace(specs[1], gpus=specs[0].gpus)  # which nothing of this run uses
+
+    traces = Path(first["folder"]) / "out" / "traces.jsonl"
+    kept = traces.read_text().splitlines()[0]
+    traces.write_text(kept + "\n")  # as of a run that was ended in between
+    further = json.loads(hudtui("runs", "continue", first["id"], "--yes", "--json", "--no-tmux").stdout)
+    played = (Path(further["folder"]) / "out" / "traces.jsonl").read_text().splitlines()
+    assert played[0] == kept and len(played) == 2 and tasks(further) == tasks(first)
+    shown = hudtui("runs", "show", further["id"]).stdout
+    assert f"continues  run {first['id']}\n" in shown
+    assert json.loads(hudtui("runs", "show", further["id"], "--json").stdout)["continues"] == {"run": first["id"], "step": None}
+    assert "only a training has steps" in hudtui("runs", "continue", first["id"], "--step", "3", code=2).stderr
+    planned = json.loads(hudtui("runs", "continue", first["id"], "--dry-run").stdout)
+    assert "out/traces.jsonl" in [file["path"] for file in planned["plan"]["files"]]
+    assert len(store.runs()) == 3

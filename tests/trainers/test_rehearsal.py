@@ -186,3 +186,34 @@ def test_too_few_tasks_end_a_rehearsal_in_words(own_world: Path, trainer_python:
     assert done.returncode == 1
     assert "there are 3 tasks that can be played; training takes 4 or more" in done.stderr
     assert json.loads(done.stdout)["state"] == "failed"
+
+
+def test_a_stopped_training_continues_by_a_command_with_the_next_step(
+    own_world: Path, own_tmux: str, trainer_python: str, read_rows: Callable[[Path], list[dict[str, Any]]]
+) -> None:
+    folder = workspace(own_world / "w", task_records())
+    env = {**os.environ, "HUDTUI_TRAINER_PYTHON": trainer_python}
+    shortest = {"num_generations": 2, "batch_size": 2, "max_turns": 1, "max_tokens": 16, "warm_start": 0, "save_every": 1}
+    (folder / "training.json").write_text(json.dumps(shortest))
+
+    def hudtui(*words: str) -> str:
+        command = [sys.executable, "-m", "hudtui", *words]
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    words = [sys.executable, "-m", "hudtui", "rehearse", "--yes", "--training", "training.json", "--steps", "500"]
+    with subprocess.Popen(words, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while not list(folder.glob(".hudtui/runs/*/out/checkpoints/checkpoint-2/trainer_state.json")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        (run,) = (path.name for path in folder.glob(".hudtui/runs/rehearsal-*"))
+        hudtui("runs", "stop", run, "--yes")
+        process.wait(60)
+    first = read_rows(folder / ".hudtui" / "runs" / run / "out" / "metrics.jsonl")
+    last = max(row["step"] for row in first)
+    view = json.loads(hudtui("runs", "continue", run, "--yes", "--steps", str(last + 2), "--json"))
+    assert view["state"] == "finished"
+    second = read_rows(Path(view["folder"]) / "out" / "metrics.jsonl")
+    assert [row["step"] for row in second if "reward" in row] == list(range(1, last + 3))
+    assert [row["reward"] for row in second if "reward" in row][:last] == [row["reward"] for row in first if "reward" in row]

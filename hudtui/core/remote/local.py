@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import io
 import os
 import signal
 import stat
@@ -107,8 +108,8 @@ class LocalHost:
     async def put(self, content: bytes | Path, path: PurePosixPath | str, *, mode: int = 0o644) -> None:
 
         def write() -> None:
-            data = content.read_bytes() if isinstance(content, Path) else content
-            write_atomic(_place(path), data, mode=mode)
+            with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as stream:
+                write_atomic(_place(path), stream, mode=mode)
 
         try:
             await asyncio.to_thread(write)

@@ -10,7 +10,7 @@ from typing import Any
 from hudtui.core.runs.store import RunRecord
 from hudtui.core.text import clean_line
 
-_OF_EVERY_RUN = frozenset({"name", "workspace", "remarks"})
+_OF_EVERY_RUN = frozenset({"name", "workspace", "remarks", "continues"})
 """Fields of a spec that say nothing about what the run does."""
 
 

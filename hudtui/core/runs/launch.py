@@ -34,6 +34,8 @@ from hudtui.core.training.plan import WHEELS, Plan, PlanFile, Site
 Lookup = Callable[[str], str | None]
 """The value of a setting by its name; `Settings.get` is one."""
 
+_IN_MEMORY = 16 * 1024 * 1024
+"""Bytes of a file that is read into memory before it is put onto a machine, at most."""
 _SHORTEST_SECRET = 6
 """Characters: a shorter value may stand in a plan by chance."""
 
@@ -173,16 +175,20 @@ async def _step(store: RunStore, run: str, name: str, began: float) -> RunEvent 
     return await store.run(store.append, run, "step", data, once=f"step:{name}")
 
 
-def _content(file: PlanFile) -> bytes:
+def _content(file: PlanFile) -> bytes | Path:
+    """Return what is put into the run's folder; a large file, such as a checkpoint, is not read into memory."""
     if file.source is None:
         return file.text
+    path = Path(file.source.path)
     try:
-        data = Path(file.source.path).read_bytes()
+        with path.open("rb") as stream:
+            data = stream.read() if file.source.size <= _IN_MEMORY else None
+            digest = hashlib.file_digest(stream, "sha256").hexdigest() if data is None else hashlib.sha256(data).hexdigest()
     except OSError as error:
         raise MachineError(f"{file.source.path} cannot be read any more", why=error.strerror) from None
-    if hashlib.sha256(data).hexdigest() != file.source.sha256:
+    if digest != file.source.sha256:
         raise MachineError(f"{file.source.path} was changed after this run was planned", fix="Start the run again.")
-    return data
+    return path if data is None else data
 
 
 def error_sentence(error: HudtuiError) -> str:

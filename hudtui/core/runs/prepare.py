@@ -61,6 +61,17 @@ class Preparation:
         """The checks that keep the run from starting."""
         return tuple(check for check in self.checks if check.state == "missing")
 
+    def require(self) -> RunRecord:
+        """Return the run.
+
+        Raises:
+            InputError: Something is missing; the error names all of it.
+        """
+        if self.record is not None:
+            return self.record
+        lines = [f"{check.name}: {check.text}" + (f"  ->  {check.fix}" if check.fix else "") for check in self.missing]
+        raise InputError("this run cannot be started yet", why="\n  ".join(lines))
+
 
 async def prepare_run(
     request: RunRequest,
@@ -177,6 +188,7 @@ def resolve(
         platform=workspace.platform.name,
         training={**training, **request.settings},
         trainer_python=request.python,
+        continues=request.continues,
         secrets=tuple(dict.fromkeys(found.secrets)),
         variables=found.variables,
         tunnels=tuple(found.tunnels),

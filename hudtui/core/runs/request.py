@@ -12,6 +12,7 @@ from hudtui.core.training.options import LIMITS, TRAINING, WHAT, WHERE, JobOptio
 
 if TYPE_CHECKING:
     from hudtui.core.compute.values import Offer
+    from hudtui.core.training.plan import Continuation
 
 AS_IS, REMOTE = "as-is", "remote"
 """Where the environments of the tasks run: where the tasks say, or on the platform."""
@@ -66,6 +67,8 @@ class RunRequest(JobOptions):
     )
     offer: Offer | None = None
     """The offer to rent."""
+    continues: Continuation | None = None
+    """The earlier run that is continued."""
     offer_name: str | None = knob(None, "Rent this offer: its six characters in hudtui pods offers.", "--offer", group=WHERE)
     clouds: tuple[str, ...] = knob((), "Cloud to rent from, such as datacrunch; may be repeated.", "--cloud", group=WHERE)
     regions: tuple[str, ...] = knob(

@@ -63,7 +63,7 @@ class Rollouts:
             raise InputError("this run needs a config", fix="Name one (--config FILE), or generate it: hudtui rl init SOURCE.")
         tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
         config = PlanFile(f"files/config/{spec.config.name}", spec.config)
-        files, policy = [tasks, config], spec.policy
+        files, policy = [tasks, config, *(spec.continues.files if spec.continues else ())], spec.policy
         if spec.policy_file is not None:
             files.append(PlanFile(f"files/policy/{spec.policy_file.name}", spec.policy_file))
             policy = f"{policy.partition(':')[0]}:{site.path(files[-1].path)}"
@@ -98,6 +98,7 @@ class Rollouts:
             ),
             max_seconds=spec.max_seconds,
             wheel=bool(stages),
+            notes=(spec.continues.text,) if spec.continues else (),
         )
 
     def reader(self) -> MetricsReader:

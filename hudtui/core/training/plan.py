@@ -88,6 +88,8 @@ class JobSpec(JobOptions):
     """Settings of the trainer, by the names of `recipe.Recipe`. The fields of this spec take precedence."""
     trainer_python: str | None = None
     """Python on the machine with everything the run needs; None: the plan makes an environment."""
+    continues: Continuation | None = None
+    """The earlier run that this run continues."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,23 @@ class PlanFile:
             raise ValueError(f"{self.path!r} is no path inside the run's folder")
         if sum(given is not None for given in (self.source, self.content, self.resource)) != 1:
             raise ValueError(f"{self.path}: either a source, a content or a resource")
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What a run takes over from an earlier run in order to continue it."""
+
+    run: str
+    """Id of the earlier run."""
+    step: int | None = None
+    """Step of the checkpoint that a training continues from; None for rollouts."""
+    files: tuple[PlanFile, ...] = ()
+    """The checkpoint and the records of the earlier run, at the paths that they get in the new run's folder."""
+
+    @property
+    def text(self) -> str:
+        """Say what is continued, in a few words."""
+        return f"continues run {self.run}" + ("" if self.step is None else f" from its checkpoint of step {self.step}")
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,8 @@ class PrimeRl:
             raise InputError(
                 "prime-rl plays tasks through hudtui's verifiers plugin, which this version lacks", fix="Use --engine trl."
             )
+        if spec.continues is not None:
+            raise InputError("hudtui cannot continue a training of prime-rl", fix="Start it again: hudtui runs rerun RUN.")
         if spec.gpus < 2:
             raise InputError("prime-rl needs 2 GPUs or more", fix="Train on one with --engine trl.")
         recipe = recipe_for(spec)

@@ -49,7 +49,7 @@ class Trl:
         tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
         config = PlanFile(f"files/config/{spec.config.name}", spec.config)
         chosen = PlanFile(RECIPE, content=json.dumps(recipe.to_json(), indent=1) + "\n")
-        files = [tasks, config, chosen]
+        files = [tasks, config, chosen, *(spec.continues.files if spec.continues else ())]
         where = None if spec.rehearse else _gpus(spec, recipe)
         stages: list[Stage] = []
         python = spec.trainer_python
@@ -70,7 +70,7 @@ class Trl:
         secrets = tuple(name for name in spec.secrets if name not in base)
         cwd = site.workspace or ""
         ports: tuple[PlanPort, ...] = ()
-        notes: list[str] = []
+        notes: list[str] = [spec.continues.text] if spec.continues else []
         if where is None:
             train = Stage("train", (python, *argv), cwd=cwd, env={**base, "CUDA_VISIBLE_DEVICES": ""}, secrets=secrets, grace=120)
             notes.append("a rehearsal: a tiny model that knows nothing, on the CPU; its rewards say nothing about a real one")

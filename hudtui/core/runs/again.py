@@ -1,0 +1,161 @@
+"""Requests made from earlier runs: the same run again, or a run that continues where another has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hudtui.core.errors import InputError
+from hudtui.core.runs.request import RunRequest
+from hudtui.core.runs.store import RunRecord
+from hudtui.core.training.export import checkpoints
+from hudtui.core.training.options import JobOptions
+from hudtui.core.training.plan import Continuation, FileRef, PlanFile, file_ref
+from hudtui.core.training.recipe import recipe_for
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.spec import Rental
+
+_CHECKPOINTS = "out/checkpoints"
+_METRICS, _TRACES = "out/metrics.jsonl", "out/traces.jsonl"
+CONTINUED = ("trl", "rollouts")
+"""Engines whose runs can be continued."""
+
+
+def request_again(record: RunRecord) -> RunRequest:
+    """Return the request that asks for a run once more: the same files by their paths, settings, kind of machine and limits.
+
+    A rented machine is chosen anew among the offers with the same GPUs, because offers come and go.
+    """
+    spec, rent = record.spec, record.spec.rent
+    options = {option.name: getattr(spec, option.name) for option in fields(JobOptions)}
+    if spec.policy_file is not None:
+        options["policy"] = f"{spec.policy.partition(':')[0]}:{spec.policy_file.path}"
+    limits: Mapping[str, Any] = {}
+    if rent is not None:
+        limits = {
+            "budget": _limit(spec.limits.run_budget),
+            "max_hours": _limit(spec.limits.max_hours),
+            "idle_minutes": _limit(spec.limits.idle_minutes),
+        }
+    elif spec.max_seconds is not None:
+        limits = {"max_hours": _limit(spec.max_seconds / 3600)}
+    return RunRequest(
+        **options,
+        engine=spec.engine,
+        name=record.name,
+        tasks=spec.tasks.path if spec.tasks else None,
+        config=Path(spec.config.path) if spec.config else None,
+        settings=dict(spec.training),
+        host=record.host if rent is None else None,
+        provider=None if rent is None else rent.provider,
+        gpus=None if rent is None else _gpus(rent),
+        keep_on_failure=rent is not None and rent.keep_on_failure,
+        python=spec.trainer_python,
+        output_dir=None if spec.output_dir is None else Path(spec.output_dir),
+        **limits,
+    )
+
+
+def changed_files(record: RunRecord) -> tuple[str, ...]:
+    """Return the paths of the run's input files that are gone, or hold something else than when the run was planned."""
+    return tuple(file.path for file in _inputs(record) if not _is_same(file, Path(file.path)))
+
+
+def continuation_request(record: RunRecord, folder: Path, *, step: int | None = None, steps: int | None = None) -> RunRequest:
+    """Return the request for a run that continues another one, with the same files and settings. Reads and hashes files.
+
+    Args:
+        record: The earlier run. It must have ended.
+        folder: Folder on this computer with its results.
+        step: Step of the checkpoint to continue from; None for the last one.
+        steps: Number of steps in all; None for as many as the earlier run was asked for.
+
+    Raises:
+        InputError: There is no complete checkpoint, nothing is left to do, or an input file has changed.
+    """
+    if record.engine not in CONTINUED:
+        raise InputError(f"hudtui cannot continue a run of {record.engine}", fix=f"Start it again: hudtui runs rerun {record.id}")
+    request = request_again(record)
+    if record.engine == "rollouts":
+        if step is not None or steps is not None:
+            raise InputError("only a training has steps to continue from")
+        found = Continuation(record.id, None, tuple(_files(folder, folder / _TRACES)))
+        if not found.files:
+            raise InputError(f"run {record.id} has recorded no episode that could be kept", fix=_instead(record))
+    else:
+        place, done = _checkpoint(record, folder, step)
+        whole = steps or recipe_for(record.spec).steps
+        if done >= whole:
+            fix = f"Name a larger number of steps, or an earlier checkpoint: hudtui runs continue {record.id} --steps {done * 2}"
+            raise InputError(f"run {record.id} has done {done} of its {whole} steps: nothing is left to do", fix=fix)
+        request = replace(request, steps=whole)
+        found = Continuation(record.id, done, (*_files(folder, place), *_files(folder, folder / _METRICS)))
+    # Another order of the tasks, or another configuration, would make the checkpoint that of another training.
+    same = {file.path: _unchanged(record, file, folder) for file in _inputs(record)}
+    if request.tasks is not None:
+        request = replace(request, tasks=str(same[request.tasks]))
+    if request.config is not None:
+        request = replace(request, config=same[str(request.config)])
+    if record.spec.policy_file is not None:
+        policy = f"{request.policy.partition(':')[0]}:{same[record.spec.policy_file.path]}"
+        request = replace(request, policy=policy)
+    return replace(request, continues=found)
+
+
+def _limit(value: float | None) -> str:
+    return "none" if value is None else f"{value:.10g}"
+
+
+def _gpus(rent: Rental) -> str:
+    offer = rent.offer
+    return f"{offer.gpu_count}x{offer.gpu_type}" if offer.gpu_count else "cpu"
+
+
+def _instead(record: RunRecord) -> str:
+    return f"Start it from the beginning: hudtui runs rerun {record.id}"
+
+
+def _inputs(record: RunRecord) -> Iterator[FileRef]:
+    spec = record.spec
+    yield from (file for file in (spec.tasks, spec.config, spec.policy_file) if file is not None)
+
+
+def _is_same(file: FileRef, path: Path) -> bool:
+    try:
+        return path.stat().st_size == file.size and file_ref(path).sha256 == file.sha256
+    except (OSError, InputError):
+        return False
+
+
+def _unchanged(record: RunRecord, file: FileRef, folder: Path) -> Path:
+    """Return a file with the content that an input file had when the run was planned: itself, or the copy of the run."""
+    copies = [folder / copy.path for copy in record.plan.files if copy.source == file]
+    for path in (Path(file.path), *copies):
+        if _is_same(file, path):
+            return path
+    raise InputError(
+        f"{file.path} has changed since run {record.id} was planned, and a run is continued with the same files",
+        fix=f"Restore the file, or start the run with the new one: hudtui runs rerun {record.id}",
+    )
+
+
+def _checkpoint(record: RunRecord, folder: Path, step: int | None) -> tuple[Path, int]:
+    found = checkpoints(folder / _CHECKPOINTS)
+    if step is not None and step not in found:
+        known = f"There are checkpoints of the steps {', '.join(map(str, found))}." if found else _instead(record)
+        raise InputError(f"run {record.id} has no complete checkpoint of step {step}", fix=known)
+    if not found:
+        raise InputError(f"run {record.id} has no complete checkpoint on this computer", fix=_instead(record))
+    last = max(found) if step is None else step
+    return found[last], last
+
+
+def _files(folder: Path, place: Path) -> Iterator[PlanFile]:
+    """Yield a file, or the files in a folder, as files of a plan with the paths that they have in a run's folder."""
+    files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+    for path in files:
+        if path.is_file():
+            yield PlanFile(path.relative_to(folder).as_posix(), file_ref(path))
