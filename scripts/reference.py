@@ -177,7 +177,7 @@ def exit_codes() -> Iterator[str]:
     by_code: dict[int, list[type[HudtuiError]]] = {}
     for error in _errors(HudtuiError):
         by_code.setdefault(error.exit_code, []).append(error)
-    meanings = {1: "The command found problems (`lint`, `tasks check`, `doctor`), or failed in another way."}
+    meanings = {1: "The command found problems, see below; you declined a question; or the command failed in another way."}
     for code, found in sorted(by_code.items()):
         first = min(found, key=lambda error: len(error.__mro__))
         meaning = meanings.get(code) or (first.__doc__ or "").partition("\n")[0]
@@ -188,6 +188,21 @@ def exit_codes() -> Iterator[str]:
         ("129, 143", "A signal stopped the command: SIGHUP, SIGTERM.", ""),
     ]
     yield from _table(("code", "meaning", "error types"), rows)
+    yield ""
+    yield "These commands have codes of their own:"
+    yield ""
+    yield from _table(("command", "code", "when"), list(_own_codes(typer.main.get_command(build()), "hudtui")))
+
+
+def _own_codes(command: Any, path: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the sentences of a command's help that tell of an exit code, and those of its subcommands."""
+    if command.hidden and path != "hudtui rl run":
+        return
+    text = " ".join((command.help or "").split())
+    for code, when in re.findall(r"Exit code (\d) (?:if|when) ([^.]+)\.", text):
+        yield f"`{path.removesuffix(' run')}`", code, when
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _own_codes(inner, f"{path} {name}")
 
 
 def _errors(kind: type[HudtuiError]) -> Iterator[type[HudtuiError]]:

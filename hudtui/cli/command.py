@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any, TypeVar
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -92,6 +93,18 @@ def older_names(command: Any) -> dict[str, tuple[str, ...]]:
 
 class HelpCommand(_Shared, TyperCommand):
     """A command with its options in groups."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. With `--json`, an option that it refuses is also printed as an object, like every other error."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if ctx.params.get("as_json"):
+                from hudtui.cli import console
+                from hudtui.core.errors import InputError
+
+                console.out_json(InputError(error.format_message()).to_json())
+            raise
 
 
 class HelpGroup(_Shared, TyperGroup):

@@ -20,6 +20,9 @@ from hudtui.core.trust import Untrusted, agree
 
 T = TypeVar("T")
 
+FOUND = 1
+"""Exit code of a command that has done its work and found problems, and of one whose user declined. Errors have their own."""
+
 debug = False
 """Set by `--debug`: tracebacks are shown."""
 trusting = False

@@ -42,4 +42,4 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
             console.out()
             console.out("Nothing is missing.")
     if not report.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(console.FOUND)

@@ -12,6 +12,7 @@ from hudtui.cli import console
 from hudtui.cli.analyses import look, say_warnings
 from hudtui.cli.command import older_spellings
 from hudtui.cli.sources import TakesCommand, given_command, read_source
+from hudtui.core.errors import InputError, ToolError
 
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source
@@ -78,7 +79,7 @@ def call(
 ) -> None:
     """Call one tool in a fresh session and print its answer.
 
-    The arguments are a JSON object, or @FILE to read one. An error answer ends with exit code 4.
+    The arguments are a JSON object, or @FILE to read one. Exit code 4 if the answer is an error.
     """
     command = given_command(ctx)
     given = list(words or [])
@@ -110,7 +111,7 @@ def call(
         _show_result(result)
     if result.is_error:
         console.say(f"error: the tool {given[0]} answered with an error")
-        raise typer.Exit(4)
+        raise typer.Exit(ToolError.exit_code)
 
 
 def list_bundled(as_json: _Json = False) -> None:
@@ -138,7 +139,6 @@ async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: f
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    from hudtui.core.errors import InputError
     from hudtui.core.files import parse_json, read_json
 
     data = read_json(text[1:]) if text.startswith("@") else parse_json(text, "the arguments")

@@ -90,8 +90,8 @@ def evaluate(
 ) -> None:
     """Play every task with a policy or a model, score the episodes, and keep their traces.
 
-    A line for each episode goes to standard error, the table of rewards (or JSON) to standard output. Ends with 1 when every
-    episode failed.
+    A line for each episode goes to standard error, the table of rewards (or JSON) to standard output. Exit code 1 if
+    every episode failed.
     """
     from hudtui.core.rollouts.chat import ChatOptions
     from hudtui.core.rollouts.evaluate import EvalRequest
@@ -131,7 +131,7 @@ def evaluate(
     )
     if ended.failed == ended.expected:
         console.say("error: every episode failed")
-        raise typer.Exit(1)
+        raise typer.Exit(console.FOUND)
 
 
 def _of_gym(

@@ -38,7 +38,7 @@ def lint(
 ) -> None:
     """Check a configuration: tools and parameters that do not exist, prompts that do not fit the mappings, transforms that fail.
 
-    Ends with exit code 1 when errors remain. A command after `--` is an environment, too.
+    A command after `--` is an environment, too. Exit code 1 if there are errors.
     """
     command = given_command(ctx)
     if sum(map(bool, (env, analysis, command))) > 1:
@@ -80,7 +80,7 @@ def lint(
     else:
         _show(config, findings, applied)
     if errors:
-        raise typer.Exit(1)
+        raise typer.Exit(console.FOUND)
 
 
 def _show(config: Path, findings: Sequence[Finding], applied: Sequence[Finding]) -> None:

@@ -12,11 +12,6 @@ import typer
 
 from hudtui.cli import console
 
-BAD_INPUT = 2
-"""Exit code when a line of the input could not be used."""
-FAILED = 1
-"""Exit code when a transform failed on a value."""
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -37,8 +32,8 @@ def parse(
 ) -> None:
     """Read an agent's reply from standard input, and say what it becomes: tags, action, call, or the reason why not.
 
-    The whole input is one reply, unless --jsonl is given. A reply that is refused is an answer like any other (exit 0); a line
-    that is not JSON gets an error of its own, and the command ends with 2 after the last line.
+    The whole input is one reply, unless --jsonl is given. A reply that is refused is an answer like any other. A line that is
+    not JSON gets an error of its own. Exit code 2 if a line is not JSON.
     """
     from hudtui.core.errors import InputError
     from hudtui.core.gym.config import load_config
@@ -66,7 +61,7 @@ def parse(
             meaning = interpreter.interpret(text).to_json()
             _write({"call": meaning["call"]} if calls else meaning)
         if bad:
-            raise typer.Exit(BAD_INPUT)
+            raise typer.Exit(InputError.exit_code)
 
 
 def transform(
@@ -75,8 +70,8 @@ def transform(
 ) -> None:
     """Apply a transform to values: one JSON value a line in, one {"value": ...} or {"error": ...} a line out.
 
-    A lambda outside the allowed subset is refused with its column (exit 2). Ends with 1 when the transform failed on a value, and
-    with 2 when a line was not JSON.
+    A lambda outside the allowed subset is refused with its column. Exit code 1 if the transform failed on a value. Exit code 2 if
+    the lambda is refused or a line was not JSON.
     """
     from hudtui.core.errors import InputError, Location
     from hudtui.core.gym.json_safe import NotJsonError, to_json_value
@@ -98,13 +93,13 @@ def transform(
         for _, line in _lines():
             value, problem = _json(line.decode(errors="replace"))
             if problem is not None:
-                code = BAD_INPUT
+                code = InputError.exit_code
                 _write({"error": problem})
                 continue
             try:
                 _write({"value": to_json_value(compiled(value, context))})
             except (TransformFailure, NotJsonError) as failure:
-                code = code or FAILED
+                code = code or console.FOUND
                 _write({"error": str(failure)})
         if code:
             raise typer.Exit(code)

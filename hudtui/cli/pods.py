@@ -13,6 +13,7 @@ import typer
 from hudtui.cli import compute, console, pods_create
 from hudtui.cli.compute import Json, Providers, Yes
 from hudtui.cli.person import Terminal
+from hudtui.core.errors import InputError, MachineError
 from hudtui.core.text import clean_line, duration
 
 if TYPE_CHECKING:
@@ -221,7 +222,8 @@ def ssh(
 ) -> None:
     """Open a shell on a pod, or run a command there, by the system's ssh.
 
-    It trusts the host key that hudtui has seen and no other, and uses your key for pods.
+    It trusts the host key that hudtui has seen and no other, and uses your key for pods. The exit code is the one of ssh: that of
+    the command, or 255 without a connection.
     """
     settings = compute.settings(as_json=as_json)
 
@@ -245,7 +247,7 @@ def ssh(
             os.execvp(argv[0], argv)
         except OSError as error:
             console.say(f"error: {argv[0]} cannot be started: {error.strerror}")
-            raise typer.Exit(5) from None
+            raise typer.Exit(MachineError.exit_code) from None
     else:
         import shlex
 
@@ -271,7 +273,6 @@ def limits(
     async def work() -> Limits:
         from hudtui.core.compute.known_pods import find_pod
         from hudtui.core.compute.limits import Limits, limits_from_settings
-        from hudtui.core.errors import InputError
         from hudtui.core.flows.rent import change_limits
 
         ledger = _ledger()

@@ -31,7 +31,7 @@ def rehearse(
     """Rehearse a training: the same plan with a tiny model, a few steps, on this machine's CPU.
 
     Errors in tasks, configuration, environment or rewards show here, before a GPU is paid for. The model knows nothing and is
-    not worth keeping.
+    not worth keeping. Exit code 1 if the run did not finish.
     """
     if request.steps and request.steps > _MOST_STEPS:
         raise typer.BadParameter(f"at most {_MOST_STEPS}", param_hint="--steps")
@@ -67,4 +67,4 @@ async def carry_out(request: RunRequest, yes: bool, dry_run: bool, no_tmux: bool
     else:
         runlog.print_view(view)
     if view.summary.state != "finished":
-        raise typer.Exit(1)
+        raise typer.Exit(console.FOUND)

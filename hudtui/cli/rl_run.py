@@ -12,6 +12,7 @@ import typer
 from hudtui.cli import console, runlog
 from hudtui.cli.options import takes_request
 from hudtui.cli.person import Terminal
+from hudtui.core.errors import InputError
 from hudtui.core.runs.request import RunRequest
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def run(
     """Train: check what is needed, show the plan, rent a machine, run, bring the results home, end the machine.
 
     Lists what is missing, and offers to fix it where it can ask. Nothing is rented before you agree to the plan. A run that has
-    started continues without this command; `hudtui runs resume` manages it again.
+    started continues without this command; `hudtui runs resume` manages it again. Exit code 1 if the run did not finish.
+    Exit code 2 if --dry-run finds something missing.
     """
     if request.host is not None and request.provider is not None:
         raise typer.BadParameter("give one of them", param_hint="--host, --provider")
@@ -64,7 +66,6 @@ def run(
         raise typer.BadParameter("an offer says GPUs, cloud and region itself", param_hint="--offer")
     if request.rehearse and request.engine != "trl":
         raise typer.BadParameter("only a training (--engine trl) can be rehearsed", param_hint="--rehearse")
-    from hudtui.core.errors import InputError
     from hudtui.core.training.recipe import parse_settings
 
     try:
@@ -128,7 +129,7 @@ async def carry_out(request: RunRequest, how: How) -> None:
 
             console.out_json(preparation_json(prepared, store))
             if prepared.record is None:
-                raise typer.Exit(2)
+                raise typer.Exit(InputError.exit_code)
             return
         record = prepared.require()
         await asyncio.to_thread(require_run, record.spec, project.settings())
@@ -206,8 +207,6 @@ async def _run_rented(record: RunRecord, store: RunStore, how: How) -> None:
 
 def _may_detach(record: RunRecord) -> None:
     """Raises an error where this computer has to stay connected while the run continues."""
-    from hudtui.core.errors import InputError
-
     if record.spec.rent is not None:
         raise InputError(
             "a rented machine is watched over from here until it is ended",
@@ -260,4 +259,4 @@ async def _result(record: RunRecord, how: How) -> None:
     else:
         runlog.print_view(view)
     if view.summary.state != "finished":
-        raise typer.Exit(1)
+        raise typer.Exit(console.FOUND)

@@ -170,7 +170,7 @@ def logs(
             for name in windows:
                 await runlog.print_log(monitor, chosen, name, count, sink)
 
-    _run(work())
+    _run(work(), as_json=as_json, compact=True)
 
 
 @takes_request(
@@ -185,7 +185,10 @@ def start(
     no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Start a run on this machine. It continues when hudtui and the terminal are closed."""
+    """Start a run on this machine. It continues when hudtui and the terminal are closed.
+
+    Exit code 1 if the run did not finish, with --follow.
+    """
 
     async def work() -> None:
         from hudtui.core.remote.local import LocalHost
@@ -215,7 +218,7 @@ def start(
             console.out(record.id)
             console.say(f"hudtui runs logs -f {record.id}" + (f"   or   {' '.join(view.attach)}" if view.attach else ""))
         if follow and view.summary.state != "finished":
-            raise typer.Exit(1)
+            raise typer.Exit(console.FOUND)
 
     _run(work(), as_json=as_json)
 
@@ -558,14 +561,14 @@ def _progress() -> Any:
     return progress
 
 
-def _run(work: Any, *, as_json: bool = False, when_ended: str = "") -> Any:
+def _run(work: Any, *, as_json: bool = False, compact: bool = False, when_ended: str = "") -> Any:
     """`console.run`, with machines at hand."""
 
     async def connected() -> Any:
         async with runlog.machines():
             return await work
 
-    return console.run(connected(), as_json=as_json, when_ended=when_ended)
+    return console.run(connected(), as_json=as_json, compact=compact, when_ended=when_ended)
 
 
 async def _view_or_none(monitor: Monitor, run: RunSummary) -> RunView | None:

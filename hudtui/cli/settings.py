@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.core.errors import ConnectError, InputError
 
 if TYPE_CHECKING:
     from hudtui.core.credentials import KeyCheck
@@ -110,7 +111,6 @@ def set_setting(
 
     A key is typed unseen, or piped in: hudtui settings set HUD_API_KEY < file
     """
-    from hudtui.core.errors import InputError
     from hudtui.core.settings import (
         check_setting_name,
         check_setting_value,
@@ -181,7 +181,7 @@ def test_keys(
 ) -> None:
     """Ask each key's service whether it knows the key: one request a key.
 
-    Exit code 1 if a key is refused, 3 if a service could not be asked.
+    Exit code 1 if a key is refused. Exit code 3 if a service could not be asked.
     """
     with console.failures(as_json=as_json):
         found = _load()
@@ -200,13 +200,12 @@ def test_keys(
                 console.say("No key is set. To set one: hudtui settings set NAME")
         verdicts = {result.verdict for result in results}
         if verdicts & {"refused", "limited"} or (names and "missing" in verdicts):
-            raise typer.Exit(1)
+            raise typer.Exit(console.FOUND)
         if verdicts & {"unreachable", "unclear"}:
-            raise typer.Exit(3)
+            raise typer.Exit(ConnectError.exit_code)
 
 
 def _must_be_testable(name: str, found: Settings) -> None:
-    from hudtui.core.errors import InputError
 
     key = found.keys.get(name)
     if key is None or not key.secret:

@@ -52,7 +52,7 @@ def check(
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Check every task and list every problem. Ends with 1 when there is an error."""
+    """Check every task and list every problem. Exit code 1 if there is an error."""
     from hudtui.core.tasks.dataset import DatasetRequest, check_tasks
 
     with console.failures(as_json=as_json):
@@ -83,7 +83,7 @@ def check(
         counts = f"{plural(findings.count('error'), 'error')}, {plural(findings.count('warning'), 'warning')}"
         console.out(f"{plural(found.total, 'task')}, {found.valid:,} usable; {counts}")
     if failed:
-        raise typer.Exit(1)
+        raise typer.Exit(console.FOUND)
 
 
 def list_tasks(
@@ -137,7 +137,7 @@ def test(
 ) -> None:
     """Set one task up in its environment and evaluate it at once; no agent plays.
 
-    Shows a broken set-up or evaluator before anything is trained on it. Ends with 1 when the test fails.
+    Shows a broken set-up or evaluator before anything is trained on it. Exit code 1 if the test fails.
     """
     from hudtui.core.tasks.read import find_task
 
@@ -155,7 +155,7 @@ def test(
             console.say(line)
         console.out(f"{trial.task}: {trial.verdict}")
     if trial.severity == "error":
-        raise typer.Exit(1)
+        raise typer.Exit(console.FOUND)
 
 
 def convert(
@@ -167,7 +167,7 @@ def convert(
 ) -> None:
     """Write tasks as a task file of another generation or in another form.
 
-    What cannot be carried over is listed with the reason. Ends with 1 when something was left out.
+    What cannot be carried over is listed with the reason. Exit code 1 if something was left out.
     """
     if to not in ("v4", "v6"):
         raise typer.BadParameter(f"{to!r} is neither v4 nor v6", param_hint="--to")
@@ -194,7 +194,7 @@ def convert(
         console.say(f"{result.total:,} tasks read, {written:,} written")
         console.out(str(output))
     if written < result.total:
-        raise typer.Exit(1)
+        raise typer.Exit(console.FOUND)
 
 
 def _opened(tasks: str, split: str | None) -> OpenedSource:

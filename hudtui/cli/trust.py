@@ -17,9 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def trust(
-    show: Annotated[
-        bool, typer.Option("--show", help="Only show what the folder asks for. Exit code 1 if it is not trusted.")
-    ] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only show what the folder asks for.")] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Trust the folder no longer.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -27,6 +25,7 @@ def trust(
     """Trust the files of this folder: let them name programs, servers, keys and limits.
 
     Until then hudtui shows a folder and does nothing that its files ask for. When they ask for something else, hudtui asks again.
+    Exit code 1 if you decline, or with --show if you have not agreed.
     """
     from hudtui.core import trust as agreements
     from hudtui.core.flows.trust import changes, listing, status, survey
@@ -67,4 +66,4 @@ def trust(
         if as_json:
             console.out_json(status(folder, powers))
         if show and lacking:
-            raise typer.Exit(1)
+            raise typer.Exit(console.FOUND)

@@ -258,7 +258,7 @@ class RunStore:
         """
         runs = self.runs()
         if not runs:
-            raise RunError("there are no runs in this workspace", fix="Start one: hudtui runs start, or the station Run.")
+            raise RunError("there are no runs in this workspace", fix="Start one: hudtui rl, or the screen Run.")
         if text is None:
             return runs[-1].id
         exact = [run.id for run in runs if run.id == text]
