@@ -1,0 +1,321 @@
+"""What every screen costs: bytes on the wire, processor time and delay of a key, idle output, memory; beside a minimal Textual app.
+
+    python tests/bench/screens.py [--size 160x48] [--steps 25] [--idle 6] [--ssh] [--keys launch=5,n ...]
+
+The real app runs in a pseudo-terminal over a demo workspace with 2 000 tasks, 60 runs and a log of 20 000 lines; the machines are
+the simulator's. Each screen is opened by its keys, then one key is pressed again and again. `bytes` is what the terminal was sent
+for one key (the median, and the most), `ms` the processor time of all the app's threads (the median), `paint` the time until the
+answer to the key had come (95th percentile; on a busy machine this says more about the machine). The last column is the ratio of
+processor time to the same key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own between Header and
+Footer. `opens` is the processor time from the key until the screen is quiet, and `idle` what is sent while no key is pressed.
+With --ssh everything goes through a real sshd on loopback and OpenSSH's client: what the client's terminal got.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`
+
+FLOOR = """
+import sys
+from textual.app import App
+from textual.widgets import DataTable, Footer, Header, Input, RichLog
+
+class Floor(App):
+    BINDINGS = [("ctrl+x", "quit", "Leave")]
+    def compose(self):
+        yield Header()
+        yield {"table": DataTable, "field": Input, "log": RichLog}[sys.argv[1]]()
+        yield Footer()
+    def on_mount(self):
+        if sys.argv[1] == "table":
+            table = self.query_one(DataTable)
+            table.cursor_type = "row"
+            table.add_columns("id", "prompt", "server", "tool")
+            table.add_rows((f"t{n}", f"Play a game of 2048 on board {n}.", "text-2048", "setup") for n in range(2000))
+        if sys.argv[1] == "log":
+            for n in range(2000):
+                self.query_one(RichLog).write(f"12:00:00 INFO step={n} loss=0.1 reward=0.5 grad_norm=1.5 learning_rate=1e-06")
+
+Floor().run()
+"""
+
+DOWN, UP, PAGE_UP, TAB, ESCAPE = b"\x1b[B", b"\x1b[A", b"\x1b[5~", b"\t", b"\x1b"
+NAMED = {"down": DOWN, "up": UP, "pageup": PAGE_UP, "tab": TAB, "escape": ESCAPE, "enter": b"\r", "ctrl+home": b"\x1b[1;5H"}
+CONTROL = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
+QUIET = 0.35
+"""Seconds without output after which a screen counts as painted: more than what screens wait for the end of a burst of keys."""
+BURST = 0.008
+"""Seconds without output that end one answer."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A screen, and the key to press on it."""
+
+    name: str
+    keys: str
+    """Opens the screen: names or characters with commas between them."""
+    marker: str
+    """Stands on the screen when it is open."""
+    floor: str
+    """The part of the minimal app that is compared with."""
+    step: str = "down"
+    before: str = ""
+    """Pressed once before the steps."""
+
+
+WALKS = (
+    Walk("environment: tools", "1", "move", "table"),
+    Walk("mapping: editor", "2", "2048", "field"),
+    Walk("mapping: typing", "2", "2048", "field", "x"),
+    Walk("dataset: tasks", "3", "board-", "table"),
+    Walk("compute: offers", "4", "H100", "table"),
+    Walk("runs: list", "5", "demo", "table"),
+    Walk("runs: log", "5", "demo", "log", "pageup", before="g,tab"),
+    Walk("launch: field", "5,n", "tasks", "field", "x"),
+    Walk("settings: list", "comma", "ettings", "table"),
+)
+
+
+class Terminal:
+    """A program on a pseudo-terminal."""
+
+    def __init__(self, argv: list[str], size: tuple[int, int], folder: Path, env: dict[str, str]) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+        self.process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env, start_new_session=True)
+        os.close(slave)
+        self.pid = self.process.pid
+        """The process whose time and memory are told: another one, where this one is a client."""
+        self.shown = b""
+
+    def read(self, quiet: float, longest: float = 30.0) -> tuple[int, float]:
+        """Take what comes until nothing came for a time. Return the bytes, and when the last of them came."""
+        count, last, end = 0, time.perf_counter(), time.perf_counter() + longest
+        while select.select([self.master], [], [], quiet)[0] and time.perf_counter() < end:
+            data = os.read(self.master, 1 << 16)
+            if not data:
+                break
+            count, last = count + len(data), time.perf_counter()
+            self.shown = (self.shown + data)[-400_000:]
+        return count, last
+
+    def until(self, marker: str, seconds: float = 30.0) -> None:
+        end = time.perf_counter() + seconds
+        while marker.encode() not in CONTROL.sub(b"", self.shown):
+            self.read(0.05, 0.5)
+            if time.perf_counter() > end:
+                text = CONTROL.sub(b" ", self.shown)[-3000:].decode(errors="replace")
+                raise SystemExit(f"{marker!r} did not come within {seconds:g} s; the last that came:\n{text}")
+
+    def press(self, keys: bytes) -> tuple[int, float, float]:
+        """Press a key and wait until the screen is quiet: bytes, seconds until the first answer was complete, processor time."""
+        cpu, begun = self.cpu(), time.perf_counter()
+        os.write(self.master, keys)
+        if not select.select([self.master], [], [], QUIET)[0]:
+            return 0, 0.0, self.cpu() - cpu
+        count, last = self.read(BURST)
+        more, _ = self.read(QUIET)
+        return count + more, last - begun, self.cpu() - cpu
+
+    def cpu(self) -> float:
+        """Processor time of all threads so far, also of those that ended, in seconds."""
+        return time.clock_gettime((~self.pid << 3) | 2)
+
+    def memory(self, field: str = "VmRSS") -> float:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.findall(rf"{field}:\s+(\d+)", status)[0]) / 1024
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+
+def named(keys: str) -> list[bytes]:
+    """Bytes of keys that stand with commas between them."""
+    return [NAMED.get(key) or (b"," if key == "comma" else key.encode()) for key in keys.split(",") if key]
+
+
+def grow(folder: Path, runs: int, tasks: int, lines: int) -> None:
+    """Make the demo's workspace one that is worked in: more tasks, more runs, and a long log."""
+    from hudtui.core.runs.store import RunStore
+
+    path = folder / "tasks.json"
+    first = json.loads(path.read_text())
+    path.write_text(json.dumps([task | {"id": f"{task['id']}-{n}"} for n in range(tasks // len(first)) for task in first], indent=1))
+    store = RunStore(folder / ".hudtui")
+    record = store.record(store.ids()[0])
+    place = Path(record.folder)
+    words = "INFO step={} loss=0.1234 reward=0.5 grad_norm=1.5 learning_rate=1e-06 epoch=0.01 tokens=20480"
+    for number in range(runs):
+        other = replace(record, id=f"walk-{number}", name=f"walk-{number}", folder=str(place.parent / f"walk-{number}"))
+        shutil.copytree(place, other.folder)
+        store.add(replace(other, created=record.created + 1 + number))
+        store.mirror(other.id, [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()])
+        if number == runs - 1:
+            with (Path(other.folder) / "logs" / "play.log").open("a") as log:
+                log.writelines(f"12:00:{n % 60:02} {words.format(n)}\n" for n in range(lines))
+
+
+@contextlib.contextmanager
+def workspace() -> Iterator[tuple[Path, dict[str, str]]]:
+    """A demo workspace, and the environment of the programs that run in it."""
+    with tempfile.TemporaryDirectory(prefix="hb-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        kept = {key: os.environ[key] for key in ("PATH", "LANG", "LC_ALL") if key in os.environ}
+        env = kept | {"HOME": name, "HUDTUI_HOME": f"{name}/home", "TMUX_TMPDIR": name, "TERM": "xterm-256color"}
+        env |= {"COLORTERM": "truecolor", "LC_ALL": "C.UTF-8", "TEXTUAL_ANIMATIONS": "none"}
+        here = [sys.executable, "-m", "hudtui"]
+        quiet = {"env": env, "check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([*here, "demo", f"{name}/demo", "--headless"], **quiet)  # type: ignore[call-overload]
+        subprocess.run([sys.executable, __file__, "--grow", f"{name}/demo"], **quiet)  # type: ignore[call-overload]
+        try:
+            yield home / "demo", env
+        finally:
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(json.loads((home / "home/state/simulator/server.json").read_text())["pid"], signal.SIGTERM)
+            subprocess.run(["tmux", "kill-server"], env=env, capture_output=True)
+
+
+@contextlib.contextmanager
+def remote(env: dict[str, str], wanted: bool) -> Iterator[list[str]]:
+    """What stands before a command so that it runs behind a real sshd; nothing where that is not wanted."""
+    if not wanted:
+        yield []
+        return
+    from support import sshd
+
+    with sshd.running_server() as server:
+        server.set_world(env)
+        options = ["-F", "none", "-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={server.folder}/known"]
+        yield ["ssh", *options, "-o", "LogLevel=ERROR", "-tt", "-p", str(server.port), "-i", str(server.key), "127.0.0.1"]
+
+
+@contextlib.contextmanager
+def started(before: list[str], argv: list[str], size: tuple[int, int], folder: Path, env: dict[str, str]) -> Iterator[Terminal]:
+    """The program on a terminal, and the terminal quiet."""
+    where = folder / f"pid-{time.monotonic_ns()}"
+    inner = f"cd {shlex.quote(str(folder))}; echo $$ > {where.name}; exec {shlex.join(argv)}"
+    terminal = Terminal([*before, inner] if before else ["sh", "-c", inner], size, folder, env)
+    try:
+        terminal.read(2.0)
+        terminal.pid = int(where.read_text())
+        where.unlink()
+        yield terminal
+    finally:
+        terminal.close()
+
+
+@dataclass
+class Row:
+    """What one key cost."""
+
+    name: str
+    counts: list[int]
+    paints: list[float]
+    cpu: list[float]
+    opens: float = 0.0
+    opened: int = 0
+    idle: int = 0
+
+    def cost(self) -> float:
+        return statistics.median(self.cpu)
+
+    def text(self, floor: Row) -> str:
+        late = sorted(self.paints)[int(len(self.paints) * 0.95)] if self.paints else 0.0
+        ratio = self.cost() / max(floor.cost(), 1e-5)
+        middle = statistics.median(self.counts)
+        return (
+            f"{self.name:20} {self.opens * 1000:8.0f} {self.opened:8} {self.idle:6} {middle:8.0f} {max(self.counts):8} "
+            f"{self.cost() * 1000:7.1f} {late * 1000:7.1f} {ratio:7.2f}"
+        )
+
+
+def steps(terminal: Terminal, name: str, key: bytes, count: int) -> Row:
+    """The same key again and again; the first two are not counted."""
+    found = [terminal.press(key) for _ in range(count + 2)][2:]
+    return Row(name, [one[0] for one in found], [one[1] for one in found if one[0]], [one[2] for one in found])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="160x48")
+    parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--idle", type=float, default=6.0, help="seconds without a key on each screen")
+    parser.add_argument("--ssh", action="store_true")
+    parser.add_argument("--keys", nargs="*", default=[], metavar="NAME=KEYS", help="other keys that open a screen")
+    parser.add_argument("--only", default="", help="screens whose names hold this")
+    parser.add_argument("--grow", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.grow:
+        return grow(given.grow, 60, 2000, 20_000)
+    width, _, height = given.size.partition("x")
+    size = (int(width), int(height))
+    other = dict(one.split("=", 1) for one in given.keys)
+    walks = [replace(walk, keys=other.get(walk.name.partition(":")[0], walk.keys)) for walk in WALKS if given.only in walk.name]
+    with workspace() as (folder, env), remote(env, given.ssh) as before:
+        (folder.parent / "floor.py").write_text(FLOOR)
+        floors = {}
+        for part, key in (("table", DOWN), ("field", b"x"), ("log", PAGE_UP)):
+            with started(before, [sys.executable, str(folder.parent / "floor.py"), part], size, folder, env) as terminal:
+                terminal.press(TAB)
+                terminal.press(b"\x1b[F")  # a log begins at its end: nothing changes
+                floors[part] = steps(terminal, f"floor: {part}", key, given.steps)
+        print(f"{given.size}{', over ssh' if given.ssh else ''}, {given.steps} keys each")
+        print(f"{'':20} {'opens ms':>8} {'bytes':>8} {'idle':>6} {'a key':>8} {'most':>8} {'ms':>7} {'paint':>7} {'ratio':>7}")
+        for part, row in floors.items():
+            print(row.text(floors[part]))
+        with started(before, [sys.executable, "-m", "hudtui"], size, folder, env) as terminal:
+            terminal.read(3.0)  # the app prepares what screens need while nothing is pressed
+            count, _ = terminal.read(given.idle + 1, given.idle)
+            print(f"{'home':20} {'':8} {'':8} {count:6}   memory {terminal.memory():.0f} MiB")
+            for walk in walks:
+                terminal.press(b"0")
+                *way, last = named(walk.keys)
+                for key in way:
+                    terminal.press(key)
+                terminal.shown = b""
+                opened, _, cost = terminal.press(last)
+                terminal.until(walk.marker)
+                terminal.read(1.0)
+                for key in named(walk.before):
+                    terminal.press(key)
+                begun = time.perf_counter()
+                idle = 0
+                while (left := given.idle - (time.perf_counter() - begun)) > 0:
+                    idle += terminal.read(left, left)[0]
+                row = steps(terminal, walk.name, named(walk.step)[0], given.steps)
+                row.opens, row.opened, row.idle = cost, opened, idle
+                print(row.text(floors[walk.floor]), flush=True)
+                terminal.press(ESCAPE)
+                terminal.press(ESCAPE)
+            print(f"memory after the walk {terminal.memory():.0f} MiB, at most {terminal.memory('VmHWM'):.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
