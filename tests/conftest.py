@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -73,6 +75,15 @@ def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     work = tmp_path_factory.mktemp("work")
     monkeypatch.chdir(work)
     return work
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_made_once() -> Iterator[None]:
+    """The tree of commands does not change; making it takes most of the time of a command in the test's own process."""
+    import typer.testing
+
+    with patch("typer.testing._get_command", cache(typer.main.get_command)):
+        yield
 
 
 @pytest.fixture(scope="session")

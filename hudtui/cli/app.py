@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from copy import copy
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,8 +74,9 @@ class _Root(HelpGroup):
         return sorted(super().list_commands(ctx), key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))
 
 
+@cache
 def build() -> typer.Typer:
-    """The complete `hudtui` command."""
+    """Return the complete `hudtui` command. It is put together once."""
     app = typer.Typer(
         name="hudtui",
         cls=_Root,

@@ -17,12 +17,22 @@ from collections.abc import Iterator
 import pytest
 
 
-def started_under(mark: str) -> set[int]:
-    """Processes whose environment holds `TMUX_TMPDIR=<mark>`: everything that a test started, however far it has run away."""
+def processes() -> set[str]:
+    """The ids of all processes."""
+    return {name for name in os.listdir("/proc") if name.isdigit()}
+
+
+def started_under(mark: str, *, others: frozenset[str] | set[str] = frozenset()) -> set[int]:
+    """Processes whose environment holds `TMUX_TMPDIR=<mark>`: everything that a test started, however far it has run away.
+
+    Args:
+        mark: The folder.
+        others: Ids of processes that are older than the folder, and are not looked at.
+    """
     found = set()
     text = f"TMUX_TMPDIR={mark}".encode() + b"\0"
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
+    for name in processes() - others:
+        if int(name) != os.getpid():
             try:
                 with open(f"/proc/{name}/environ", "rb") as stream:
                     if text in stream.read() + b"\0":
@@ -45,12 +55,14 @@ def own_tmux(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A folder for tmux sockets. At the end only its own server is killed, and whatever else is left is an error."""
     # Short, because the path of a socket may have little more than a hundred characters.
     folder = tempfile.mkdtemp(prefix="ht-", dir="/tmp")
+    others = processes()
     monkeypatch.setenv("TMUX_TMPDIR", folder)
     monkeypatch.delenv("TMUX", raising=False)
     yield folder
-    subprocess.run(["tmux", "kill-server"], env={**os.environ, "TMUX_TMPDIR": folder}, capture_output=True, check=False)
+    if os.listdir(folder):  # otherwise no server was ever started
+        subprocess.run(["tmux", "kill-server"], env={**os.environ, "TMUX_TMPDIR": folder}, capture_output=True, check=False)
     until = time.monotonic() + 5.0
-    while (left := started_under(folder)) and time.monotonic() < until:
+    while (left := started_under(folder, others=others)) and time.monotonic() < until:
         time.sleep(0.02)
     words = [describe(pid) for pid in left]
     for pid in left:
