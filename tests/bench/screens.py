@@ -105,7 +105,9 @@ class Terminal:
     def __init__(self, argv: list[str], size: tuple[int, int], folder: Path, env: dict[str, str]) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-        self.process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env, start_new_session=True)
+        self.process = subprocess.Popen(
+            argv, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env, start_new_session=True
+        )
         os.close(slave)
         self.pid = self.process.pid
         """The process whose time and memory are told: another one, where this one is a client."""
@@ -167,7 +169,9 @@ def grow(folder: Path, runs: int, tasks: int, lines: int) -> None:
 
     path = folder / "tasks.json"
     first = json.loads(path.read_text())
-    path.write_text(json.dumps([task | {"id": f"{task['id']}-{n}"} for n in range(tasks // len(first)) for task in first], indent=1))
+    path.write_text(
+        json.dumps([task | {"id": f"{task['id']}-{n}"} for n in range(tasks // len(first)) for task in first], indent=1)
+    )
     store = RunStore(folder / ".hudtui")
     record = store.record(store.ids()[0])
     place = Path(record.folder)
