@@ -1,4 +1,4 @@
-"""What each screen costs: bytes on the wire, processor time and delay of a key, idle output, memory, beside a minimal Textual app.
+"""What each screen costs: bytes on the wire, processor time and delay of a key, idle output, memory; a minimal app is the floor.
 
     python tests/bench/screens.py [--size 160x48] [--steps 25] [--idle 6] [--ssh] [--keys launch=5,n ...]
 
