@@ -7,6 +7,7 @@ so that a keymap file of the user can move it. Nothing else binds keys that do s
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
@@ -76,6 +77,18 @@ class AppAction:
 
 REGISTRY: dict[str, AppAction] = {}
 """Every declared action by its id, as far as the modules that declare them are imported."""
+
+
+RENAMED: dict[str, str] = {
+    "tasktable.up": "table.up",
+    "tasktable.down": "table.down",
+    "tasktable.page-up": "table.page-up",
+    "tasktable.page-down": "table.page-down",
+    "tasktable.first": "table.first",
+    "tasktable.last": "table.last",
+    "tasktable.select": "table.select",
+}
+"""Names that actions had in earlier versions. A keymap file may still use them."""
 
 
 def register(action: AppAction) -> None:
@@ -150,7 +163,7 @@ class Acting:
             if begins := getattr(shell, "begins", None):  # only the real app has a message bar
                 begins(REGISTRY[action_id])
             reason = self.why_not(action_id)
-            if reason:
+            if reason:  # the message bar fills in the keys that a reason names
                 shell.say(f"{REGISTRY[action_id].title}: {reason}", severity="warning")
                 return
             if REGISTRY[action_id].decides and not shell.typed.deliberate:
@@ -257,6 +270,25 @@ def keys_of(action: AppAction, keymap: Mapping[str, str]) -> tuple[str, ...]:
     """The keys of an action under the user's keymap."""
     keys = keymap.get(action.id) or action.keys
     return tuple(key.strip() for key in keys.split(",") if key.strip())
+
+
+_KEY = re.compile(r"\{key:([\w.-]+)\}")
+
+
+def with_keys(text: str, keymap: Mapping[str, str]) -> str:
+    """Return a text with `{key:scope.name}` replaced by the key that the action has under the user's keymap.
+
+    An action without a key is named by its title, as the command palette shows it.
+    """
+
+    def key(match: re.Match[str]) -> str:
+        action = REGISTRY.get(match[1])
+        if action is None:
+            return match[1]
+        keys = keys_of(action, keymap)
+        return shown(keys[0]) if keys else action.title
+
+    return _KEY.sub(key, text) if "{key:" in text else text
 
 
 def load_all_actions() -> None:

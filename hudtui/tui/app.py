@@ -27,7 +27,7 @@ from hudtui import __version__
 from hudtui.core.errors import HudtuiError
 from hudtui.core.paths import AppPaths, app_paths
 from hudtui.tui import preferences
-from hudtui.tui.actions import REGISTRY, Acting, AppAction, keys_of, shown
+from hudtui.tui.actions import REGISTRY, Acting, AppAction, keys_of, shown, with_keys
 from hudtui.tui.facts import Facts, Marks, Services
 from hudtui.tui.home.screen import HomeScreen
 from hudtui.tui.rented_runs import RentedRuns
@@ -545,6 +545,10 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             await screen.action_act(action_id)
 
     # -- words -------------------------------------------------------------------------------------------------------
+
+    def keys_in(self, text: str) -> str:
+        """A text with the user's keys in place of `{key:scope.name}`; see `actions.with_keys`."""
+        return with_keys(text, self._keymap)
 
     def remember(self, severity: Severity, words: str) -> None:
         """Keep what a screen said, so that it can be read later; what is being waited for is not kept."""

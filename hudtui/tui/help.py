@@ -51,7 +51,7 @@ class HelpScreen(Dialog[None]):
     def _body(self, width: int) -> Content:
         parts: list[Content] = []
         if isinstance(self._from, HudtuiScreen) and self._from.HELP:
-            parts += [Content(self._from.HELP), Content("")]
+            parts += [Content(self._from.app.keys_in(self._from.HELP)), Content("")]
         groups: dict[str, list[ActiveKey]] = {}
         for key in self._keys:
             groups.setdefault(self._group(key), []).append(key)

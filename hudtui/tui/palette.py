@@ -36,7 +36,7 @@ class ActionProvider(Provider):
                 yield (
                     action,
                     self._label(action),
-                    f"Not now: {reason}" if reason else action.tooltip,
+                    f"Not now: {app.keys_in(reason)}" if reason else action.tooltip,
                     partial(acting.action_act, action.id),
                 )
         for name in SCREENS:

@@ -6,6 +6,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from hudtui.core.text import clean
+from hudtui.tui.actions import with_keys
 
 
 class EmptyState(Static):
@@ -20,11 +21,19 @@ class EmptyState(Static):
 
     def __init__(self, message: str, hint: str = "", *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
-        self.tell(message, hint)
+        self._texts = message, hint
+
+    def on_mount(self) -> None:
+        """Show the texts: the keys that they name are known now."""
+        self.tell(*self._texts)
 
     def tell(self, message: str, hint: str = "") -> None:
         """Say something else."""
-        body = Content(clean(message))
+        self._texts = message, hint
+        if not self.is_attached:
+            return
+        message, hint = (clean(with_keys(text, self.app._keymap)) for text in (message, hint))
+        body = Content(message)
         if hint:
-            body += Content("\n\n") + Content.styled(clean(hint), "bold $accent")
+            body += Content("\n\n") + Content.styled(hint, "bold $accent")
         self.update(body)

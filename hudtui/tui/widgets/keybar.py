@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.keys import KEY_NAME_REPLACEMENTS, _character_to_key, key_to_character
 from textual.widget import Widget
 
-from hudtui.tui.actions import Acting, ActiveKey, chain_actions, keys_of, shown
+from hudtui.tui.actions import Acting, ActiveKey, chain_actions, keys_of, shown, with_keys
 from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def active_keys(screen: Screen[Any]) -> list[ActiveKey]:
             # Of its keys, those that a text field takes for itself are not bound now; the first of the others is shown.
             wanted = [_character_to_key(key) if len(key) == 1 else key for key in keys_of(action, keymap)]
             now = tuple(shown(key) for key in wanted if key in keys) or (shown(keys[0]),)
-            found.append(ActiveKey(action, node, now[0], node.why_not(action.id), now))
+            reason = node.why_not(action.id)
+            found.append(ActiveKey(action, node, now[0], reason and with_keys(reason, keymap), now))
     order = {True: 0, False: 1}
     app = screen.app
     return sorted(found, key=lambda item: 2 if item.node is app else order[item.node is screen])

@@ -10,6 +10,7 @@ from textual.widgets import Static
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean, clean_line
+from hudtui.tui.actions import with_keys
 
 Severity = Literal["information", "success", "warning", "error", "busy"]
 
@@ -50,13 +51,14 @@ class MessageBar(Static):
 
     def say(self, message: str, severity: Severity = "information") -> None:
         """Show one message in place of the one before."""
-        self._show(severity, clean_line(message), [])
+        self._show(severity, clean_line(with_keys(message, self.app._keymap)), [])
         self.error = None
 
     def fail(self, error: HudtuiError) -> None:
         """Show an error: the event, then why, then what to do."""
         first, *rest = error.lines()
-        self._show("error", clean_line(first), [clean(line) for line in rest])
+        keymap = self.app._keymap
+        self._show("error", clean_line(with_keys(first, keymap)), [clean(with_keys(line, keymap)) for line in rest])
         self.error = error
 
     def clear(self) -> None:

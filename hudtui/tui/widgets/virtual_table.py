@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -18,6 +19,9 @@ from hudtui.core.text import clean_line
 from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.lists import MOVES
+
+_MEASURED = 200
+"""Rows that columns are sized by: with more, only the first ones count."""
 
 Cell = str | tuple[str, str]
 """Text, or text and the name of a component class (`table--ok`, ...). Cleaned before it is drawn, never markup."""
@@ -37,6 +41,10 @@ class Column:
     """Cells that it gets before the flexible ones share what is left, as long as that leaves half of it."""
     from_width: int = 0
     """The narrowest table that shows it."""
+    align: Literal["left", "right"] = "left"
+    """Numbers stand at the right."""
+    most: int = 0
+    """Cells that the column grows to when its contents need them; 0 for a column of fixed width."""
 
 
 class RowSource(Protocol):
@@ -139,6 +147,7 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         self._base = Style.null()
         self._styles: dict[str, Style] = {}
         self._widths: list[tuple[int, Column, int]] = []
+        self._needed: dict[int, int] = {}
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
@@ -164,10 +173,24 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         """There are more rows now, or fewer."""
         count = len(self.rows) if self.rows is not None else 0
         seen, self._count = self._count, count
+        self._measure()
         self.cursor = min(self.cursor, max(count - 1, 0))
         self._fit()
         if min(seen, count) < self.scroll_offset.y + self.size.height:  # what comes below the last line changes no line
             self.refresh()
+
+    def _measure(self) -> None:
+        """Find the widths of the columns that are sized to their contents, from the first rows."""
+        growing = [(number, column) for number, column in enumerate(self.columns) if column.most]
+        self._needed = {number: max(column.width, cell_len(column.title) + 2) for number, column in growing}
+        if not growing or self.rows is None:
+            return
+        for row in range(min(self._count, _MEASURED)):
+            cells = self.rows.cells(row)
+            for number, column in growing:
+                cell = cells[number]
+                text = cell[0] if isinstance(cell, tuple) else cell
+                self._needed[number] = max(self._needed[number], min(cell_len(text), column.most))
 
     def go(self, row: int, *, tell: bool = True) -> None:
         """Put the cursor on a row and bring it into sight.
@@ -206,7 +229,11 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
     def widths(self) -> list[tuple[int, Column, int]]:
         """The columns that fit: number, column, cells."""
         room = self.scrollable_content_region.width
-        shown = [(number, column) for number, column in enumerate(self.columns) if room >= column.from_width]
+        shown = [
+            (number, replace(column, width=self._needed.get(number, column.width)))
+            for number, column in enumerate(self.columns)
+            if room >= column.from_width
+        ]
         left = max(room - sum(column.width + 1 for _, column in shown) + 1, 0)
         parts = sum(column.flexible for _, column in shown)
         half, made = left // 2, []
@@ -239,7 +266,7 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         base = self._base
         if y == 0:
             style = self._style("table--heading")
-            line = " ".join(pad(self._title(column), cells) for _, column, cells in self._widths)
+            line = " ".join(_placed(self._title(column), cells, column) for _, column, cells in self._widths)
             return Strip([Segment(pad(line, width), style)], width)
         row = self.scroll_offset.y + y - 1
         if row >= self._count or self.rows is None:
@@ -251,16 +278,16 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         segments: list[Segment] = []
         cells = self.rows.cells(row)
         text, used = "", 0
-        for number, _, room in self._widths:
+        for number, column, room in self._widths:
             cell = cells[number]
             if not isinstance(cell, tuple) or not cell[1]:
-                text += pad(clean_line(cell[0] if isinstance(cell, tuple) else cell), room) + " "
+                text += _placed(clean_line(cell[0] if isinstance(cell, tuple) else cell), room, column) + " "
             else:
                 own = self._style(cell[1], partial=True)
                 style = base + own + self._style("table--cursor" if self.has_focus else "table--blurred") if here else base + own
                 if text:
                     segments.append(Segment(text, plain))
-                segments.append(Segment(pad(clean_line(cell[0]), room), style))
+                segments.append(Segment(_placed(clean_line(cell[0]), room, column), style))
                 text = " "
             used += room + 1
         segments.append(Segment(text, plain))
@@ -333,3 +360,11 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         """Open."""
         if self._count:
             self.post_message(self.Selected(self, self.cursor))
+
+
+def _placed(text: str, room: int, column: Column) -> str:
+    """A cell in exactly `room` cells, at the side of its column."""
+    if column.align == "left":
+        return pad(text, room)
+    text = cut(text, room)
+    return " " * (room - cell_len(text)) + text

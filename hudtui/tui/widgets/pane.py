@@ -1,0 +1,358 @@
+"""Panes: the parts of a screen, each with a border, a title and keys of its own.
+
+A screen composes `Pane`s inside one `Panes`, in any nesting of `Horizontal` and `Vertical`. The border shows which pane has the
+focus. On a narrow terminal one pane is shown at a time, and the titles of the others stand beside its own.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.containers import Container
+from textual.content import Content
+from textual.css.scalar import Scalar, Unit
+from textual.message import Message
+from textual.widget import Widget
+
+from hudtui.tui.actions import Acting, AppAction
+
+if TYPE_CHECKING:
+    from hudtui.tui.app import HudtuiApp
+
+SIDE_BY_SIDE = 100
+"""Columns from which panes stand beside each other."""
+_STEP = 4
+"""Cells that a divider moves at a key; half as many lines."""
+_LEAST = 8
+"""Cells that a pane keeps; a third as many lines."""
+
+
+class Pane(Acting, Container):
+    """A part of a screen with a border and a title. It knows no other pane: it posts messages, and the screen connects them.
+
+    A subclass gives `BORDER_TITLE`, its `ACTIONS` and `compose`. `name_on_border` changes the title later on, and
+    `note_on_border` the small text at the lower right, such as "23 of 61".
+    """
+
+    DEFAULT_CSS = """
+    Pane {
+        width: 1fr; height: 1fr; border: round $border-blurred; border-title-color: $foreground-muted;
+        border-subtitle-color: $foreground-muted; border-title-style: none; border-subtitle-style: none;
+    }
+    Pane:focus-within { border: round $primary; border-title-color: $primary; border-title-style: bold; }
+    .-w60 Pane, .-h20 Pane, .-w60 Pane:focus-within, .-h20 Pane:focus-within {
+        border-left: none; border-right: none; border-bottom: none;
+    }
+    """
+
+    if TYPE_CHECKING:  # Textual's own property finds the app; this gives its type
+
+        @property
+        def app(self) -> HudtuiApp: ...  # type: ignore[override]
+
+    def __init__(self, *children: Widget, title: str = "", id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(*children, id=id, classes=classes)
+        self._title = title or type(self).BORDER_TITLE or ""
+        if self._title:
+            self.border_title = Content(self._title)
+
+    @property
+    def title(self) -> str:
+        """The title alone, without the titles of other panes that may stand beside it."""
+        return self._title
+
+    def name_on_border(self, title: str) -> None:
+        """Show another title; foreign text is cleaned."""
+        from hudtui.core.text import clean_line
+
+        title = clean_line(title)
+        if title == self._title:
+            return
+        self._title = title
+        above = self._panes()
+        if above is not None and above.alone:
+            above.name_panes()
+        else:
+            self.border_title = Content(title)
+
+    def note_on_border(self, note: str) -> None:
+        """Show a short text at the lower right of the border."""
+        from hudtui.core.text import clean_line
+
+        self.border_subtitle = Content(clean_line(note))
+
+    def _panes(self) -> Panes | None:
+        return next((node for node in self.ancestors if isinstance(node, Panes)), None)
+
+    def focus(self, scroll_visible: bool = True) -> Pane:
+        """Give the focus to the part of the pane that takes keys: the first one that can have it."""
+        target = self.first_focus()
+        if target is not None:
+            target.focus(scroll_visible)
+        return self
+
+    def first_focus(self) -> Widget | None:
+        """The widget that gets the focus when the pane does; None while there is none."""
+        for node in self.walk_children(Widget):
+            if node.focusable and node.display and all(one.display for one in node.ancestors if isinstance(one, Widget)):
+                return node
+        return None
+
+
+class Panes(Acting, Container):
+    """The panes of a screen, beside and below each other; one at a time where the terminal is narrow.
+
+    Args:
+        children: Panes, and `Horizontal` or `Vertical` containers of panes.
+        side_by_side: Columns from which they stand beside each other.
+    """
+
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("panes.next", "Next pane", "Go to the next pane or field.", "tab", show=False, palette=False),
+        AppAction("panes.previous", "Pane before", "Go to the pane or field before.", "shift+tab", show=False, palette=False),
+        AppAction("panes.zoom", "Zoom", "Show this pane alone, or all of them again.", "z", show=False),
+        AppAction("panes.larger", "Larger pane", "Make this pane larger.", "greater_than_sign", show=False),
+        AppAction("panes.smaller", "Smaller pane", "Make this pane smaller.", "less_than_sign", show=False),
+    )
+    DEFAULT_CSS = """
+    Panes { width: 1fr; height: 1fr; layout: horizontal; }
+    Panes > Horizontal, Panes > Vertical { width: 1fr; height: 1fr; }
+    """
+
+    class Changed(Message):
+        """Another pane has come to the front, or all are shown again."""
+
+    def __init__(self, *children: Widget, side_by_side: int = SIDE_BY_SIDE, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(*children, id=id)
+        self._least_width = side_by_side
+        self._front: Pane | None = None
+        self._zoomed = False
+        self._narrow = False
+        self._dragged: tuple[Widget, Widget, bool] | None = None
+
+    # -- which pane ------------------------------------------------------------------------------------------------------
+
+    @property
+    def panes(self) -> list[Pane]:
+        """The panes of the screen, in their order, but for those that the screen itself hides (`pane.disabled`)."""
+        return [pane for pane in self.query(Pane) if not pane.disabled]
+
+    @property
+    def alone(self) -> bool:
+        """Whether one pane is shown and the others are not."""
+        return self._narrow or self._zoomed
+
+    @property
+    def current(self) -> Pane | None:
+        """The pane that has the focus, or had it last."""
+        focused = self.screen.focused
+        if focused is not None:
+            for node in focused.ancestors_with_self:
+                if isinstance(node, Pane) and self in node.ancestors:
+                    return node
+        return self._front if self._front is not None and self._front.is_attached else next(iter(self.panes), None)
+
+    def open(self, pane: Pane) -> None:
+        """Bring a pane to the front and give it the focus."""
+        self._bring(pane)
+        self.call_after_refresh(pane.focus)
+
+    def back(self) -> bool:
+        """Go one level up: from a zoomed pane to all of them, else to the first pane.
+
+        Returns:
+            Whether there was a level to go up; False on the first pane.
+        """
+        if self._zoomed:
+            self.action_zoom()
+            return True
+        panes = self.panes
+        if not panes or self.current is panes[0]:
+            return False
+        self.open(panes[0])
+        return True
+
+    def _bring(self, pane: Pane) -> None:
+        if pane is self._front:
+            return
+        self._front = pane
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Show all panes, or the front one alone."""
+        alone, front = self.alone, self._front
+        if alone and (front is None or not front.is_attached or front.disabled):
+            front = self._front = self.current
+        for pane in self.query(Pane):
+            pane.display = not pane.disabled and (not alone or pane is front)
+        for box in reversed(list(self.query(Widget))):
+            if not isinstance(box, Pane) and any(isinstance(child, Pane) or child.has_class("-box") for child in box.children):
+                box.add_class("-box")
+                box.display = any(child.display for child in box.children)
+        self.set_class(alone, "-alone")
+        self.name_panes()
+        self.post_message(self.Changed())
+
+    def name_panes(self) -> None:
+        """Write the titles on the borders: of a pane that is shown alone, those of the others too."""
+        panes = self.panes
+        for pane in panes:
+            if not self.alone or len(panes) == 1:
+                pane.border_title = Content(pane.title)
+                continue
+            parts = [Content.styled(one.title, "bold $primary" if one is pane else "$foreground-muted") for one in panes]
+            pane.border_title = Content.styled(" │ ", "$foreground-muted").join(parts)
+
+    def on_mount(self) -> None:
+        """Panes of a narrow terminal are never all shown first."""
+        self._narrow = self.app.size.width < self._least_width
+        self.call_after_refresh(self._arrange)
+
+    def on_resize(self) -> None:
+        """A terminal that became narrow shows one pane."""
+        narrow = self.size.width < self._least_width
+        if narrow != self._narrow:
+            self._front = self.current
+            self._narrow = narrow
+            self._arrange()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """The pane with the focus is the front one."""
+        for node in event.widget.ancestors_with_self:
+            if isinstance(node, Pane):
+                if node is not self._front:
+                    if self.alone:
+                        self._bring(node)
+                    else:
+                        self._front = node
+                return
+
+    # -- keys ------------------------------------------------------------------------------------------------------------
+
+    def action_next(self) -> None:
+        """The next field or pane."""
+        self._move(1)
+
+    def action_previous(self) -> None:
+        """The field or pane before."""
+        self._move(-1)
+
+    def _move(self, by: int) -> None:
+        chain = [widget for widget in self.screen.focus_chain if self in widget.ancestors]
+        focused, current = self.screen.focused, self.current
+        if self.alone and current is not None:
+            inside = [widget for widget in chain if current in widget.ancestors_with_self]
+            place = inside.index(focused) + by if focused in inside else len(inside)
+            if 0 <= place < len(inside):
+                inside[place].focus()
+                return
+            panes = self.panes
+            self.open(panes[(panes.index(current) + by) % len(panes)])
+        elif by > 0:
+            self.screen.focus_next()
+        else:
+            self.screen.focus_previous()
+
+    def action_zoom(self) -> None:
+        """One pane alone, or all."""
+        self._front = self.current
+        self._zoomed = not self._zoomed
+        front = self._front
+        self._arrange()
+        if front is not None and front.first_focus() is not None and self.screen.focused is None:
+            self.call_after_refresh(front.focus)
+
+    def has_use(self, action_id: str) -> bool:
+        """Sizes can be changed where several panes are shown."""
+        return not self.alone
+
+    def offers(self, action_id: str) -> bool:
+        """On a narrow terminal there is one pane, and nothing to zoom or resize."""
+        if action_id in ("panes.larger", "panes.smaller"):
+            return not self.alone and len(self.panes) > 1
+        return action_id != "panes.zoom" or (not self._narrow and len(self.panes) > 1)
+
+    def action_larger(self) -> None:
+        """A larger pane."""
+        self._resize(1)
+
+    def action_smaller(self) -> None:
+        """A smaller pane."""
+        self._resize(-1)
+
+    def _resize(self, by: int) -> None:
+        node: Widget | None = self.current
+        while node is not None and node is not self:
+            parent = node.parent
+            if not isinstance(parent, Widget):
+                return
+            shown = [child for child in parent.children if child.display]
+            if len(shown) > 1 and node in shown:
+                place = shown.index(node)
+                if place + 1 < len(shown):
+                    self._shift(node, shown[place + 1], by * _STEP)
+                else:
+                    self._shift(shown[place - 1], node, -by * _STEP)
+                return
+            node = parent
+
+    def _shift(self, first: Widget, second: Widget, by: int) -> None:
+        """Move the divider between two neighbours by some cells; half as many lines."""
+        parent = first.parent
+        assert isinstance(parent, Widget)
+        across = parent.layout.name == "horizontal"
+        shown = [child for child in parent.children if child.display]
+        sizes = {child: child.outer_size.width if across else child.outer_size.height for child in shown}
+        by = by if across else by // 2 if abs(by) > 1 else by
+        least = _LEAST if across else _LEAST // 3 + 1
+        by = max(min(by, sizes[second] - least), least - sizes[first])
+        sizes[first] += by
+        sizes[second] -= by
+        for child, cells in sizes.items():
+            share = Scalar(float(max(cells, 1)), Unit.FRACTION, Unit.WIDTH if across else Unit.HEIGHT)
+            if across:
+                child.styles.width = share
+            else:
+                child.styles.height = share
+
+    # -- mouse -----------------------------------------------------------------------------------------------------------
+
+    def _divider(self, x: int, y: int) -> tuple[Widget, Widget, bool] | None:
+        """The neighbours whose common edge is at this place of the screen, and whether they stand beside each other."""
+        boxes = [self, *(box for box in self.query(Widget) if box.has_class("-box"))]
+        for box in boxes:
+            across = box.layout.name == "horizontal"
+            shown = [child for child in box.children if child.display]
+            for first, second in pairwise(shown):
+                region = first.region
+                if across and x in (region.right - 1, region.right) and region.y < y < region.bottom - 1:
+                    return first, second, True
+                if not across and y in (region.bottom - 1, region.bottom) and region.x < x < region.right - 1:
+                    return first, second, False
+        return None
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Take hold of a divider."""
+        found = None if self.alone else self._divider(event.screen_x, event.screen_y)
+        if found is not None:
+            event.stop()
+            self._dragged = found
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """A divider follows the mouse."""
+        if self._dragged is None:
+            return
+        first, second, across = self._dragged
+        edge = first.region.right if across else first.region.bottom
+        by = (event.screen_x if across else event.screen_y) - edge + 1
+        if by:
+            self._shift(first, second, by if across else by * 2 if abs(by) > 1 else by)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Let go of the divider."""
+        if self._dragged is not None:
+            self._dragged = None
+            self.release_mouse()

@@ -1,0 +1,199 @@
+"""A pane with one table: its rows are filtered by words and fields, sorted, and keep the cursor over every refresh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.widgets import Input
+
+from hudtui.core.errors import InputError
+from hudtui.core.row_filter import Fields, arrange
+from hudtui.tui.actions import AppAction
+from hudtui.tui.widgets.fields import FilterField
+from hudtui.tui.widgets.pane import Pane
+from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
+
+R = TypeVar("R")
+
+FILTER_ACTION = AppAction("list.filter", "Filter", "Show only rows that match: words, regular expressions, field:value.", "slash")
+SORT_ACTION = AppAction("list.sort", "Sort", "Sort by the next column.", "s")
+REVERSE_ACTION = AppAction("list.reverse", "Reverse", "Sort the other way round.", "S", show=False)
+
+
+class Rows(Generic[R]):
+    """Rows for a `VirtualTable`, each drawn by one function."""
+
+    def __init__(self, rows: Sequence[R], cells: Callable[[R], Sequence[Cell]]) -> None:
+        self.rows = rows
+        self._cells = cells
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def cells(self, row: int) -> Sequence[Cell]:
+        """The cells of a row."""
+        return self._cells(self.rows[row])
+
+
+class TablePane(Pane, Generic[R]):
+    """A table in a pane.
+
+    Args:
+        columns: What is shown. A column whose key is a field can be sorted by.
+        fields: The fields of a row by name: for filters and sorting. See `core.row_filter`.
+        key: By what a row is known again after a refresh.
+        cells: The cells of a row, one a column.
+        title: On the border.
+        empty: Shown while there is no row at all.
+        sort: Field that the rows are sorted by at first; None keeps their own order.
+        reverse: The largest value first.
+    """
+
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (FILTER_ACTION, SORT_ACTION, REVERSE_ACTION)
+
+    DEFAULT_CSS = "TablePane > FilterField { dock: top; }"
+
+    class Highlighted(Message):
+        """The cursor is on another row, or on none (`row` is None)."""
+
+        def __init__(self, pane: TablePane[Any], row: Any) -> None:
+            super().__init__()
+            self.pane, self.row = pane, row
+
+        @property
+        def control(self) -> TablePane[Any]:
+            """The pane."""
+            return self.pane
+
+    class Opened(Highlighted):
+        """Enter was pressed on a row, or the row was clicked twice."""
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        fields: Fields[R],
+        *,
+        key: Callable[[R], str],
+        cells: Callable[[R], Sequence[Cell]],
+        title: str = "",
+        empty: str = "Nothing here.",
+        sort: str | None = None,
+        reverse: bool = False,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        super().__init__(title=title, id=id)
+        self.table = VirtualTable(columns, empty=empty)
+        self.filter_field = FilterField(placeholder="words, field:value, -not")
+        self.filter_field.display = False
+        self.rows: tuple[R, ...] = ()
+        """All rows."""
+        self.listed: list[R] = []
+        """The rows that match the filter, in the order of the table."""
+        self.sort, self.reverse = sort, reverse
+        self._fields, self._key, self._cells, self._empty = fields, key, cells, empty
+        self._chosen: str | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self.table  # first: it gets the focus when the screen opens
+        yield self.filter_field
+
+    def first_focus(self) -> VirtualTable:
+        return self.table
+
+    @property
+    def row(self) -> R | None:
+        """The row under the cursor."""
+        return self.listed[self.table.cursor] if self.table.cursor < len(self.listed) else None
+
+    def show(self, rows: Iterable[R]) -> None:
+        """Show these rows. The cursor stays on its row, or where it was when that row is gone."""
+        self.rows = tuple(rows)
+        self._arrange()
+
+    def redraw(self) -> None:
+        """Draw the rows again: what their cells show has changed, such as ages."""
+        self.table.refresh()
+
+    def choose(self, key: str) -> bool:
+        """Put the cursor on a row by its key. Returns whether the row is listed."""
+        self._chosen = key
+        place = next((place for place, row in enumerate(self.listed) if self._key(row) == key), None)
+        if place is not None:
+            self.table.go(place, tell=False)
+        return place is not None
+
+    def _arrange(self) -> None:
+        before = self._chosen
+        try:
+            self.listed = arrange(self.rows, self._fields, wanted=self.filter_field.value, sort=self.sort, reverse=self.reverse)
+            problem = ""
+        except InputError as error:
+            problem = str(error)
+        keys = [self._key(row) for row in self.listed]
+        place = keys.index(before) if before in keys else min(self.table.cursor, max(len(keys) - 1, 0))
+        self.table.sorted_by = (self.sort, self.reverse) if self.sort is not None else None
+        self.table.empty = self._empty if not self.rows else "No row matches the filter."
+        self.table.show(Rows(self.listed, self._cells), cursor=place)
+        filtered = bool(self.filter_field.value)
+        count = f"{len(self.listed)} of {len(self.rows)}" if filtered else str(len(self.rows)) if self.rows else ""
+        self.note_on_border(problem or count)
+        self._tell()
+
+    def _tell(self) -> None:
+        row = self.row
+        key = self._key(row) if row is not None else None
+        if key != self._chosen:
+            self._chosen = key
+            self.post_message(self.Highlighted(self, row))
+
+    # -- filter and order ------------------------------------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        self.filter_field.display = True
+        self.filter_field.focus()
+
+    def action_sort(self) -> None:
+        sortable = [None, *(column.key for column in self.table.columns if column.key in self._fields)]
+        place = sortable.index(self.sort) if self.sort in sortable else 0
+        self.sort, self.reverse = sortable[(place + 1) % len(sortable)], False
+        self._arrange()
+
+    def action_reverse(self) -> None:
+        self.reverse = not self.reverse
+        self._arrange()
+
+    @on(Input.Changed)
+    def _filter_typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._arrange()
+
+    @on(FilterField.Left)
+    def _filter_left(self, event: FilterField.Left) -> None:
+        event.stop()
+        self.filter_field.display = bool(self.filter_field.value)
+        self.table.focus()
+
+    @on(VirtualTable.HeadingClicked)
+    def _heading_clicked(self, event: VirtualTable.HeadingClicked) -> None:
+        event.stop()
+        if event.key in self._fields:
+            self.reverse = not self.reverse if event.key == self.sort else False
+            self.sort = event.key
+            self._arrange()
+
+    # -- rows ------------------------------------------------------------------------------------------------------------
+
+    @on(VirtualTable.Highlighted)
+    def _moved(self, event: VirtualTable.Highlighted) -> None:
+        event.stop()
+        self._tell()
+
+    @on(VirtualTable.Selected)
+    def _selected(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        if self.row is not None:
+            self.post_message(self.Opened(self, self.row))
