@@ -7,6 +7,7 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from hudtui.cli import console
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
+    from hudtui.core.remote.log_search import LogFilter
     from hudtui.core.runs.status import StepRow
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.values import RunEvent, RunSummary
@@ -102,21 +104,40 @@ class Sink:
         stream.flush()
 
 
-async def _begin(monitor: Monitor, run: str, window: str, lines: int | None) -> int:
-    return 0 if lines is None else await monitor.tail(run, window, lines=lines)
+@dataclass(frozen=True)
+class LogPart:
+    """Which part of a log is printed."""
+
+    lines: int | None = None
+    """So many lines before the end, of those that match; None for all of them."""
+    since: float | None = None
+    """Only what was written in the last so many seconds."""
+    wanted: LogFilter | None = None
+    """Only the lines that match."""
 
 
-async def follow_all(monitor: Monitor, run: str, windows: list[str], lines: int | None, sink: Sink) -> None:
+EVERYTHING = LogPart()
+
+
+async def _begin(monitor: Monitor, run: str, window: str, part: LogPart) -> int:
+    """Where to begin, whatever the filter."""
+    since = 0 if part.since is None else await monitor.tail_since(run, window, seconds=part.since)
+    if part.lines is None or part.wanted is not None:
+        return since
+    return max(since, await monitor.tail(run, window, lines=part.lines))
+
+
+async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPart, sink: Sink) -> None:
     """Print the logs of a run as they grow, until it has ended.
 
     Args:
         monitor: Who watches.
         run: The run.
         windows: Whose logs.
-        lines: Begin so many lines before the end; None for the first line.
+        part: What of them is printed.
         sink: Where they go.
     """
-    tasks = [asyncio.create_task(_follow(monitor, run, window, lines, sink)) for window in windows]
+    tasks = [asyncio.create_task(_follow(monitor, run, window, part, sink)) for window in windows]
     try:
         await asyncio.gather(*tasks)
     except asyncio.CancelledError:
@@ -132,7 +153,7 @@ async def follow_all(monitor: Monitor, run: str, windows: list[str], lines: int 
 async def follow_run(monitor: Monitor, record: RunRecord, *, to_stderr: bool) -> None:
     """Print the logs of all stages of a run from their first line, until it has ended."""
     sink = Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=to_stderr)
-    await follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
+    await follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], EVERYTHING, sink)
 
 
 async def launch(record: RunRecord, *, tmux: bool) -> None:
@@ -159,31 +180,39 @@ async def launch(record: RunRecord, *, tmux: bool) -> None:
         raise
 
 
-async def _follow(monitor: Monitor, run: str, window: str, lines: int | None, sink: Sink) -> None:
+async def _follow(monitor: Monitor, run: str, window: str, part: LogPart, sink: Sink) -> None:
     from contextlib import aclosing
 
     from hudtui.core.remote.logs import LineSplitter
 
-    offset = await _begin(monitor, run, window, lines)
+    offset = await _begin(monitor, run, window, part)
+    if part.wanted is not None:  # what is there is searched on its machine; what comes is tested here
+        end = max(offset, await monitor.tail(run, window, lines=1))
+        await _search(monitor, run, window, part, sink, offset, end)
+        offset = end
+    test = None if part.wanted is None else part.wanted.test()
     feed, partial = LineSplitter(offset=offset), ""
     async with aclosing(monitor.follow(run, window, offset=offset)) as chunks:
         async for chunk in chunks:
             found = feed.feed(chunk)
             if found.restarted:
                 console.say(f"{window}: the log was truncated")
-            sink.put(window, found.done)
+            sink.put(window, found.done if test is None else [line for line in found.done if test(line)])
             partial = found.partial
-    if partial:
+    if partial and (test is None or test(partial)):
         sink.put(window, [partial])
 
 
-async def print_log(monitor: Monitor, run: str, window: str, lines: int | None, sink: Sink) -> None:
+async def print_log(monitor: Monitor, run: str, window: str, part: LogPart, sink: Sink) -> None:
     """Print a log as it is now; see `follow_all`."""
     from contextlib import aclosing
 
     from hudtui.core.remote.logs import LineSplitter
 
-    offset = await _begin(monitor, run, window, lines)
+    offset = await _begin(monitor, run, window, part)
+    if part.wanted is not None:
+        await _search(monitor, run, window, part, sink, offset, None)
+        return
     feed, partial = LineSplitter(offset=offset), ""
     async with aclosing(monitor.read(run, window, offset=offset)) as chunks:
         async for chunk in chunks:
@@ -192,6 +221,22 @@ async def print_log(monitor: Monitor, run: str, window: str, lines: int | None, 
             partial = found.partial
     if partial:
         sink.put(window, [partial])
+
+
+async def _search(monitor: Monitor, run: str, window: str, part: LogPart, sink: Sink, offset: int, stop: int | None) -> None:
+    """Print the lines that match; with a number of lines, the last ones."""
+    from collections import deque
+    from contextlib import aclosing
+
+    assert part.wanted is not None
+    last: deque[str] = deque(maxlen=part.lines)
+    async with aclosing(monitor.search(run, window, wanted=part.wanted, offset=offset, stop=stop)) as matches:
+        async for match in matches:
+            if part.lines is None:
+                sink.put(window, [match.text])
+            else:
+                last.append(match.text)
+    sink.put(window, list(last))
 
 
 def say_event(event: RunEvent) -> None:

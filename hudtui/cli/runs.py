@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,19 @@ Run = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NamedRun = Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.", show_default=False)]
 Window = Annotated[str | None, typer.Option("--window", "-w", help="Only the log of this stage.", show_default=False)]
+
+
+_LINES = 200
+"""Lines before the end at which a log begins by default."""
+
+
+class LogLevel(StrEnum):
+    """A level, as it is typed."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def register(app: typer.Typer) -> None:
@@ -149,26 +163,61 @@ def logs(
     run: Run = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
     window: Window = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Begin so many lines before the end; 0 for none.")] = 200,
+    lines: Annotated[
+        int | None,
+        typer.Option(
+            "--lines",
+            "-n",
+            min=0,
+            help="Begin so many lines before the end; by default 200, or all with a filter.",
+            show_default=False,
+        ),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Begin at the first line.")] = False,
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", metavar="PATTERN", help="Only lines in which this regular expression occurs.", show_default=False),
+    ] = None,
+    level: Annotated[
+        LogLevel | None, typer.Option("--level", help="Only lines that are at least this serious.", show_default=False)
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Only what was written in this time: 30s, 10m, 1h30m.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line: window and text.")] = False,
 ) -> None:
-    """Print the log of a run. Control sequences are taken out of it."""
+    """Print the log of a run. Control sequences are taken out of it.
+
+    `--grep` and `--level` search the whole log on its machine, and only the lines that match are fetched. Small letters match
+    large ones, unless the pattern holds a large one. A line that does not say its level has the level of the line before.
+    """
+    from hudtui.core.text import parse_duration
+
+    seconds = None if since is None else parse_duration(since)
+    if since is not None and seconds is None:
+        raise typer.BadParameter("write for instance 30s, 10m or 1h30m", param_hint="--since")
 
     async def work() -> None:
+        from hudtui.core.remote.log_search import Level, LogFilter
+
+        wanted = LogFilter(grep or "", level=Level[level.name] if level else Level.NONE) if grep or level else None
+        if wanted is not None:
+            wanted.test()
+        count = lines if lines is not None or everything or wanted is not None or seconds is not None else _LINES
+        part = runlog.LogPart(None if everything else count, seconds, wanted)
         store, monitor = runlog.open_store()
         chosen = store.find(run)
         await monitor.refresh()
         windows = [window] if window else [stage.name for stage in store.record(chosen).plan.stages]
         sink = runlog.Sink(as_json, prefix=len(windows) > 1)
-        count = None if everything else lines
         if follow:
-            await runlog.follow_all(monitor, chosen, windows, count, sink)
+            await runlog.follow_all(monitor, chosen, windows, part, sink)
             summary = store.summary(chosen)
             console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
         else:
             for name in windows:
-                await runlog.print_log(monitor, chosen, name, count, sink)
+                await runlog.print_log(monitor, chosen, name, part, sink)
 
     _run(work(), as_json=as_json, compact=True)
 

@@ -223,7 +223,7 @@ async def test_a_log_that_cannot_be_followed_leaves_none_of_the_others_at_work(c
     before = asyncio.all_tasks()
     watcher: Any = Watcher()
     with pytest.raises(MachineError):
-        await runlog.follow_all(watcher, "r-1", ["fine", "broken"], None, runlog.Sink(False, prefix=True))
+        await runlog.follow_all(watcher, "r-1", ["fine", "broken"], runlog.EVERYTHING, runlog.Sink(False, prefix=True))
     assert asyncio.all_tasks() == before
     assert capsys.readouterr().out == "fine | begun\nbroken | begun\n"
 
@@ -315,3 +315,42 @@ def test_a_run_is_started_again_and_continued(workspace: Path) -> None:
     planned = json.loads(hudtui("runs", "continue", first["id"], "--dry-run").stdout)
     assert "out/traces.jsonl" in [file["path"] for file in planned["plan"]["files"]]
     assert len(store.runs()) == 3
+
+
+def test_the_log_is_searched_by_words_levels_and_times(endless: str, own_world: Path) -> None:
+    log = own_world / ".hudtui" / "runs" / endless / "logs" / "s0.log"
+    head = (
+        "config Seed=7\n" + "".join(f"INFO step {number}\n" for number in range(500)) + "ERROR no room\n  on disk\nINFO again\n"
+    )
+    log.write_text(head)
+    times = log.parents[1] / "log_times.jsonl"
+    now = time.time()
+    rows = [[now - 7200, "s0", 14], [now - 600, "s0", len(head) - len("INFO again\n")], [now, "s0", len(head)]]
+    times.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def logs(*words: str) -> list[str]:
+        return hudtui("runs", "logs", endless, *words).stdout.splitlines()
+
+    assert len(logs()) == 200 and logs()[-1] == "INFO again"
+    assert logs("--grep", "seed") == ["config Seed=7"]
+    assert logs("--grep", "step 49.$", "-n", "2") == ["INFO step 498", "INFO step 499"]
+    assert logs("--level", "error") == ["ERROR no room", "  on disk"]
+    assert logs("--level", "error", "--grep", "disk") == ["  on disk"]
+    assert logs("--since", "5m") == ["INFO again"]
+    assert len(logs("--since", "1h")) == 503 and logs("--since", "1h", "-n", "1") == ["INFO again"]
+    assert logs("--since", "1h", "--grep", "seed") == []
+    assert "10m" in hudtui("runs", "logs", endless, "--since", "soon", code=2).stderr
+    assert "no regular expression" in hudtui("runs", "logs", endless, "--grep", "a(", code=2).stderr
+    times.unlink()
+    assert "is not recorded" in hudtui("runs", "logs", endless, "--since", "1h", code=6).stderr
+    with subprocess.Popen(
+        [sys.executable, "-m", "hudtui", "runs", "logs", endless, "-f", "--grep", "room"], stdout=subprocess.PIPE, text=True
+    ) as following:
+        assert following.stdout is not None
+        try:
+            assert following.stdout.readline() == "ERROR no room\n"
+            with log.open("a") as stream:
+                stream.write("INFO quiet\nmore room\n")
+            assert following.stdout.readline() == "more room\n"
+        finally:
+            following.terminate()

@@ -116,13 +116,16 @@ class TailReader:
             yield TailRead(b"", truncated)
 
 
-async def offset_of_last_lines(host: Host, path: PurePosixPath | str, lines: int, *, most: int = 1024 * 1024) -> int:
+async def offset_of_last_lines(
+    host: Host, path: PurePosixPath | str, lines: int, *, end: int | None = None, most: int = 1024 * 1024
+) -> int:
     """The byte offset at which the last `lines` lines of a file begin, found by reading backwards.
 
     Args:
         host: Where the file lies.
         path: The file; a file that does not exist has offset 0.
         lines: How many lines are wanted.
+        end: Offset of the end of the last line; None for the end of the file.
         most: Bytes that are read at most: with very long lines the offset may lie inside a line.
 
     Raises:
@@ -131,21 +134,22 @@ async def offset_of_last_lines(host: Host, path: PurePosixPath | str, lines: int
     there = await host.stat(path)
     if there is not None and not there.regular:
         raise FileRefused(f"{path} on {host.name} is not read", why=NOT_A_FILE)
-    if there is None or lines <= 0:
-        return there.size if there else 0
-    block, position, floor = 64 * 1024, there.size, max(there.size - most, 0)
+    size = 0 if there is None else there.size if end is None else min(end, there.size)
+    if lines <= 0:
+        return size
+    block, position, floor = 64 * 1024, size, max(size - most, 0)
     missing = lines
     while position > floor:
         start = max(position - block, floor)
         data = await host.get(path, offset=start, limit=position - start)
-        end = len(data)
-        if position == there.size and data.endswith(b"\n"):
-            end -= 1  # the end of the last line does not begin another line
-        while (found := data.rfind(b"\n", 0, end)) >= 0:
+        place = len(data)
+        if position == size and data.endswith(b"\n"):
+            place -= 1  # the end of the last line does not begin another line
+        while (found := data.rfind(b"\n", 0, place)) >= 0:
             missing -= 1
             if missing == 0:
                 return start + found + 1
-            end = found
+            place = found
         position = start
     return floor
 

@@ -24,7 +24,17 @@ from hudtui.core.training.recipe import RECIPE
 Progress = Callable[[str, int, int], None]
 """Called with the name of a file, its bytes fetched so far, and its size in bytes."""
 
-_RECORDS = ("events.jsonl", "status.json", "plan.json", "gpu.jsonl", "guard.jsonl", "supervisor.log", "logs", RECIPE)
+_RECORDS = (
+    "events.jsonl",
+    "status.json",
+    "plan.json",
+    "gpu.jsonl",
+    "log_times.jsonl",
+    "guard.jsonl",
+    "supervisor.log",
+    "logs",
+    RECIPE,
+)
 """Files of every run besides the outputs of its plan, and a training's recipe, without which its model is of little use."""
 _PATIENCE = 900.0
 _TOLD = 5

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 
 from hudtui.core.compute.hardware import size
@@ -17,6 +17,7 @@ from hudtui.core.errors import MachineError, RunError
 from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, Host
 from hudtui.core.remote.hosts import find_host
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.log_search import LogFilter, LogMatch, offset_before, offset_of_time, search_log
 from hudtui.core.remote.logs import CHUNK, TailReader, offset_of_last_lines
 from hudtui.core.runs.alarms import SILENT, LogSymptom, RunFacts, StageFacts, find_alarms, find_symptoms, reward_spread
 from hudtui.core.runs.launch import error_sentence
@@ -284,6 +285,43 @@ class Monitor:
     async def tail(self, run: str, window: str | None = None, *, lines: int = 1000) -> int:
         """Return the byte offset of the last `lines` lines of a log. It reads backwards from the end, so a large log is cheap."""
         return 0 if self._waits(run) else await offset_of_last_lines(self._machine(run).host, self.log_path(run, window), lines)
+
+    async def tail_since(self, run: str, window: str | None = None, *, seconds: float) -> int:
+        """Return the byte offset of a log at a time in the past, exact to some seconds.
+
+        Raises:
+            RunError: The run's supervisor is from an older hudtui, and has not recorded when the log grew.
+            MachineError: The machine does not answer.
+        """
+        if self._waits(run):
+            return 0
+        machine, stage = self._machine(run), PurePosixPath(self.log_path(run, window)).stem
+        found = await offset_of_time(machine.host, machine.path("log_times.jsonl"), stage, seconds)
+        if found is None:
+            raise RunError(f"when the lines of run {run} were written is not recorded", fix="Leave out --since.")
+        return found
+
+    async def search(
+        self,
+        run: str,
+        window: str | None = None,
+        *,
+        wanted: LogFilter,
+        offset: int = 0,
+        stop: int | None = None,
+        most: int | None = None,
+    ) -> AsyncGenerator[LogMatch, None]:
+        """Yield the lines of a log that match, from its first line or from `offset`; see `log_search.search_log`."""
+        if self._waits(run):
+            return
+        found = search_log(self._machine(run).host, self.log_path(run, window), wanted, offset=offset, stop=stop, most=most)
+        async with contextlib.aclosing(found) as matches:
+            async for match in matches:
+                yield match
+
+    async def offset_before(self, run: str, window: str | None = None, *, offset: int, lines: int) -> int:
+        """Return the byte offset of the line that is `lines` lines before `offset`."""
+        return 0 if self._waits(run) else await offset_before(self._machine(run).host, self.log_path(run, window), offset, lines)
 
     async def read(self, run: str, window: str | None = None, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
         """Yield the bytes of a log from `offset` to its current end."""

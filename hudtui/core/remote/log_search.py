@@ -1,0 +1,151 @@
+"""Searching a log on the machine where it is: a log of gigabytes is searched to its beginning without being fetched."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+import msgspec
+
+from hudtui.core.errors import InputError, MachineError
+from hudtui.core.python import isolated_python_command
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.logs import offset_of_last_lines
+from hudtui.core.text import clean, clean_line
+from hudtui.pod.search import Level as Level
+from hudtui.pod.search import LineTest as LineTest
+from hudtui.pod.search import Pattern as Pattern
+
+MOST_FOUND = 1000
+"""Lines that one request finds at most."""
+_PATIENCE = 120.0
+"""Seconds that one request may take."""
+
+
+@dataclass(frozen=True)
+class LogFilter:
+    """Which lines of a log are wanted."""
+
+    pattern: str = ""
+    """What a line must contain; empty for any line. Small letters match large ones, unless the pattern holds a large one."""
+    regex: bool = True
+    """Whether the pattern is a regular expression."""
+    level: Level = Level.NONE
+    """The lowest level of a line. A line that does not say its level has the level of the line before."""
+
+    def test(self) -> LineTest:
+        """Return a test for lines that are given to it in order.
+
+        Raises:
+            InputError: The pattern is not a regular expression.
+        """
+        test = LineTest(self.pattern or None, regex=self.regex, level=self.level)
+        if test.pattern is not None and test.pattern.error:
+            raise InputError(f"{clean_line(self.pattern, 60)!r} is no regular expression", why=test.pattern.error)
+        return test
+
+
+@dataclass(frozen=True)
+class LogMatch:
+    """A line that was found."""
+
+    number: int
+    """Number of the line, counted from 0."""
+    offset: int
+    """Byte offset of the line in the log."""
+    text: str
+    """The line, cleaned; of a long one the beginning."""
+
+
+class _Place(msgspec.Struct, frozen=True):
+    offset: Annotated[int, msgspec.Meta(ge=0)]
+    number: Annotated[int, msgspec.Meta(ge=0)]
+    level: Annotated[int, msgspec.Meta(ge=0, le=4)]
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    found: Annotated[list[tuple[int, int, str]], msgspec.Meta(max_length=MOST_FOUND)] = msgspec.field(default_factory=list)
+    next: _Place | None = None
+    offset: int | None = None
+    error: str = ""
+
+
+async def search_log(
+    host: Host, path: PurePosixPath | str, wanted: LogFilter, *, offset: int = 0, stop: int | None = None, most: int | None = None
+) -> AsyncGenerator[LogMatch, None]:
+    """Yield the lines of a log that match, in order, to the end that the log has when each request begins.
+
+    Consume it inside `contextlib.aclosing` when leaving early: the machine searches only as far as lines are asked for, in
+    requests of `MOST_FOUND` lines. A log that does not exist has no lines.
+
+    Args:
+        host: Where the log is. It needs Python 3.
+        path: The log.
+        wanted: Which lines.
+        offset: Byte offset of the line to begin at. Numbers of lines count from there.
+        stop: Byte offset to end at; None for the end of the log.
+        most: Number of lines to yield at most; None for all.
+
+    Raises:
+        InputError: The pattern is not a regular expression.
+        MachineError: The machine does not answer, has no Python 3, cannot read the log, or takes longer than two minutes.
+    """
+    wanted.test()
+    order = {"path": str(path), "pattern": wanted.pattern, "regex": wanted.regex, "level": int(wanted.level), "stop": stop}
+    begin: dict[str, int] | None = {"offset": offset, "number": 0, "level": 0}
+    left = sys.maxsize if most is None else most
+    while begin is not None and left > 0:
+        answer = await _ask(host, {**order, "begin": begin, "most": min(left, MOST_FOUND)})
+        for number, place, text in answer.found:
+            yield LogMatch(number, place, clean(text).replace("\n", " "))
+        left -= len(answer.found)
+        after = answer.next
+        if after is not None and not answer.found and after.offset <= begin["offset"]:
+            raise MachineError(f"the search of {path} on {clean_line(host.name)} does not advance")
+        begin = None if after is None else {"offset": after.offset, "number": after.number, "level": after.level}
+
+
+async def offset_of_time(host: Host, times: PurePosixPath | str, stage: str, since: float) -> int | None:
+    """Return the byte offset in a stage's log of `since` seconds ago, exact to some seconds.
+
+    Args:
+        host: Where the run's folder is. It needs Python 3.
+        times: The file `log_times.jsonl` in the run's folder.
+        stage: The stage.
+        since: Seconds before now, by the clock of the machine.
+
+    Returns:
+        The offset; None if the run's supervisor has not recorded when its logs grew.
+
+    Raises:
+        MachineError: The machine does not answer, has no Python 3, or cannot read the file.
+    """
+    return (await _ask(host, {"times": str(times), "stage": stage, "since": since})).offset
+
+
+async def offset_before(host: Host, path: PurePosixPath | str, offset: int, lines: int) -> int:
+    """Return the byte offset of the line that is `lines` lines before `offset`; 0 at the beginning of the log.
+
+    Raises:
+        MachineError: The log cannot be read.
+    """
+    return 0 if offset <= 0 else await offset_of_last_lines(host, path, lines, end=offset)
+
+
+async def _ask(host: Host, order: dict[str, Any]) -> _Answer:
+    source = resources.files("hudtui.pod").joinpath("search.py").read_text()
+    python = sys.executable if host.name == "local" else "python3"
+    done = await host.run(isolated_python_command(python, "-c", source), stdin=msgspec.json.encode(order), timeout=_PATIENCE)
+    try:
+        answer = msgspec.json.decode(done.stdout, type=_Answer)
+    except (msgspec.DecodeError, RecursionError):
+        said = clean(done.stderr[-500:]).strip() or f"it printed {clean_line(done.stdout, 200)!r}"
+        why = f"status {done.exit_status}: {said}"
+        raise MachineError(f"the log could not be searched on {clean_line(host.name)}", why=why) from None
+    if answer.error:
+        raise MachineError(f"the log could not be searched on {clean_line(host.name)}", why=clean_line(answer.error, 300))
+    return answer
