@@ -87,6 +87,7 @@ RENAMED: dict[str, str] = {
     "tasktable.first": "table.first",
     "tasktable.last": "table.last",
     "tasktable.select": "table.select",
+    "settings.filter": "list.filter",
 }
 """Names that actions had in earlier versions. A keymap file may still use them."""
 

@@ -12,7 +12,7 @@ from textual.widgets import OptionList
 
 from hudtui.core.paths import app_paths
 from hudtui.tui import preferences, steps
-from hudtui.tui.actions import REGISTRY, Acting, load_all_actions, shown
+from hudtui.tui.actions import REGISTRY, RENAMED, Acting, load_all_actions, shown
 from hudtui.tui.facts import Facts, Services
 from hudtui.tui.widgets.dialog import TextDialog
 from hudtui.tui.widgets.keybar import active_keys
@@ -36,6 +36,17 @@ def test_every_action_is_complete_and_can_be_carried_out() -> None:
         owners = [one for one in classes if action in one.__dict__.get("ACTIONS", ())]
         assert owners, action.id
         assert all(callable(getattr(owner, action.method, None)) for owner in owners), f"{action.id} needs {action.method}"
+
+
+def test_every_action_of_earlier_versions_is_there_under_its_name_or_a_new_one() -> None:
+    import hudtui.tui.help  # noqa: F401
+
+    load_all_actions()
+    former = Path(__file__).with_name("former_actions.txt").read_text().split()
+    lost = [name for name in former if RENAMED.get(name, name) not in REGISTRY]
+    assert not lost, "no feature is lost: each of these needs its action, or its line in RENAMED"
+    assert not set(RENAMED) & set(REGISTRY), "an action with a former name would take the keys of another one"
+    assert set(RENAMED) <= set(former)
 
 
 def test_every_action_has_a_key_that_terminals_and_tmux_let_through() -> None:
@@ -104,7 +115,7 @@ async def test_while_a_text_is_typed_no_key_is_shown_that_the_field_takes(
         assert "/ Filter" in screen_text(app).splitlines()[-1]
         await pilot.press("slash", "slash")
         await settle(pilot)
-        assert app.screen.query_one("#settings-filter").value == "/", "the field takes it"
+        assert app.screen.query_one("FilterField").value == "/", "the field takes it"
         assert "/ Filter" not in screen_text(app).splitlines()[-1]
         assert not [key.key for key in active_keys(app.screen) if len(key.key) == 1 and key.key.isascii()], "nor does help"
 

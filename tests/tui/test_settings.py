@@ -14,6 +14,7 @@ import pytest
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.settings.screen import SettingsScreen
 from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.table_pane import TablePane
 
 KEY = "hud-0123456789abcdefghij-WXYZ"
 ENV = f"# mine\nHUD_API_KEY={KEY}   # from the site\nexport PRIME_TEAM_ID='team 7'\nWANDB_API_KEY=your-wandb-api-key\n"
@@ -62,8 +63,7 @@ async def _choose(pilot: Any, settle: Any, name: str) -> SettingsScreen:
     await pilot.press("comma")
     await settle(pilot)
     screen: SettingsScreen = pilot.app.screen
-    names = [row.name for row in screen._rows]
-    screen._table.move_cursor(row=names.index(name))
+    assert screen.query_one(TablePane).choose(name)
     await settle(pilot)
     return screen
 
@@ -113,7 +113,7 @@ async def test_the_environment_that_wins_is_said(
         assert "also in, without effect  .env" in screen_text(app)
         await pilot.press("u")
         await settle(pilot)
-        assert "its value comes from no file of hudtui" in screen_text(app)
+        assert "its value does not come from a file of hudtui" in screen_text(app)
         await pilot.press("e")
         await settle(pilot)
         await pilot.press("v", "enter")
@@ -164,13 +164,18 @@ async def test_a_value_that_cannot_be_is_not_written(
 
 
 async def test_the_state_follows_the_theme(open_app: Callable[..., Any], settle: Any, filled: Path) -> None:
-    async with open_app(filled) as (app, pilot):
-        screen = await _choose(pilot, settle, "HUD_API_KEY")
-        before = str(screen._table.get_cell("HUD_API_KEY", "state").style)
+    async with open_app(filled, size=(160, 48)) as (app, pilot):
+        screen = await _choose(pilot, settle, "PRIME_API_KEY")  # the cursor's line has colours of its own
+
+        def colour() -> Any:
+            lines = [strip for strip in screen._compositor.render_strips() if "✓" in strip.text and "HUD_API_KEY" in strip.text]
+            return next(segment.style.color for segment in lines[0] if "✓" in segment.text)
+
+        before = colour()
         app.set_theme("textual-light")
         await settle(pilot)
-        after = str(screen._table.get_cell("HUD_API_KEY", "state").style)
-        assert after != before and after == app.theme_variables["success"]
+        assert colour() != before
+        assert colour().get_truecolor().hex == app.theme_variables["success"].lower()
 
 
 @pytest.fixture
@@ -202,13 +207,13 @@ async def test_a_key_is_tested_when_asked_and_not_before(
     async with open_app(filled, size=(160, 48)) as (app, pilot):
         await _choose(pilot, settle, "HUD_API_KEY")
         assert service == []
-        await pilot.press("t")
+        await pilot.press("T")
         await settle(pilot)
         assert len(service) == 1 and "The key works" in screen_text(app)
         (filled / ".env").write_text("HUD_API_KEY=another-key-that-is-wrong\n")
         await pilot.press("f5")
         await settle(pilot)
-        await pilot.press("t")
+        await pilot.press("T")
         await settle(pilot)
         text = screen_text(app)
         assert len(service) == 2 and "refuses the key (401)" in text and "another-key-that-is-wrong" not in text
@@ -219,11 +224,11 @@ async def test_keys_that_cannot_be_tested_say_why(
 ) -> None:
     async with open_app(filled, size=(160, 48)) as (app, pilot):
         await _choose(pilot, settle, "HUD_WEB_URL")
-        await pilot.press("t")
+        await pilot.press("T")
         await settle(pilot)
-        assert "Test key: this is no key" in screen_text(app)
+        assert "Test key: this setting is not a key" in screen_text(app)
         await _choose(pilot, settle, "HF_TOKEN")
-        await pilot.press("t")
+        await pilot.press("T")
         await settle(pilot)
         assert "Test key: HF_TOKEN is not set" in screen_text(app)
 
@@ -235,13 +240,14 @@ async def test_the_filter_narrows_and_escape_brings_all_back(
         screen = await _choose(pilot, settle, "HUD_API_KEY")
         await pilot.press("slash", *"prime", "enter")
         await settle(pilot)
-        assert screen._table.has_focus
-        assert 0 < screen._table.row_count < len(screen._rows) and "PRIME_API_KEY" in screen_text(app)
+        listed = screen.query_one(TablePane)
+        assert app.focused is listed.table
+        assert 0 < len(listed.listed) < len(listed.rows) and "PRIME_API_KEY" in screen_text(app)
         await pilot.press("slash", "escape")
         await settle(pilot)
-        assert screen._table.row_count == len(screen._rows)
+        assert len(listed.listed) == len(listed.rows)
         await pilot.press("slash", *"prime", "enter", "escape")
         await settle(pilot)
-        assert screen._table.row_count == len(screen._rows) and screen._table.has_focus and app.screen is screen
+        assert len(listed.listed) == len(listed.rows) and app.focused is listed.table and app.screen is screen
         await pilot.press("escape")
         assert app.screen.NAME == "home"

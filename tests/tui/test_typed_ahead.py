@@ -100,7 +100,7 @@ async def test_the_same_key_by_key(open_app: Any, project: Path, settle: Any, lo
         ("environment", ["slash", *"quit5"], "#env-filter"),
         ("home", ["ctrl+p", *"theme"], "Input"),
         ("home", [":", *"qq"], "Input"),
-        ("settings", ["slash", *"quit1"], "#settings-filter"),
+        ("settings", ["slash", *"quit1"], "FilterField"),
         ("compute", ["slash", *"quit a"], "#cp-filter"),
     ],
 )

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.containers import Container, VerticalScroll
+from textual import on
+from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import DataTable, Input, Static
+from textual.widgets import Static
 
 from hudtui.core.text import clean_line, home_short
 from hudtui.tui.actions import AppAction
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen
-from hudtui.tui.widgets.fields import FilterField
-from hudtui.tui.widgets.fit import cut
-from hudtui.tui.widgets.tables import Grid
+from hudtui.tui.widgets.pane import Pane, Panes
+from hudtui.tui.widgets.scrolling import Page
+from hudtui.tui.widgets.table_pane import TablePane
+from hudtui.tui.widgets.virtual_table import Cell, Column
 
 if TYPE_CHECKING:
     from hudtui.core.credentials import KeyCheck
@@ -42,62 +44,121 @@ class _Row:
 
     @property
     def state(self) -> tuple[str, str, str]:
-        """Glyph, word and theme colour."""
+        """Sign, word, and the name of the table's style."""
         if self.problem:
             return "!", "problem", "warning"
         if self.origin is None:
-            return "○", "not set", "foreground-muted"
+            return "○", "not set", "muted"
         if self.origin == "default":
-            return "·", "default", "foreground-muted"
-        return "✓", "set", "success"
+            return "·", "default", "muted"
+        return "✓", "set", "ok"
+
+
+_COLOURS = {"warning": "$warning", "muted": "$foreground-muted", "ok": "$success"}
+_COLUMNS = (
+    Column("state", "state", 9),
+    Column("setting", "setting", 16, most=34),
+    Column("value", "value", 8, flexible=1),
+    Column("from", "from", 12, from_width=72),
+)
+
+
+def _cells(row: _Row) -> Sequence[Cell]:
+    sign, word, style = row.state
+    value = row.shown.removeprefix("https://") if row.shown else ""
+    return (f"{sign} {word}", f"table--{style}"), row.name, value, row.origin or ""
+
+
+class SettingPane(Pane):
+    """Everything about one setting, but for its secret."""
+
+    BORDER_TITLE = "Setting"
+    DEFAULT_CSS = "SettingPane Static { height: auto; padding: 0 1; }"
+
+    def compose(self) -> ComposeResult:
+        with Page():
+            yield Static()
+
+    def show(self, row: _Row | None, test: KeyCheck | None) -> None:
+        """Show a setting, and what its service answered when its key was tested."""
+        body = self.query_one(Static)
+        if row is None:
+            body.update(Content.styled("No setting is chosen.", "$foreground-muted"))
+            return
+        sign, word, style = row.state
+        lines = [
+            Content.styled(row.name, "bold $primary"),
+            Content(clean_line(row.about)),
+            Content(""),
+            Content.assemble((f"{sign} {word}", f"bold {_COLOURS[style]}"), f": {row.shown}" if row.shown else ""),
+        ]
+        if row.origin:
+            lines.append(Content.assemble(("from  ", "$foreground-muted"), clean_line(row.location or row.origin)))
+        if row.hidden:
+            lines.append(Content.assemble(("also in, without effect  ", "$foreground-muted"), ", ".join(row.hidden)))
+        if row.problem:
+            lines.append(Content.styled(f"! {clean_line(row.problem)}", "$warning"))
+        if test is not None:
+            sign, colour = ("✓", "$success") if test.ok else ("✗", "$error")
+            took = f" ({test.seconds:.1f} s)" if test.seconds is not None else ""
+            lines.append(Content.styled(f"{sign} tested: {clean_line(test.message)}{took}", colour))
+        if row.get_it:
+            lines.append(Content.assemble(("get one at  ", "$foreground-muted"), row.get_it))
+        body.update(Content("\n").join(lines))
 
 
 class SettingsScreen(HudtuiScreen):
-    """A table of settings beside what is to be known about the chosen one."""
+    """The settings, and the chosen one in full."""
 
     NAME = "settings"
     TITLE = "settings"
+    AUTO_FOCUS = "VirtualTable"
     CSS_PATH = "settings.tcss"
     HELP = (
-        "Every key and address that hudtui knows, and where its value comes from: the environment wins over .env of this folder, "
-        "that over your own file for all projects. Secrets are masked, and written nowhere but into the file you choose."
+        "Every key and address that hudtui knows, and where its value comes from: the environment comes before .env of this "
+        "folder, and .env before your own file for all projects. Secrets are masked, and written only into the file you choose."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("settings.edit", "Set in .env", "Give the setting a value in .env of this folder.", "enter,e"),
-        AppAction("settings.edit-user", "Set for me", "Give the setting a value in your own file, for all projects.", "E"),
+        AppAction("settings.edit", "Set in .env", "Give the setting a value in .env of this folder.", "e"),
+        AppAction("settings.edit-user", "Set (user)", "Give the setting a value in your own file, for all projects.", "E"),
         AppAction(
-            "settings.unset", "Remove", "Take the setting out of the file that its value comes from.", "u,delete", danger=True
+            "settings.unset", "Remove", "Take the setting out of the file that its value comes from.", "x,u,delete", danger=True
         ),
         AppAction(
-            "settings.test", "Test key", "Ask the service whether it knows the key. Only now, only this one.", "t", decides=True
+            "settings.test",
+            "Test key",
+            "Ask the service whether it accepts this key. Nothing is asked before.",
+            "T",
+            decides=True,
         ),
-        AppAction("settings.filter", "Filter", "Show only settings whose name or purpose holds a text.", "slash"),
         AppAction("settings.copy", "Copy name", "Copy the name of the setting.", "y", show=False),
-        AppAction("settings.back", "Home", "Show all settings again; from there, home.", "escape", show=False, palette=False),
+        AppAction("settings.back", "Back", "Go to the table; from there, back.", "escape", show=False, palette=False),
     )
 
     def __init__(self) -> None:
         super().__init__()
         self._settings: Settings | None = None
-        self._rows: list[_Row] = []
         self._tests: dict[str, KeyCheck] = {}
-        self._chosen: str | None = None
+        self._list: TablePane[_Row] = TablePane(
+            _COLUMNS,
+            {
+                "setting": lambda row: row.name,
+                "about": lambda row: row.about,
+                "state": lambda row: row.state[1],
+                "from": lambda row: row.origin,
+            },
+            key=lambda row: row.name,
+            cells=_cells,
+            title="Settings",
+            id="settings-list",
+        )
+        self._detail = SettingPane(id="settings-detail")
 
     def content(self) -> Iterable[Widget]:
-        """Filter, table, details."""
-        yield FilterField(placeholder="/ to filter", id="settings-filter")
-        with Container(id="settings-panes"):
-            yield Grid(id="settings-table")
-            with VerticalScroll(id="settings-detail", can_focus=False):
-                yield Static(id="settings-about")
-
-    def on_mount(self) -> None:
-        """The table has the focus."""
-        self._table.focus()
-
-    @property
-    def _table(self) -> Grid:
-        return self.query_one("#settings-table", Grid)
+        """The table, and the setting under its cursor."""
+        with Panes():
+            yield self._list
+            yield self._detail
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -112,134 +173,50 @@ class SettingsScreen(HudtuiScreen):
         settings = await asyncio.to_thread(load_settings, folder, platform)
         problems = (await asyncio.to_thread(check_settings, settings)).problems
         self._settings = settings
-        self._rows = [_row(settings, key, problems.get(name)) for name, key in settings.keys.items()]
-        if self._row is None and self._rows:
-            self._chosen = self._rows[0].name
-        self._fill()
+        self._list.show(_row(settings, key, problems.get(name)) for name, key in settings.keys.items())
+        self._describe()
         if settings.notices:
             more = f" (and {len(settings.notices) - 1} more)" if len(settings.notices) > 1 else ""
             self.say(settings.notices[0].replace(f"{folder}/", "") + more, "warning")
 
-    def theme_changed(self) -> None:
-        """The states have colours of the theme."""
-        self._fill()
+    @on(TablePane.Highlighted)
+    def _describe(self) -> None:
+        row = self._row
+        self._detail.show(row, self._tests.get(row.name) if row is not None else None)
+        self.refresh_bindings()
 
-    def on_resize(self) -> None:
-        """Columns are cut to the width."""
-        self.call_after_refresh(self._fill)
-
-    def _fill(self) -> None:
-        table = self._table
-        if not self._rows or not table.size.width:
-            return
-        wanted = self.query_one("#settings-filter", FilterField).value.lower().split()
-        rows = [row for row in self._rows if all(word in f"{row.name} {row.about}".lower() for word in wanted)]
-        width = table.outer_size.width - 1  # with room for the scroll bar, whether it is there by now or not
-        name_width = min(max((len(row.name) for row in rows), default=10), max(width // 2 - 6, 16))
-        origin_width = 14 if width >= 72 else 0
-        value_width = max(min(width - name_width - origin_width - 17, 60), 8)
-        table.clear(columns=True)
-        table.add_column("state", width=9, key="state")
-        table.add_column("setting", width=name_width, key="name")
-        table.add_column("value", width=value_width, key="value")
-        if origin_width:
-            table.add_column("from", width=origin_width - 2, key="from")
-        for row in rows:
-            glyph, word, colour = row.state
-            cells: list[object] = [
-                table.coloured(f"{glyph} {word}", colour),
-                cut(row.name, name_width),
-                cut(row.shown.removeprefix("https://"), value_width) if row.shown else "",
-            ]
-            if origin_width:
-                cells.append(cut(row.origin or "", origin_width - 2))
-            table.add_row(*cells, key=row.name)
-        if rows:
-            names = [row.name for row in rows]
-            if self._chosen not in names:
-                self._chosen = names[0]
-            table.move_cursor(row=names.index(self._chosen))
-        self._describe(rows[table.cursor_row] if rows else None)
-
-    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Another setting was chosen."""
-        if event.row_key is not None and event.row_key.value is not None:
-            self._chosen = event.row_key.value
-            self._describe(self._row)
-
-    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Enter, or a click."""
+    @on(TablePane.Opened)
+    def _opened(self) -> None:
         self.start(self._edit(user=False), group="edit")
 
     @property
     def _row(self) -> _Row | None:
-        return next((row for row in self._rows if row.name == self._chosen), None)
-
-    def _describe(self, row: _Row | None) -> None:
-        about = self.query_one("#settings-about", Static)
-        self.refresh_bindings()
-        if row is None:
-            about.update(Content.styled("No setting fits the filter.", "$foreground-muted"))
-            return
-        glyph, word, colour = row.state
-        lines = [
-            Content.styled(row.name, "bold $primary"),
-            Content(clean_line(row.about)),
-            Content(""),
-            Content.assemble((f"{glyph} {word}", f"bold ${colour}"), f": {row.shown}" if row.shown else ""),
-        ]
-        if row.origin:
-            lines.append(Content.assemble(("from  ", "$foreground-muted"), clean_line(row.location or row.origin)))
-        if row.hidden:
-            lines.append(Content.assemble(("also in, without effect  ", "$foreground-muted"), ", ".join(row.hidden)))
-        if row.problem:
-            lines.append(Content.styled(f"! {clean_line(row.problem)}", "$warning"))
-        test = self._tests.get(row.name)
-        if test is not None:
-            sign, style = ("✓", "$success") if test.ok else ("✗", "$error")
-            took = f" ({test.seconds:.1f} s)" if test.seconds is not None else ""
-            lines.append(Content.styled(f"{sign} tested: {clean_line(test.message)}{took}", style))
-        if row.get_it:
-            lines.append(Content.assemble(("get one at  ", "$foreground-muted"), row.get_it))
-        about.update(Content("\n").join(lines))
+        return self._list.row
 
     # -- actions -----------------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
         """Why an action is not to be had for the chosen setting."""
         row = self._row
-        if action_id == "settings.filter":
-            return None
         if row is None:
             return "no setting is chosen"
         if action_id == "settings.test":
             from hudtui.core.credentials import can_check
 
             if not row.secret:
-                return "this is no key"
+                return "this setting is not a key"
             if row.origin is None:
                 return f"{row.name} is not set"
             if self._settings is None or not can_check(row.name, self._settings):
-                return "there is no service to ask"
+                return "no service can test it"
         if action_id == "settings.unset" and row.origin not in (".env", "user file"):
-            return "its value comes from no file of hudtui" if row.origin else f"{row.name} is not set"
+            return "its value does not come from a file of hudtui" if row.origin else f"{row.name} is not set"
         return None
 
-    def action_filter(self) -> None:
-        """Type a filter."""
-        self.query_one(FilterField).focus()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """The filter changes."""
-        event.stop()
-        self._fill()
-
-    def on_filter_field_left(self, event: FilterField.Left) -> None:
-        """Back to the table."""
-        event.stop()
-        self._table.focus()
-
-    action_back = HudtuiScreen.leave
+    def action_back(self) -> None:
+        """Back to the table; from there, to the screen before."""
+        if not self.query_one(Panes).back():
+            self.leave()
 
     def action_copy(self) -> None:
         """Copy the name, never the value."""
@@ -278,7 +255,7 @@ class SettingsScreen(HudtuiScreen):
                 return
             value = given.strip()
             if not value:
-                self.say("An empty value changes nothing; u removes a setting.", "warning")
+                self.say("An empty value changes nothing; {key:settings.unset} removes a setting.", "warning")
                 return
             complaint = await asyncio.to_thread(check_setting_value, key, value)
             if complaint is None:
@@ -332,8 +309,7 @@ class SettingsScreen(HudtuiScreen):
         check = await check_key(name, self._settings)
         self._tests[name] = check
         self.say(check.message, "success" if check.ok else "warning")
-        if self._chosen == name:
-            self._describe(self._row)
+        self._describe()
 
 
 def _row(settings: Settings, key: Setting, problem: str | None) -> _Row:

@@ -120,10 +120,10 @@ class TablePane(Pane, Generic[R]):
 
     def choose(self, key: str) -> bool:
         """Put the cursor on a row by its key. Returns whether the row is listed."""
-        self._chosen = key
         place = next((place for place, row in enumerate(self.listed) if self._key(row) == key), None)
         if place is not None:
             self.table.go(place, tell=False)
+            self._tell()
         return place is not None
 
     def _arrange(self) -> None:
