@@ -5,24 +5,72 @@ A character holds two dots beside and four above each other, so that a chart of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
 from hudtui.core.text import clean_line
 from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.words import span
+
+if TYPE_CHECKING:
+    from textual.theme import Theme
 
 Pair = tuple[float, float]
+Scale = tuple[float, float | None]
+"""Lowest and highest value of an axis; None as the highest stands for the largest value that there is."""
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
-_LABEL = 8
-"""Cells for the labels of the y axis."""
 _NOISE = 1e-9
-"""What is less of a value than this share is what adding up left over, and no movement."""
-COLOURS = ("$accent", "$primary", "$success", "$error", "$secondary", "$foreground")
-"""Of the runs that are compared, in their order."""
+"""A spread below this share of the values is rounding noise, and drawn as a flat line."""
+_MUTED = "$foreground-muted"
+_FAINT = "$foreground-muted 50%"
+_TIMES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Seconds between two ticks of an axis of time; beyond a day whole days."""
+
+_DARK = ("#5fafff", "#ff87d7", "#5fd7d7", "#d7875f", "#af87ff", "#d7d787", "#5f87af", "#d0d0d0")
+_LIGHT = ("#005faf", "#af0087", "#008787", "#875f00", "#5f00af", "#585858", "#0087ff", "#000000")
+_BRIGHT = ("#87afff", "#ff87ff", "#00ffd7", "#ffaf5f", "#d7afff", "#d7ff87", "#5f87ff", "#ffffff")
+_TERMINAL_DARK = ("bright_blue", "magenta", "cyan", "white", "bright_magenta", "bright_cyan", "blue", "bright_white")
+_TERMINAL_LIGHT = ("blue", "magenta", "cyan", "black", "bright_magenta", "bright_cyan", "bright_blue", "bright_black")
+_DASHES: tuple[tuple[int, ...], ...] = ((), (6, 4), (2, 4), (10, 3, 2, 3), (2, 8), (14, 4))
+"""Dots that are drawn and left out in turn along a curve, where curves have no colours to tell them apart."""
+
+
+@dataclass(frozen=True)
+class SeriesStyle:
+    """How a series is told apart from the others of its chart."""
+
+    colour: str = ""
+    """A style of `Content`; empty where the theme has no colours."""
+    dashes: tuple[int, ...] = ()
+    """See `_DASHES`."""
+
+    @property
+    def sign(self) -> str:
+        """Return a piece of the curve, for a legend."""
+        return {(): "━━", (6, 4): "╺╸", (2, 4): "··"}.get(self.dashes, "╍╍")
+
+
+def series_styles(theme: Theme) -> tuple[SeriesStyle, ...]:
+    """Return the styles of a chart's series under a theme, in their order.
+
+    The colours are none of those that the theme gives to keys, places and verdicts. Those of dark and light themes are members of
+    the palette of 256 colours, so that they look the same in a terminal that has no more.
+    """
+    variables = theme.variables or {}
+    if theme.primary == "ansi_default":  # the theme without colours
+        return tuple(SeriesStyle("", dashes) for dashes in _DASHES)
+    if theme.primary.startswith("ansi_"):
+        names = _TERMINAL_DARK if theme.dark else _TERMINAL_LIGHT
+        return tuple(SeriesStyle(f"ansi_{name}") for name in names)
+    bright = variables.get("border") == "#ffffff"
+    return tuple(SeriesStyle(colour) for colour in (_BRIGHT if bright else _DARK if theme.dark else _LIGHT))
 
 
 @dataclass(frozen=True)
@@ -31,13 +79,13 @@ class ChartLine:
 
     points: tuple[Pair, ...]
     """By growing x."""
-    colour: str = COLOURS[0]
+    style: SeriesStyle = SeriesStyle("$primary")
     faint: tuple[Pair, ...] = ()
     """Drawn behind it: what it was smoothed from."""
 
 
 def smooth(points: Sequence[Pair], weight: float) -> tuple[Pair, ...]:
-    """An exponential running mean; `weight` is the share of the previous mean. 0 changes nothing."""
+    """Return an exponential running mean; `weight` is the share of the previous mean. 0 changes nothing."""
     if weight <= 0:
         return tuple(points)
     found: list[Pair] = []
@@ -49,7 +97,7 @@ def smooth(points: Sequence[Pair], weight: float) -> tuple[Pair, ...]:
 
 
 def thin(points: Sequence[Pair], most: int) -> Sequence[Pair]:
-    """At most about `most` points that look the same when drawn: of each stretch the lowest and the highest."""
+    """Return at most about `most` points that look the same when drawn: of each stretch the lowest and the highest."""
     if len(points) <= most:
         return points
     found: list[Pair] = [points[0]]
@@ -62,7 +110,7 @@ def thin(points: Sequence[Pair], most: int) -> Sequence[Pair]:
 
 
 def figure(value: float) -> str:
-    """A number in at most eight characters."""
+    """Return a number in at most eight characters."""
     size = abs(value)
     if size >= 1e9 or 0 < size < 1e-3:
         return f"{value:.2g}"
@@ -73,16 +121,135 @@ def figure(value: float) -> str:
     return min((f"{value:.{digits}g}" for digits in (4, 3, 2)), key=lambda text: max(len(text), 8))
 
 
+# -- axes ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The y axis of a chart."""
+
+    low: float
+    high: float
+    """The same as `low` for a series that does not move."""
+    log: bool = False
+    step: float = 0.0
+    """Between two round values; 0 where the axis is fixed or logarithmic."""
+
+    def share(self, value: float) -> float:
+        """Return the height of a value: 0 at the foot of the chart, 1 at its top."""
+        if self.high <= self.low:
+            return 0.5
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def labels(self, rows: int) -> dict[int, str]:
+        """Return the labels of a chart of `rows` rows, by row from the top."""
+        if self.high <= self.low:
+            return {rows // 2: figure(self.low)}
+        found = {0: figure(self.high), rows - 1: figure(self.low)}
+        middle = (self.low + self.high) / 2
+        if self.log:
+            middle = float(f"{math.sqrt(self.low) * math.sqrt(self.high):.0e}")
+        elif self.step:
+            middle = round(middle / self.step) * self.step
+        row = round((1 - self.share(middle)) * (rows - 1))
+        if rows >= 6 and 1 < row < rows - 2:
+            found[row] = figure(middle)
+        return found
+
+    @property
+    def label_width(self) -> int:
+        """Return the cells of the longest label."""
+        return max(map(len, self.labels(8).values()))
+
+
+def value_axis(values: Sequence[float], *, scale: Scale | None = None, log: bool = False) -> Axis:
+    """Return an axis on which all values lie, with round ends.
+
+    Args:
+        values: At least one.
+        scale: The ends where they are known; values beyond them widen it.
+        log: Logarithmic, if all values are above 0.
+    """
+    low, high = min(values), max(values)
+    if log and low > 0:
+        return Axis(_mantissa(low, down=True), _mantissa(high, down=False), log=True)
+    if scale is not None:
+        floor, ceiling = scale
+        low, high = min(low, floor), max(high, floor if ceiling is None else ceiling)
+        if ceiling is not None:
+            return Axis(low, high if high > low else low + 1.0)
+        high = high if high > low else low + 1.0
+    elif high - low <= _NOISE * max(abs(low), abs(high)):
+        return Axis(values[-1], values[-1])
+    step = _round_step((high - low) / 8)
+    if not step or not math.isfinite(step):
+        return Axis(low, high)
+    return Axis(math.floor(low / step + _NOISE) * step, math.ceil(high / step - _NOISE) * step, step=step)
+
+
+def _round_step(least: float) -> float:
+    """Return the smallest of 1, 2, 5, 10, 20, ... (and their fractions) that is not below `least`."""
+    if not 1e-300 < least < 1e300:
+        return 0.0
+    power = 10.0 ** math.floor(math.log10(least))
+    return next((factor * power for factor in (1, 2, 5) if factor * power >= least * (1 - _NOISE)), 10 * power)
+
+
+def _mantissa(value: float, *, down: bool) -> float:
+    """Return the nearest of 1, 2, 5 times a power of ten that is not above the value, or not below it."""
+    exponent = math.floor(math.log10(value))
+    steps = [float(f"{factor}e{exponent + more}") for more in (-1, 0, 1) for factor in (1, 2, 5)]
+    return max(one for one in steps if one <= value) if down else min(one for one in steps if one >= value)
+
+
+def x_labels(low: float, high: float, columns: int, *, by_time: bool = False) -> str:
+    """Return the line of labels below a chart of `columns` cells: both ends and round values between them."""
+    tell = span_text if by_time else figure
+    ends = tell(low), tell(high)
+    if high <= low or len(ends[0]) + len(ends[1]) + 1 > columns:
+        return pad(ends[1] if high <= low else cut(f"{ends[0]}–{ends[1]}", columns), columns)
+    line = [*ends[0], *" " * (columns - len(ends[0]) - len(ends[1])), *ends[1]]
+    least = (high - low) / max(columns / 9, 1)
+    if by_time:
+        step = next((float(seconds) for seconds in _TIMES if seconds >= least), math.ceil(least / 86400) * 86400.0)
+    else:
+        step = _round_step(max(least, 1.0) if float(low).is_integer() and float(high).is_integer() else least)
+    number = math.floor(low / step) + 1 if step else 0
+    while step and number * step < high:
+        text = tell(number * step)
+        start = round((number * step - low) / (high - low) * (columns - 1)) - len(text) // 2
+        room = line[max(start - 1, 0) : start + len(text) + 1]
+        if start > 0 and len(room) == len(text) + 2 and not "".join(room).strip():
+            line[start : start + len(text)] = text
+        number += 1
+    return "".join(line)
+
+
+def span_text(seconds: float) -> str:
+    """Return a duration for an axis: `0`, `30s`, `5m`, `1h 30m`."""
+    return "0" if seconds == 0 else span(seconds).replace(" 00s", "").replace(" 00m", "").replace(".0s", "s")
+
+
+# -- drawing -------------------------------------------------------------------------------------------------------------
+
+
 def braille(
-    traces: Sequence[Sequence[Pair]], columns: int, rows: int, box: tuple[float, float, float, float]
+    traces: Sequence[Sequence[Pair]],
+    columns: int,
+    rows: int,
+    box: tuple[float, float, float, float],
+    dashes: Sequence[tuple[int, ...]] = (),
 ) -> list[list[tuple[str, int]]]:
-    """Curves as rows of characters, each with the place of the trace that it belongs to (-1: none; where several meet, the last).
+    """Return curves as rows of characters, each with the place of its trace (-1: none; where several meet, the last).
 
     Args:
         traces: Points by growing x.
         columns: Characters in a row.
         rows: Rows.
         box: Smallest and largest x, smallest and largest y that are shown.
+        dashes: Dots that are drawn and left out in turn, for each trace; empty for a whole line.
     """
     left, right, low, high = box
     wide, tall = columns * 2, rows * 4
@@ -98,8 +265,11 @@ def braille(
         return min(max(int((high - y) / (high - low) * (tall - 1) + 0.5), 0), tall - 1)
 
     for place, points in enumerate(traces):
+        drawn = _drawn_columns(wide, dashes[place]) if place < len(dashes) and dashes[place] else None
 
-        def dot(across: int, down: int, place: int = place) -> None:
+        def dot(across: int, down: int, place: int = place, drawn: list[bool] | None = drawn) -> None:
+            if drawn is not None and not drawn[across]:
+                return
             row, cell = down // 4, across // 2
             masks[row][cell] |= _DOTS[down % 4][across % 2]
             owners[row][cell] = place
@@ -125,15 +295,10 @@ def braille(
     ]
 
 
-def _range(values: Sequence[float], scale: tuple[float, float | None] | None) -> tuple[float, float]:
-    """What lies at the floor and at the ceiling of a chart; twice the same for a series that does not move."""
-    low, high = min(values), max(values)
-    if scale is not None:
-        floor, ceiling = scale
-        low, high = min(low, floor), max(high, floor if ceiling is None else ceiling)
-        return low, high if high > low else low + 1.0
-    flat = high - low <= _NOISE * max(abs(low), abs(high))
-    return (values[-1], values[-1]) if flat else (low, high)
+def _drawn_columns(wide: int, dashes: tuple[int, ...]) -> list[bool]:
+    """Return for each column of dots whether a dashed curve is drawn there."""
+    pattern = [place % 2 == 0 for place, count in enumerate(dashes) for _ in range(count)]
+    return [pattern[across % len(pattern)] for across in range(wide)]
 
 
 def _line(start: tuple[int, int], end: tuple[int, int], dot: Callable[[int, int], None]) -> None:
@@ -143,58 +308,124 @@ def _line(start: tuple[int, int], end: tuple[int, int], dot: Callable[[int, int]
         dot(round(x + (to_x - x) * step / count), round(y + (to_y - y) * step / count))
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """The curves of a chart, drawn: all that does not change while a cursor moves over them."""
+
+    cells: list[list[tuple[str, int]]]
+    styles: tuple[str, ...]
+    """Of the curves, by the numbers in `cells`."""
+    axis: Axis
+    x: Pair
+    """Smallest and largest x."""
+
+    def column(self, x: float) -> int:
+        """Return the cell column of an x."""
+        columns, (left, right) = len(self.cells[0]), self.x
+        return 0 if right <= left else min(max(int((x - left) / (right - left) * (columns * 2 - 1) + 0.5) // 2, 0), columns - 1)
+
+    def x_at(self, column: int) -> float:
+        """Return the x in the middle of a cell column."""
+        columns, (left, right) = len(self.cells[0]), self.x
+        return left + min(max((column * 2 + 0.5) / (columns * 2 - 1), 0.0), 1.0) * (right - left)
+
+    def lines(self, label_width: int) -> list[Content]:
+        """Return the rows, with the labels of the y axis in `label_width` cells before them."""
+        labels = self.axis.labels(len(self.cells))
+        lines = []
+        for number, row in enumerate(self.cells):
+            label = labels.get(number, "")
+            lines.append(Content.assemble((label.rjust(label_width) + (" ┤" if label else " │"), _MUTED), *self._pieces(row)))
+        return lines
+
+    def _pieces(self, row: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+        groups = groupby(row, key=lambda cell: cell[1])
+        return [
+            ("".join(character for character, _ in cells), self.styles[owner] if owner >= 0 else "") for owner, cells in groups
+        ]
+
+
+def draw(lines: Sequence[ChartLine], columns: int, rows: int, axis: Axis, x: Pair) -> Drawing:
+    """Draw curves, the first one above the others.
+
+    Args:
+        lines: The curves.
+        columns: Cells of a row.
+        rows: Rows.
+        axis: The y axis.
+        x: Smallest and largest x.
+    """
+    most = columns * 8  # dots beside each other, times four
+    layers = [(thin(line.faint, most), _FAINT, ()) for line in reversed(lines) if line.faint]
+    layers += [(thin(line.points, most), line.style.colour, line.style.dashes) for line in reversed(lines)]
+    box = (*x, 0.0, 1.0) if axis.high > axis.low else (*x, 0.0, 0.0)
+    traces = [[(at, axis.share(value)) for at, value in points] for points, _, _ in layers]
+    cells = braille(traces, columns, rows, box, [dashes for _, _, dashes in layers])
+    return Drawing(cells, tuple(style for _, style, _ in layers), axis, x)
+
+
+def values_of(lines: Sequence[ChartLine]) -> list[float]:
+    """Return every value of the curves."""
+    return [y for line in lines for points in (line.faint, line.points) for _, y in points]
+
+
+def title_line(title: str, values: Sequence[tuple[str, str]], width: int, *, marked: bool = False) -> Content:
+    """Return the line above a chart: its title, and at the right as many of the values as there is room for.
+
+    Args:
+        title: What the chart shows.
+        values: Texts with their styles.
+        width: Cells.
+        marked: The cursor is on this chart.
+    """
+    room, shown = width - min(len(title), width * 2 // 3) - 1, []
+    for text, style in values:
+        if len(text) + 2 > room:
+            break
+        shown += ["  ", (text, style)] if shown else [(text, style)]
+        room -= len(text) + 2
+    right = Content.assemble(*shown)
+    head = cut(clean_line(title, 60), width - right.cell_length - 1)
+    gap = " " * (width - right.cell_length - len(head))
+    return Content.assemble((head, "bold reverse" if marked else "bold" if values else f"bold {_MUTED}"), gap, right)
+
+
 def chart(
     title: str,
-    traces: Sequence[ChartLine],
+    lines: Sequence[ChartLine],
     width: int,
     height: int,
     *,
     unit: str = "",
     last: float | None = None,
-    scale: tuple[float, float | None] | None = None,
-    marked: bool = False,
+    scale: Scale | None = None,
+    log: bool = False,
+    by_time: bool = False,
 ) -> Content:
-    """A chart as `height` lines of `width` cells: the title with the newest value, then the curves with their range beside them.
+    """Return a chart by itself as `height` lines of `width` cells: title and newest value, the curves, the x axis.
 
     Args:
         title: What it shows.
-        traces: The curves; the first one is drawn last, above the others.
+        lines: The curves; the first one is drawn last, above the others.
         width: Cells, at least 20.
-        height: Lines, at least 3.
+        height: Lines, at least 4.
         unit: Of the values.
         last: The newest value as it came; by default the end of the first curve.
-        scale: What lies at the floor and at the ceiling (None: the largest value); by default the smallest and the largest value.
-        marked: The cursor is on it.
+        scale: The ends of the y axis where they are known.
+        log: Logarithmic, if all values are above 0.
+        by_time: x is in seconds.
     """
-    shown = [trace for trace in traces if trace.points]
-    head, style = clean_line(title, 60), "bold reverse" if marked else "bold"
+    shown = [line for line in lines if line.points]
     if not shown:
-        lines = [Content.styled(pad(cut(head, width), width), f"{style} $foreground-muted")]
-        return Content("\n").join([*lines, *(Content(" " * width) for _ in range(height - 1))])
+        empty = [title_line(title, (), width), *(Content(" " * width) for _ in range(height - 1))]
+        return Content("\n").join(empty)
     value = last if last is not None else shown[0].points[-1][1]
     told = f"{figure(value)}{f' {unit}' if unit else ''}"
-    room = width - len(told) - 1
-    first = Content.assemble((cut(head, room), style), " ", (told, shown[0].colour), " " * max(room - len(cut(head, room)), 0))
-    most = width * 8  # dots beside each other, times four
-    layers = [(thin(trace.faint, most), "$foreground-muted 50%") for trace in reversed(shown) if trace.faint]
-    layers += [(thin(trace.points, most), trace.colour) for trace in reversed(shown)]
-    everything = [pair for points, _ in layers for pair in points]
-    low, high = _range([*(y for _, y in everything), value], scale)
-    box = (min(x for x, _ in everything), max(x for x, _ in everything), low, high)
-    columns, rows = width - _LABEL - 2, height - 1
-    drawn = braille([points for points, _ in layers], columns, rows, box)
-    lines = [first]
-    for number, row in enumerate(drawn):
-        labels = {0: figure(high), rows - 1: figure(low)} if high > low else {rows // 2: figure(low)}
-        label = labels.get(number, "")
-        parts: list[tuple[str, str]] = [(label.rjust(_LABEL) + (" ┤" if label else " │"), "$foreground-muted")]
-        run, style = "", ""
-        for character, owner in row:
-            wanted = layers[owner][1] if owner >= 0 else style
-            if wanted != style and run:
-                parts.append((run, style))
-                run = ""
-            run, style = run + character, wanted
-        parts.append((run, style))
-        lines.append(Content.assemble(*parts))
-    return Content("\n").join(lines)
+    axis = value_axis([*values_of(shown), value], scale=scale, log=log)
+    x = (min(line.points[0][0] for line in shown), max(line.points[-1][0] for line in shown))
+    label_width = axis.label_width
+    columns = width - label_width - 2
+    drawing = draw(shown, columns, height - 2, axis, x)
+    below = Content.styled(" " * (label_width + 2) + x_labels(*x, columns, by_time=by_time), _MUTED)
+    head = title_line(title, [(told, shown[0].style.colour)], width)
+    return Content("\n").join([head, *drawing.lines(label_width), below])

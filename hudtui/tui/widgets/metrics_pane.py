@@ -1,25 +1,46 @@
-"""The numbers of runs as charts: one for each quantity, runs compared in colours, smoothed or not, by step or by time."""
+"""The numbers of runs as charts: one for each quantity, under one cursor, by step or by time, several runs on the same axes."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.segment import Segment
+from rich.style import Style
+from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.visual import Visual
 from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import Acting, AppAction
-from hudtui.tui.widgets.charts import COLOURS, ChartLine, chart, smooth
+from hudtui.tui.widgets.charts import (
+    Axis,
+    ChartLine,
+    Drawing,
+    Pair,
+    Scale,
+    SeriesStyle,
+    draw,
+    figure,
+    series_styles,
+    smooth,
+    span_text,
+    title_line,
+    value_axis,
+    values_of,
+    x_labels,
+)
 from hudtui.tui.widgets.fit import cut
-from hudtui.tui.widgets.scrolling import Page
-from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
     from hudtui.core.training.metrics import MetricsReader, Point
@@ -29,8 +50,13 @@ WEIGHTS = (0.0, 0.6, 0.9)
 EMPTY = "No numbers yet. What the run measures appears here as curves."
 _NARROWEST = 36
 """Cells of a chart."""
+_LOWEST = 8
+"""Lines of a chart, with its x axis and the blank line below."""
 _MOST = 40
 """Charts that are drawn."""
+_FAR = 10
+"""Points that the cursor moves at once with Shift."""
+_MUTED = "$foreground-muted"
 
 
 @dataclass(frozen=True)
@@ -39,8 +65,75 @@ class Numbers:
 
     label: str
     metrics: MetricsReader
-    scales: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)
-    """Of series whose floor and ceiling are known, by their names; see `charts.chart`."""
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+    """The ends of the y axis of series for which they are known, by their names."""
+    groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Series that share a chart: its title -> the names of the series -> how the chart calls them."""
+
+
+@dataclass(frozen=True)
+class _Series:
+    """One curve of a chart, with what the cursor line needs to know of it."""
+
+    run: int
+    name: str
+    label: str
+    line: ChartLine
+    raw: tuple[Pair, ...]
+    """The values as they came, by growing x."""
+    steps: tuple[float, ...]
+    """The step of each value."""
+
+    def at(self, x: float | None) -> tuple[float, float] | None:
+        """Return step and value of the newest point that is not right of `x` (None: the newest of all)."""
+        place = len(self.raw) if x is None else bisect_right(self.raw, (x, math.inf))
+        return (self.steps[place - 1], self.raw[place - 1][1]) if place else None
+
+    def signed(self, series: int, value: str) -> str:
+        """Return a value with what tells its curve from the others of the chart, where colours do not.
+
+        Args:
+            series: How many curves the chart has.
+            value: The value as text.
+        """
+        return value if series < 2 or self.line.style.colour else f"{self.line.style.sign} {value}"
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """A chart before it is drawn."""
+
+    key: str
+    title: str
+    unit: str
+    series: tuple[_Series, ...]
+    axis: Axis | None
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the charts are."""
+
+    plots: list[_Plot]
+    columns: int
+    width: int
+    """Cells of a chart."""
+    height: int
+    """Lines of a chart."""
+    labels: int
+    """Cells for the labels of all y axes."""
+    x: Pair
+    """Smallest and largest x."""
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """The curves of a chart as they were drawn."""
+
+    wanted: object
+    """Size, range and style that they were drawn for."""
+    drawing: Drawing
+    strips: list[Strip]
 
 
 class _Charts(Widget):
@@ -48,6 +141,14 @@ class _Charts(Widget):
 
     ALLOW_SELECT = False
     DEFAULT_CSS = "_Charts { height: auto; width: 1fr; padding: 0 1; }"
+
+    class Pointed(Message):
+        """A point of a chart was clicked."""
+
+        def __init__(self, key: str, x: float | None) -> None:
+            super().__init__()
+            self.key = key
+            self.x = x
 
     def __init__(self, empty: str) -> None:
         super().__init__()
@@ -57,124 +158,306 @@ class _Charts(Widget):
         self.weight = 0.0
         self.by_time = False
         self.everything = False
-        self.cursor: str | None = None
-        """Key of the chart that the cursor is on; None for the first one."""
+        self.logarithmic: set[str] = set()
+        """Keys of the charts with a logarithmic axis."""
+        self.chosen: str | None = None
+        """Key of the chart that the keys are for; None for the first one."""
+        self.x: float | None = None
+        """Where the cursor is in all charts; None for the newest values."""
         self.alone = False
-        """Only that one is shown."""
+        """Only the chosen chart is shown."""
         self.focused = False
         """The cursor is shown."""
         self.room = 0
         """Lines that there are to fill."""
+        self._titles: list[tuple[str, str]] | None = None
+        self._plots: dict[str, _Plot] = {}
+        self._drawn: dict[str, _Drawn] = {}
+        self._layout: _Layout | None = None
+
+    def forget(self) -> None:
+        """Take up new numbers, or other settings of all curves."""
+        self._titles = None
+        self._plots.clear()
+        self._drawn.clear()
 
     def titles(self) -> list[tuple[str, str]]:
-        """What there is a chart of: key and title, in the order in which they are shown."""
+        """Return what there is a chart of: key and title, in the order in which they are shown."""
+        if self._titles is None:
+            self._titles = self._find_titles()
+        return self._titles
+
+    def _find_titles(self) -> list[tuple[str, str]]:
         from hudtui.core.training.metrics import QUANTITIES
 
-        told = {quantity.name: quantity for quantity in QUANTITIES}
+        titles = {quantity.name: quantity.title for quantity in QUANTITIES}
         there = {name for run in self.runs for name in run.metrics.told}
-        found = [(name, quantity.title) for name, quantity in told.items() if name in there]
+        found = [(name, title) for name, title in titles.items() if name in there]
+        grouped = {title: set(names) for run in self.runs for title, names in run.groups.items()}
+        found += [(f"+{title}", title) for title in grouped]
         if self.everything or not found:
-            used = {series for run in self.runs for series in run.metrics.told.values()}
+            used = {series for run in self.runs for series in run.metrics.told.values()}.union(*grouped.values())
             others = dict.fromkeys(name for run in self.runs for name in run.metrics.names if name not in used)
             found += [(f"={name}", name) for name in others]
         return found[:_MOST]
 
     @property
     def place(self) -> int:
-        """Of the chart under the cursor, among all."""
-        return next((place for place, (key, _) in enumerate(self.titles()) if key == self.cursor), 0)
+        """Return the place of the chosen chart among all."""
+        return next((place for place, (key, _) in enumerate(self.titles()) if key == self.chosen), 0)
 
-    def spot(self, width: int) -> Region:
-        """Where the chart under the cursor is."""
-        columns, _, height = self._shape(width, len(self._shown()))
-        return Region(0, 0 if self.alone else self.place // columns * height, width, height)
-
-    def _shown(self) -> list[tuple[str, str]]:
+    def shown(self) -> list[tuple[str, str]]:
+        """Return keys and titles of the charts that are drawn."""
         titles = self.titles()
         return titles[self.place : self.place + 1] if self.alone else titles
 
-    def _shape(self, width: int, count: int) -> tuple[int, int, int]:
-        """Columns, cells of a chart, and lines of a chart."""
-        columns = max(min((width + 2) // (_NARROWEST + 2), 3, count), 1)
+    # -- numbers -----------------------------------------------------------------------------------------------------
+
+    def plot(self, key: str, title: str) -> _Plot:
+        """Return a chart with its curves; made once for each state of the numbers."""
+        known = self._plots.get(key)
+        if known is None:
+            known = self._plots[key] = self._make_plot(key, title)
+        return known
+
+    def _make_plot(self, key: str, title: str) -> _Plot:
+        from hudtui.core.training.metrics import QUANTITIES
+
+        named: list[tuple[int, str, str]] = []
+        for place, run in enumerate(self.runs):
+            if key.startswith("+"):
+                named += [(place, name, label) for name, label in run.groups.get(key[1:], {}).items()]
+            elif (name := key[1:] if key.startswith("=") else run.metrics.named(key)) is not None:
+                named.append((place, name, run.label))
+        styles = series_styles(self.app.current_theme)
+        series, scale = [], None
+        for number, (place, name, label) in enumerate(named):
+            metrics = self.runs[place].metrics
+            raw, steps = self._pairs(place, metrics.series(name))
+            if raw:
+                style = styles[(number if key.startswith("+") else place) % len(styles)]
+                faint = raw if self.weight and len(named) == 1 else ()
+                series.append(_Series(place, name, label, ChartLine(smooth(raw, self.weight), style, faint), raw, steps))
+            scale = scale or self.runs[place].scales.get(name) or ((0.0, 100.0) if title.endswith("%") else None)
+        unit = next((quantity.unit for quantity in QUANTITIES if quantity.name == key), "")
+        # The newest value stands in the title: it lies within the axis even where the curve was smoothed.
+        values = [*values_of([one.line for one in series]), *(one.raw[-1][1] for one in series)]
+        axis = value_axis(values, scale=scale, log=key in self.logarithmic) if values else None
+        return _Plot(key, title, unit, tuple(series), axis)
+
+    def _pairs(self, place: int, points: Sequence[Point]) -> tuple[tuple[Pair, ...], tuple[float, ...]]:
+        """Return a series as x and y, and the step of each value."""
+        if not self.by_time:
+            return tuple((point.x, point.y) for point in points), tuple(point.x for point in points)
+        begin = self._begin(place)
+        timed = sorted((point.at - begin, point.y, point.x) for point in points if point.at is not None)
+        return tuple((at, y) for at, y, _ in timed), tuple(x for _, _, x in timed)
+
+    def _begin(self, place: int) -> float:
+        """Return the time of a run's first number."""
+        metrics = self.runs[place].metrics
+        firsts = (next((point.at for point in metrics.series(name) if point.at is not None), None) for name in metrics.names)
+        return min((at for at in firsts if at is not None), default=0.0)
+
+    def stops(self) -> list[float]:
+        """Return every x at which one of the shown charts has a value, in order."""
+        return sorted({x for key, title in self.shown() for one in self.plot(key, title).series for x, _ in one.raw})
+
+    def _x_range(self) -> Pair:
+        """Return the smallest and largest x of all charts: they share the axis, so that the cursor is in the same column."""
+        ends = [(one.raw[0][0], one.raw[-1][0]) for key, title in self.shown() for one in self.plot(key, title).series if one.raw]
+        return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (0.0, 0.0)
+
+    # -- drawing -----------------------------------------------------------------------------------------------------
+
+    def shape(self, width: int, count: int) -> tuple[int, int, int]:
+        """Return columns of charts, cells of a chart, and lines of a chart."""
+        columns = max(min((width + 2) // (_NARROWEST + 2), 4, count), 1)
         rows = math.ceil(count / columns)
-        return columns, (width - 2 * (columns - 1)) // columns, max(min((self.room or 24) // rows, 24 if count > 1 else 200), 6)
+        most = 24 if count > 1 else 200
+        return columns, (width - 2 * (columns - 1)) // columns, max(min((self.room or 24) // rows, most), _LOWEST)
+
+    def spot(self, width: int) -> Region:
+        """Return where the chosen chart is."""
+        columns, _, height = self.shape(width, len(self.shown()))
+        return Region(0, 0 if self.alone else self.place // columns * height, width, height)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many lines as the charts take."""
-        count = len(self._shown())
+        count = len(self.shown())
         if not count:
             return -(-len(self.empty) // max(width, 1)) + 1
-        columns, _, height = self._shape(width, count)
+        columns, _, height = self.shape(width, count)
         return math.ceil(count / columns) * height
 
     def render(self) -> Content:
-        """All charts."""
-        shown = self._shown()
-        if not shown:
-            return Content.styled(self.empty, "$foreground-muted")
-        columns, width, height = self._shape(self.content_size.width, len(shown))
-        if width < 20:
-            return Content("")
-        lines: list[Content] = []
-        for start in range(0, len(shown), columns):
-            row = [self._chart(key, title, width, height) for key, title in shown[start : start + columns]]
-            lines += [Content("  ").join(parts) for parts in zip(*(one.split("\n") for one in row), strict=True)]
-        return Content("\n").join(lines)
+        """Return the words for the time before the first number; charts are drawn line by line."""
+        return Content.styled(self.empty, _MUTED)
 
-    def _chart(self, key: str, title: str, width: int, height: int) -> Content:
-        from hudtui.core.training.metrics import QUANTITIES
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw what is in sight. Curves are kept until their numbers, their size or the theme change."""
+        self._layout = self._lay_out()
+        return super().render_lines(crop)
 
-        traces, last, scale = [], None, None
-        for place, run in enumerate(self.runs):
-            name = key[1:] if key.startswith("=") else run.metrics.named(key)
-            if name is None:
-                continue
-            pairs = self._pairs(run.metrics.series(name))
-            faint = pairs if self.weight and len(self.runs) == 1 else ()
-            traces.append(ChartLine(smooth(pairs, self.weight), COLOURS[place % len(COLOURS)], faint))
-            scale = scale or run.scales.get(name)
-            if place == 0 and (point := run.metrics.last(name)) is not None:
-                last = point.y
-        unit = next((quantity.unit for quantity in QUANTITIES if quantity.name == key), "")
-        marked = self.focused and key == self.titles()[self.place][0]
-        return chart(title, traces, width, height, unit=unit, last=last, scale=scale, marked=marked)
+    def _lay_out(self) -> _Layout | None:
+        shown = self.shown()
+        columns, width, height = self.shape(self.content_size.width, max(len(shown), 1))
+        if not shown or width < 20:
+            return None
+        plots = [self.plot(*one) for one in shown]
+        labels = max((plot.axis.label_width for plot in plots if plot.axis is not None), default=4)
+        return _Layout(plots, columns, width, height, labels, self._x_range())
 
-    def _pairs(self, points: Sequence[Point]) -> tuple[tuple[float, float], ...]:
-        if not self.by_time:
-            return tuple((point.x, point.y) for point in points)
-        timed = [(point.at, point.y) for point in points if point.at is not None]
-        return tuple((at - timed[0][0], y) for at, y in sorted(timed))
+    def render_line(self, y: int) -> Strip:
+        layout = self._layout
+        if layout is None:
+            return super().render_line(y)
+        row, line = divmod(y, layout.height)
+        plots = layout.plots[row * layout.columns : (row + 1) * layout.columns]
+        gap = Strip.blank(2, self.visual_style.rich_style)
+        strips = [strip for plot in plots for strip in (gap, self._chart_line(plot, line, layout))][1:]
+        return Strip.join(strips).adjust_cell_length(self.content_size.width, self.visual_style.rich_style)
+
+    def _chart_line(self, plot: _Plot, line: int, layout: _Layout) -> Strip:
+        """Return a line of a chart: title, curves, x axis, and a blank one."""
+        if line == 0:
+            return self._strip(self._title(plot, layout.width), layout.width)
+        if plot.axis is None or line == layout.height - 1:
+            return Strip.blank(layout.width, self.visual_style.rich_style)
+        columns = layout.width - layout.labels - 2
+        wanted = (layout.width, layout.height, layout.labels, layout.x, self.visual_style)
+        known = self._drawn.get(plot.key)
+        if known is None or known.wanted != wanted:
+            drawing = draw([one.line for one in plot.series], columns, layout.height - 3, plot.axis, layout.x)
+            below = " " * (layout.labels + 2) + x_labels(*layout.x, columns, by_time=self.by_time)
+            lines = [*drawing.lines(layout.labels), Content.styled(below, _MUTED)]
+            strips = [self._strip(one, layout.width) for one in lines]
+            known = self._drawn[plot.key] = _Drawn(wanted, drawing, strips)
+        strip = known.strips[line - 1]
+        if not self.focused or self.x is None or line == layout.height - 2:
+            return strip
+        column = layout.labels + 2 + known.drawing.column(self.x)
+        before, under, after = strip.divide([column, column + 1, layout.width])
+        text, style, _ = next(iter(under))
+        if text == " ":
+            cursor = Segment("│", next(iter(known.strips[-1])).style)
+        else:
+            cursor = Segment(text, (style or Style.null()) + Style(reverse=True))
+        return Strip.join([before, Strip([cursor], 1), after])
+
+    def _title(self, plot: _Plot, width: int) -> Content:
+        values = [
+            (one.signed(len(plot.series), f"{figure(found[1])}{f' {plot.unit}' if plot.unit else ''}"), one.line.style.colour)
+            for one in plot.series
+            if (found := one.at(self.x)) is not None
+        ]
+        marked = self.focused and plot.key == self.titles()[self.place][0]
+        return title_line(plot.title, values, width, marked=marked)
+
+    def _strip(self, line: Content, width: int) -> Strip:
+        strips = Visual.to_strips(self, line, width, 1, self.visual_style)
+        return strips[0].adjust_cell_length(width, self.visual_style.rich_style)
+
+    def on_click(self, event: events.Click) -> None:
+        """The chart under the mouse is chosen, and the cursor put there."""
+        shown, at = self.shown(), event.get_content_offset(self)
+        if at is None or not shown:
+            return
+        columns, width, height = self.shape(self.content_size.width, len(shown))
+        place = at.y // height * columns + min(at.x // (width + 2), columns - 1)
+        if place >= len(shown):
+            return
+        key, title = shown[place]
+        drawn = self._drawn.get(key)
+        x = None
+        if drawn is not None:
+            cell = at.x % (width + 2) - (width - len(drawn.drawing.cells[0]))
+            if cell >= 0:
+                wanted = drawn.drawing.x_at(cell)
+                x = min(
+                    (stop for one in self.plot(key, title).series for stop, _ in one.raw), key=lambda stop: abs(stop - wanted)
+                )
+        self.post_message(self.Pointed(key, x))
+
+
+class _ChartsPage(VerticalScroll, inherit_bindings=False):
+    """Holds the charts and the focus. The keys are those of the pane."""
 
 
 class MetricsPane(Acting, Vertical):
-    """Charts with a line of words below: what the x axis is, how they are smoothed, and which run has which colour."""
+    """Charts with two lines of words below: the values at the cursor; and what the axes are and which run has which colour.
+
+    Args:
+        by_time: The x axis is time from the beginning on.
+        empty: Shown while there is no number.
+        opens: What Enter opens at the cursor's step, in one to three words; None where there is nothing to open.
+        id: The widget's id.
+    """
 
     DEFAULT_CSS = """
     MetricsPane { height: 1fr; }
-    MetricsPane > Page { height: 1fr; }
-    MetricsPane > #plot-words { height: 1; background: $surface; color: $foreground-muted; padding: 0 1; }
+    MetricsPane > _ChartsPage { height: 1fr; }
+    MetricsPane > Static { height: 1; background: $surface; color: $foreground-muted; padding: 0 1; }
     """
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("plots.smooth", "Smooth", "Smooth the curves: not at all, somewhat, strongly.", "s", palette=False),
-        AppAction("plots.axis", "Step/time", "Draw by step, or by the time since the first value.", "t", palette=False),
-        AppAction("plots.zoom", "Zoom", "The chart at the cursor alone, or all again.", "z", palette=False),
-        AppAction("plots.all", "All charts", "All charts again.", "escape", palette=False),
-        AppAction("plots.next", "Next chart", "Move the cursor to the next chart.", "right", palette=False, show=False),
-        AppAction("plots.previous", "Chart before", "Move the cursor to the chart before.", "left", palette=False, show=False),
+        AppAction("plots.open", "Episodes", "Open what happened at the step of the cursor.", "enter", palette=False),
+        AppAction("plots.later", "Later", "Move the cursor to the next value.", "right,l", palette=False, show=False),
+        AppAction("plots.earlier", "Earlier", "Move the cursor to the value before.", "left,h", palette=False, show=False),
+        AppAction("plots.far-later", "Ten later", "Move the cursor ten values on.", "shift+right", palette=False, show=False),
+        AppAction(
+            "plots.far-earlier", "Ten earlier", "Move the cursor ten values back.", "shift+left", palette=False, show=False
+        ),
+        AppAction("plots.first", "First value", "Move the cursor to the first value.", "home,g", palette=False, show=False),
+        AppAction("plots.newest", "Newest value", "Follow the newest values.", "end,G", palette=False, show=False),
+        AppAction("plots.next", "Next chart", "Go to the next chart, down the column.", "down,j", palette=False, show=False),
+        AppAction("plots.previous", "Chart before", "Go to the chart before.", "up,k", palette=False, show=False),
+        AppAction("plots.smooth", "Smooth", "Smooth the curves: not at all, somewhat, strongly.", "u", palette=False),
+        AppAction("plots.axis", "Step/time", "Draw by step, or by the time since the first value.", "a", palette=False),
+        AppAction("plots.log", "Log scale", "Draw this chart with a logarithmic y axis, or a linear one.", "L", palette=False),
+        AppAction("plots.zoom", "One chart", "The chosen chart alone, or all charts.", "v", palette=False),
+        AppAction("plots.all", "All charts", "Show all charts again, at their newest values.", "escape", palette=False),
         AppAction("plots.others", "All numbers", "Also show the numbers that have no common name.", "o", palette=False),
+        AppAction("plots.page-down", "Page down", "One page down.", "pagedown,ctrl+d", palette=False, show=False),
+        AppAction("plots.page-up", "Page up", "One page up.", "pageup,ctrl+u", palette=False, show=False),
     )
 
-    def __init__(self, *, by_time: bool = False, empty: str = EMPTY, id: str | None = None) -> None:  # noqa: A002
+    class StepChosen(Message):
+        """Enter was pressed on a value."""
+
+        def __init__(self, pane: MetricsPane, step: float, run: str) -> None:
+            super().__init__()
+            self.pane = pane
+            self.step = step
+            """The step of the value at the cursor, also where the x axis is time."""
+            self.run = run
+            """`Numbers.label` of the run that the value is from."""
+
+        @property
+        def control(self) -> MetricsPane:
+            """Return the pane, for `@on` with a selector."""
+            return self.pane
+
+    def __init__(
+        self,
+        *,
+        by_time: bool = False,
+        empty: str = EMPTY,
+        opens: str | None = None,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
         super().__init__(id=id)
         self._charts = _Charts(empty)
         self._charts.by_time = by_time
+        self._values = Static(id="plot-values")
         self._words = Static(id="plot-words")
+        self._opens = opens
         self._key: object = None
 
     def compose(self) -> ComposeResult:
-        """Charts, words."""
-        with Page():
+        """Charts, values at the cursor, words."""
+        with _ChartsPage():
             yield self._charts
+        yield self._values
         yield self._words
 
     def show(self, runs: Sequence[Numbers]) -> None:
@@ -185,65 +468,144 @@ class MetricsPane(Acting, Vertical):
         if key != self._key:
             self._key = key
             self._charts.runs = tuple(runs)
-            self._redraw()
+            self._make_anew()
+
+    def on_mount(self) -> None:
+        """Colours depend on the theme."""
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._make_anew())
 
     def on_resize(self) -> None:
         """The charts fill what room there is."""
         self._redraw()
 
-    def _redraw(self) -> None:
-        self._charts.room = max(self.size.height - 1, 0)
-        self._charts.refresh(layout=True)
-        self._words.update(self._told())
+    def _make_anew(self) -> None:
+        self._charts.forget()
+        self._redraw()
 
-    def _told(self) -> Content:
+    def _redraw(self) -> None:
+        self._charts.room = max(self.size.height - 2, 0)
+        self._charts.refresh(layout=True)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._values.update(self._values_text())
+        self._words.update(self._words_text())
+
+    # -- the lines below ---------------------------------------------------------------------------------------------
+
+    def _values_text(self) -> Content:
+        """Return the values of all charts at the cursor, those of the chosen chart first."""
+        charts = self._charts
+        shown = [charts.plot(*one) for one in charts.shown()]
+        if not any(plot.series for plot in shown):
+            return Content("")
+        room = max(self.size.width - 2, 10)
+        end = f"  Enter: {self._opens}" if self._opens else ""
+        text = Content.styled(self._place_text(), "bold")
+        place = 0 if charts.alone else charts.place
+        grouped = [plot.key for plot in shown if plot.key.startswith("+")]
+        for plot in [*shown[place:], *shown[:place]]:
+            parts = [
+                (
+                    f"{f'{one.label} ' if plot.key in grouped else ''}{one.signed(len(plot.series), figure(found[1]))}",
+                    one.line.style.colour or "bold",
+                )
+                for one in plot.series
+                if (found := one.at(charts.x)) is not None
+            ]
+            piece = Content.assemble(
+                "  ", (plot.title, _MUTED), " ", Content(" · ").join(Content.styled(*part) for part in parts)
+            )
+            if parts and text.cell_length + piece.cell_length + len(end) <= room:
+                text += piece
+        return text + Content.styled(end, _MUTED)
+
+    def _place_text(self) -> str:
+        charts = self._charts
+        if not charts.by_time:
+            newest = charts.runs[0].metrics.newest
+            at = charts.x if charts.x is not None else None if newest is None else newest[0]
+            return "" if at is None else f"step {at:g}"
+        return "newest" if charts.x is None else f"at {span_text(charts.x)}"
+
+    def _words_text(self) -> Content:
         charts = self._charts
         words = ["by time" if charts.by_time else "by step", f"smoothed {charts.weight:g}" if charts.weight else "not smoothed"]
-        newest = charts.runs[0].metrics.newest if charts.runs else None
-        if newest is not None and not charts.by_time:
-            words[0] = f"steps to {newest[0]:g}"
-        elif charts.by_time and charts.runs:
-            ends = [
-                pairs[-1][0]
-                for name in charts.runs[0].metrics.names
-                if (pairs := charts._pairs(charts.runs[0].metrics.series(name)))
-            ]
-            words[0] = f"time to {span(max(ends))}" if ends else "no line says when it was written"
+        if charts.by_time and charts.runs and not charts.stops():
+            words[0] = "no line says when it was written"
+        if log := [title for key, title in charts.titles() if key in charts.logarithmic]:
+            words.append(f"logarithmic: {', '.join(log)}")
         room = max(self.size.width - 2, 10)
-        text = Content(cut(" · ".join(words), room))
+        legend: list[tuple[SeriesStyle, str]] = []
         if len(charts.runs) > 1:
-            for place, run in enumerate(charts.runs):
-                piece = Content.assemble("  ", ("━ ", COLOURS[place % len(COLOURS)]), clean_line(run.label, 24))
-                if text.cell_length + piece.cell_length > room:
-                    break
-                text += piece
+            styles = series_styles(self.app.current_theme)
+            legend = [(styles[place % len(styles)], run.label) for place, run in enumerate(charts.runs)]
+        text = Content(cut(" · ".join(words), room))
+        for style, label in legend:
+            piece = Content.assemble("  ", (style.sign, style.colour), " ", clean_line(label, 24))
+            if text.cell_length + piece.cell_length > room:
+                break
+            text += piece
         return text
+
+    # -- actions -----------------------------------------------------------------------------------------------------
 
     def focus(self, scroll_visible: bool = True) -> MetricsPane:
         """The charts take the focus."""
-        self.query_one(Page).focus(scroll_visible)
+        self.query_one(_ChartsPage).focus(scroll_visible)
         return self
+
+    def offers(self, action_id: str) -> bool:
+        """Esc is the screen's while all charts are shown; Enter is the pane's where it opens something."""
+        if action_id == "plots.all":
+            return self._charts.alone or self._charts.x is not None
+        if action_id == "plots.open":
+            return self._opens is not None
+        return super().offers(action_id)
+
+    def why_not(self, action_id: str) -> str | None:
+        """A logarithmic axis needs values above 0."""
+        charts = self._charts
+        if not charts.titles():
+            return "there are no numbers yet"
+        if action_id == "plots.log":
+            plot = charts.plot(*charts.titles()[charts.place])
+            if plot.key not in charts.logarithmic and any(y <= 0 for one in plot.series for _, y in one.raw):
+                return f"{plot.title} has values that are not above 0"
+        return None
+
+    def action_open(self) -> None:
+        """Tell the screen the step of the cursor."""
+        charts = self._charts
+        for one in charts.plot(*charts.titles()[charts.place]).series:
+            if (found := one.at(charts.x)) is not None:
+                self.post_message(self.StepChosen(self, found[0], charts.runs[one.run].label))
+                return
 
     def action_smooth(self) -> None:
         """The next weight."""
         self._charts.weight = WEIGHTS[(WEIGHTS.index(self._charts.weight) + 1) % len(WEIGHTS)]
-        self._redraw()
+        self._make_anew()
 
     def action_axis(self) -> None:
         """Step or time."""
         self._charts.by_time = not self._charts.by_time
-        self._redraw()
+        self._charts.x = None
+        self._make_anew()
 
-    def offers(self, action_id: str) -> bool:
-        """Esc is the screen's while all charts are shown."""
-        return self._charts.alone if action_id == "plots.all" else super().offers(action_id)
+    def action_log(self) -> None:
+        """A logarithmic y axis, or a linear one."""
+        self._charts.logarithmic ^= {self._charts.titles()[self._charts.place][0]}
+        self._make_anew()
 
     def action_zoom(self) -> None:
-        """The chart at the cursor alone, or all."""
+        """The chosen chart alone, or all."""
         self._zoom(not self._charts.alone)
 
     def action_all(self) -> None:
-        """All charts."""
+        """All charts, at their newest values."""
+        if self._charts.x is not None:
+            self._put(None)
         if self._charts.alone:
             self._zoom(False)
 
@@ -251,26 +613,87 @@ class MetricsPane(Acting, Vertical):
         self._charts.alone = alone
         self._redraw()
         self.refresh_bindings()
-        self.call_after_refresh(self._follow_cursor)
+        self.call_after_refresh(self._follow)
 
     def action_next(self) -> None:
-        """The cursor on the next chart."""
-        self._move(1)
+        """The next chart, down the column."""
+        self._turn(1)
 
     def action_previous(self) -> None:
-        """The cursor on the chart before."""
+        """The chart before, up the column."""
+        self._turn(-1)
+
+    def _turn(self, by: int) -> None:
+        charts = self._charts
+        titles = charts.titles()
+        if titles:
+            columns = charts.shape(charts.content_size.width, len(titles))[0]
+            order = sorted(range(len(titles)), key=lambda place: (place % columns, place))
+            self._choose(titles[order[(order.index(charts.place) + by) % len(order)]][0])
+
+    def _choose(self, key: str) -> None:
+        self._charts.chosen = key
+        self._charts.refresh(layout=self._charts.alone)
+        self._tell()
+        self._follow()
+
+    def _follow(self) -> None:
+        page = self.query_one(_ChartsPage)
+        page.scroll_to_region(self._charts.spot(self._charts.content_size.width), animate=False)
+
+    def action_later(self) -> None:
+        """The next value."""
+        self._move(1)
+
+    def action_earlier(self) -> None:
+        """The value before."""
         self._move(-1)
 
-    def _move(self, by: int) -> None:
-        titles = self._charts.titles()
-        if titles:
-            self._charts.cursor = titles[(self._charts.place + by) % len(titles)][0]
-            self._redraw()
-            self._follow_cursor()
+    def action_far_later(self) -> None:
+        """Ten values on."""
+        self._move(_FAR)
 
-    def _follow_cursor(self) -> None:
-        page = self.query_one(Page)
-        page.scroll_to_region(self._charts.spot(self._charts.content_size.width), animate=False)
+    def action_far_earlier(self) -> None:
+        """Ten values back."""
+        self._move(-_FAR)
+
+    def action_first(self) -> None:
+        """The first value."""
+        if stops := self._charts.stops():
+            self._put(stops[0])
+
+    def action_newest(self) -> None:
+        """Follow the newest values."""
+        self._put(None)
+
+    def _move(self, by: int) -> None:
+        stops = self._charts.stops()
+        if stops:
+            here = len(stops) - 1 if self._charts.x is None else max(bisect_right(stops, self._charts.x) - 1, 0)
+            place = max(here + by, 0)
+            self._put(stops[place] if place < len(stops) - 1 else None)
+
+    def _put(self, x: float | None) -> None:
+        before, self._charts.x = self._charts.x, x
+        self._charts.refresh()
+        self._tell()
+        if (before is None) != (x is None):
+            self.refresh_bindings()
+
+    @on(_Charts.Pointed)
+    def _point(self, event: _Charts.Pointed) -> None:
+        event.stop()
+        self._choose(event.key)
+        if event.x is not None:
+            self._put(event.x)
+
+    def action_page_down(self) -> None:
+        """One page down."""
+        self.query_one(_ChartsPage).scroll_page_down(animate=False)
+
+    def action_page_up(self) -> None:
+        """One page up."""
+        self.query_one(_ChartsPage).scroll_page_up(animate=False)
 
     def on_descendant_focus(self) -> None:
         """The cursor is shown while the charts have the focus."""
@@ -286,4 +709,4 @@ class MetricsPane(Acting, Vertical):
         """All numbers, or those that have a common name."""
         self._charts.everything = not self._charts.everything
         self.action_all()
-        self._redraw()
+        self._make_anew()
