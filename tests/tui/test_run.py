@@ -24,7 +24,6 @@ from hudtui.tui.log.lines import LogLines
 from hudtui.tui.log.view import LogView
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.screen import RunScreen
-from hudtui.tui.widgets.charts import ChartLine, chart, figure, smooth, thin
 from hudtui.tui.widgets.dialog import Ask
 from hudtui.tui.widgets.tables import Grid
 
@@ -168,7 +167,7 @@ def test_picture_of_metrics(snap: Any, project: Path, size: tuple[int, int]) -> 
         await _drawn(pilot, "train-cccc", "step 60/100")
         await pilot.press("c", "down")
         await _drawn(pilot, "train-dddd", "step 60/100")
-        await pilot.press("m", "s")
+        await pilot.press("m", "u")
         await _drawn(pilot, "train-dddd", "step 60/100")
 
     assert snap(_app(project), size=size, press=["5"], run_before=wait)
@@ -456,29 +455,6 @@ async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: 
         assert "! play ran out of memory: torch.OutOfMemoryError: CUDA out of memory." in shown
         assert "Lower batch_size" in shown and "! loss is no number (NaN or infinite) since step 2" in shown
         assert "■ complete: the log has ended" in shown
-
-
-def test_charts_are_the_same_for_the_same_numbers() -> None:
-    line = tuple((float(x), float(x)) for x in range(100))
-    drawn = chart("up", [ChartLine(line)], 30, 6).plain.split("\n")
-    assert [len(row) for row in drawn] == [30] * 6 and drawn[0].rstrip() == "up 99"
-    assert drawn[1].startswith("      99 ┤") and drawn[-1].startswith("       0 ┤") and drawn[1].endswith("⣀⠤⠖⠋")
-    assert chart("none", [ChartLine(())], 24, 4).plain == "\n".join(["none".ljust(24), *[" " * 24] * 3])
-    assert [len(row) for row in chart("one", [ChartLine(((1.0, 1e300), (1.0, -1e300)))], 24, 5).plain.split("\n")] == [24] * 5
-    assert smooth([(0.0, 1.0), (1.0, 0.0)], 0.0) == ((0.0, 1.0), (1.0, 0.0))
-    assert smooth([(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)], 0.9)[-1][1] == pytest.approx(1.0)
-    many = [(float(x), math.sin(x / 50)) for x in range(10_000)]
-    few = thin(many, 200)
-    assert len(few) <= 202 and max(y for _, y in few) > 0.999 and few[0] == many[0] and few[-1] == many[-1]
-    assert [figure(value) for value in (-0.004375, 0.0, 1234567.0, 12345.0, 0.00001, 0.4375, -3e12)] == [
-        "-0.00438",
-        "0",
-        "1.235M",
-        "12.35k",
-        "1e-05",
-        "0.4375",
-        "-3e+12",
-    ]
 
 
 # -- several stages, the machine, events ---------------------------------------------------------------------------------

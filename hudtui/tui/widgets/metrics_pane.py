@@ -341,6 +341,8 @@ class _Charts(Widget):
         text, style, _ = next(iter(under))
         if text == " ":
             cursor = Segment("│", next(iter(known.strips[-1])).style)
+        elif plot.series[0].line.style.colour:
+            cursor = Segment(text, (style or Style.null()) + Style(color=self.visual_style.rich_style.color, bold=True))
         else:
             cursor = Segment(text, (style or Style.null()) + Style(reverse=True))
         return Strip.join([before, Strip([cursor], 1), after])
@@ -540,13 +542,13 @@ class MetricsPane(Acting, Vertical):
         if len(charts.runs) > 1:
             styles = series_styles(self.app.current_theme)
             legend = [(styles[place % len(styles)], run.label) for place, run in enumerate(charts.runs)]
-        text = Content(cut(" · ".join(words), room))
-        for style, label in legend:
-            piece = Content.assemble("  ", (style.sign, style.colour), " ", clean_line(label, 24))
+        text = Content("")
+        for style, label in legend:  # which run is which comes first where there is little room
+            piece = Content.assemble((style.sign, style.colour), " ", clean_line(label, 24), "  ")
             if text.cell_length + piece.cell_length > room:
                 break
             text += piece
-        return text
+        return text + cut(" · ".join(words), max(room - text.cell_length, 0))
 
     # -- actions -----------------------------------------------------------------------------------------------------
 

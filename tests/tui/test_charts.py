@@ -1,0 +1,329 @@
+"""Charts: axes with round values, one cursor for all of them, and curves that are told apart with and without colours."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from rich.color import Color, ColorSystem
+from textual.app import App, ComposeResult
+from textual.theme import BUILTIN_THEMES
+
+from hudtui.core.training.metrics import MetricsReader
+from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
+from hudtui.tui.widgets.charts import (
+    ChartLine,
+    SeriesStyle,
+    chart,
+    figure,
+    series_styles,
+    smooth,
+    span_text,
+    thin,
+    value_axis,
+    x_labels,
+)
+from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
+
+START = 1_700_000_000.0
+
+
+def training(seed: int, steps: int = 60) -> MetricsReader:
+    """The numbers of a training, as TRL writes them: a step every 30 seconds."""
+    reader, draw = MetricsReader(), random.Random(seed)
+    for step in range(1, steps + 1):
+        row = {"step": step, "time": START + 30 * step, "reward": 1 - math.exp(-step / (15 * seed)), "kl": 0.0005 * step}
+        row |= {"loss": draw.gauss(0, 0.02), "entropy": 2 - step / 60, "learning_rate": 1e-5 * min(step / 10, 1)}
+        reader.add(row | {"grad_norm": draw.random()})
+    return reader
+
+
+class Host(App[None]):
+    """An app that shows charts and nothing else."""
+
+    def __init__(self, runs: Sequence[Numbers], *, theme: str = DEFAULT, **options: Any) -> None:
+        super().__init__()
+        for own in OWN:
+            self.register_theme(own)
+        self.theme = theme
+        self.runs, self.options = runs, options
+        self.chosen: list[tuple[float, str]] = []
+
+    def compose(self) -> ComposeResult:
+        yield MetricsPane(**self.options)
+
+    def on_mount(self) -> None:
+        pane = self.query_one(MetricsPane)
+        pane.show(self.runs)
+        pane.focus()
+
+    def on_metrics_pane_step_chosen(self, event: MetricsPane.StepChosen) -> None:
+        self.chosen.append((event.step, event.run))
+
+
+def values_line(text: str) -> str:
+    """The line below the charts that tells the values."""
+    return text.rstrip().splitlines()[-2].strip()
+
+
+def cursor_columns(text: str) -> list[int]:
+    """The columns of the cursor in a line between two charts' axes."""
+    return [place for place, sign in enumerate(text) if sign == "│"]
+
+
+# -- functions -----------------------------------------------------------------------------------------------------------
+
+
+def test_charts_are_the_same_for_the_same_numbers() -> None:
+    line = tuple((float(x), float(x)) for x in range(100))
+    drawn = chart("up", [ChartLine(line)], 30, 7).plain.split("\n")
+    assert [len(row) for row in drawn] == [30] * 7 and drawn[0] == "up" + "99".rjust(28)
+    assert drawn[1].startswith("100 ┤") and drawn[-2].startswith("  0 ┤") and drawn[1].endswith("⢀⣠⠤⠖⠊")
+    assert drawn[-1].split() == ["0", "50", "99"]
+    assert chart("none", [ChartLine(())], 24, 4).plain == "\n".join(["none".ljust(24), *[" " * 24] * 3])
+    assert [len(row) for row in chart("one", [ChartLine(((1.0, 1e300), (1.0, -1e300)))], 24, 5).plain.split("\n")] == [24] * 5
+    assert smooth([(0.0, 1.0), (1.0, 0.0)], 0.0) == ((0.0, 1.0), (1.0, 0.0))
+    assert smooth([(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)], 0.9)[-1][1] == pytest.approx(1.0)
+    many = [(float(x), math.sin(x / 50)) for x in range(10_000)]
+    few = thin(many, 200)
+    assert len(few) <= 202 and max(y for _, y in few) > 0.999 and few[0] == many[0] and few[-1] == many[-1]
+    assert [figure(value) for value in (-0.004375, 0.0, 1234567.0, 12345.0, 0.00001, 0.4375, -3e12)] == [
+        "-0.00438",
+        "0",
+        "1.235M",
+        "12.35k",
+        "1e-05",
+        "0.4375",
+        "-3e+12",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "ends"),
+    [
+        ((0.18, 0.63), {}, (0.1, 0.7)),
+        ((1234.0, 1580.0), {}, (1200.0, 1600.0)),
+        ((-3.0, 5.0), {}, (-3.0, 5.0)),
+        ((0.001, 0.001 + 1e-17), {}, (0.001, 0.001)),
+        ((43.0, 44.0), {"scale": (0.0, 100.0)}, (0.0, 100.0)),
+        ((90.0, 120.0), {"scale": (0.0, 100.0)}, (0.0, 120.0)),
+        ((0.0, 0.0), {"scale": (0.0, None)}, (0.0, 1.0)),
+        ((3e-6, 4e-2), {"log": True}, (2e-6, 5e-2)),
+        ((1e-3, 1e-3), {"log": True}, (1e-3, 1e-3)),
+        ((0.0, 8.0), {"log": True}, (0.0, 8.0)),
+    ],
+)
+def test_an_axis_ends_at_round_values_and_holds_all(
+    values: tuple[float, float], options: dict[str, Any], ends: tuple[float, float]
+) -> None:
+    axis = value_axis(values, **options)
+    assert (axis.low, axis.high) == pytest.approx(ends)
+    assert all(-1e-9 <= axis.share(value) <= 1 + 1e-9 for value in values)
+    assert axis.log == (bool(options.get("log")) and values[0] > 0)
+
+
+def test_equal_factors_are_equal_heights_on_a_logarithmic_axis() -> None:
+    axis = value_axis((1e-6, 1e-2), log=True)
+    shares = [axis.share(10.0**power) for power in range(-6, -1)]
+    assert shares == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+    assert axis.labels(9) == {0: "0.01", 4: "0.0001", 8: "1e-06"}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "columns", "by_time", "words"),
+    [
+        (1.0, 60.0, 40, False, ["1", "20", "40", "60"]),
+        (0.0, 3.0, 60, False, ["0", "1", "2", "3"]),
+        (0.0, 3600.0, 40, True, ["0", "15m", "30m", "45m", "1h"]),
+        (0.0, 5400.0, 40, True, ["0", "30m", "1h", "1h", "30m"]),
+        (7.0, 7.0, 20, False, ["7"]),
+        (100_000.0, 2_000_000.0, 12, False, ["100k", "2M"]),
+    ],
+)
+def test_the_x_axis_names_its_ends_and_round_values(
+    low: float, high: float, columns: int, by_time: bool, words: list[str]
+) -> None:
+    line = x_labels(low, high, columns, by_time=by_time)
+    assert len(line) == columns and line.split() == words
+
+
+def test_durations_on_an_axis_are_short() -> None:
+    assert [span_text(seconds) for seconds in (0, 5, 60, 5400, 86400)] == ["0", "5s", "1m", "1h 30m", "1d 0h"]
+
+
+THEMES = [*OWN, *BUILTIN_THEMES.values()]
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=[theme.name for theme in THEMES])
+def test_the_series_of_every_theme_are_told_apart(theme: Any) -> None:
+    styles = series_styles(theme)
+    assert len(set(styles)) == len(styles) >= 6
+    colours = [Color.parse(style.colour.replace("ansi_", "")) for style in styles if style.colour]
+    if theme.name == MONOCHROME:
+        assert not colours and len({style.sign for style in styles[:4]}) == 4
+        return
+    seen = {colour.downgrade(ColorSystem.EIGHT_BIT).number for colour in colours}
+    assert len(seen) == len(colours), "in a terminal of 256 colours"
+    if theme in OWN:
+        keys = {str(value).lower() for value in (theme.accent, theme.success, theme.error, theme.warning, theme.primary)}
+        assert not keys & {style.colour for style in styles}, "keys, places and verdicts have their own colours"
+
+
+def test_curves_without_colours_differ_by_their_dashes() -> None:
+    flat = tuple((float(x), 0.5) for x in range(50))
+
+    def row(style: SeriesStyle) -> str:
+        return chart("x", [ChartLine(flat, style)], 60, 6).plain.split("\n")[3][8:]
+
+    styles = series_styles(next(theme for theme in OWN if theme.name == MONOCHROME))
+    rows = [row(style) for style in styles]
+    assert len(set(rows)) == len(rows) and " " not in rows[0] and all(" " in other for other in rows[1:])
+
+
+# -- the pane ------------------------------------------------------------------------------------------------------------
+
+
+async def test_one_cursor_shows_the_values_of_all_charts(screen_text: Any) -> None:
+    app = Host([Numbers("one", training(1)), Numbers("two", training(2))])
+    async with app.run_test(size=(130, 30)) as pilot:
+        await pilot.pause()
+        assert values_line(screen_text(app)).startswith("step 60  reward 0.9817 · 0.8647  loss ")
+        await pilot.press("left", "left")
+        text = values_line(screen_text(app))
+        assert text.startswith("step 58  reward 0.9791 · 0.8553  loss ") and "entropy 1.033 · 1.033" in text
+        await pilot.press(*["shift+left"] * 3)
+        shown = screen_text(app)
+        assert values_line(shown).startswith("step 28  ")
+        top = shown.splitlines()[0]
+        assert "reward" in top and "0.8454  0.6068" in top, "the titles tell the values as well"
+        blank = shown.splitlines()[1]
+        places = cursor_columns(blank)
+        charts = [place for place, sign in enumerate(blank) if sign == "┤"]
+        assert len(charts) == 3 and {at - axis for axis, at in zip(charts, places, strict=True)} == {places[0] - charts[0]}
+        await pilot.press("home")
+        assert values_line(screen_text(app)).startswith("step 1  ")
+        await pilot.press("left")
+        assert values_line(screen_text(app)).startswith("step 1  ")
+        await pilot.press("end")
+        assert values_line(screen_text(app)).startswith("step 60  ") and not cursor_columns(screen_text(app).splitlines()[1])
+
+
+async def test_the_cursor_at_the_end_follows_what_is_new(screen_text: Any) -> None:
+    reader = training(1)
+    app = Host([Numbers("one", reader)])
+    async with app.run_test(size=(100, 30)) as pilot:
+        pane = app.query_one(MetricsPane)
+        await pilot.press("left")
+        for step, shown in ((61, "step 59"), (62, "step 62")):
+            reader.add({"step": step, "reward": 0.25, "kl": 1.0})
+            pane.show(app.runs)
+            if step == 62:
+                await pilot.press("escape")
+            await pilot.pause()
+            assert values_line(screen_text(app)).startswith(shown)
+        assert "reward 0.25" in values_line(screen_text(app))
+
+
+async def test_enter_tells_the_step_of_the_cursor(screen_text: Any) -> None:
+    app = Host([Numbers("one", training(1)), Numbers("two", training(2))], opens="its episodes")
+    async with app.run_test(size=(160, 30)) as pilot:
+        await pilot.pause()
+        assert values_line(screen_text(app)).endswith("Enter: its episodes")
+        await pilot.press("left", "enter", "a", "left", "left", "enter")
+        await pilot.pause()
+        assert app.chosen == [(59.0, "one"), (58.0, "one")]
+    silent = Host([Numbers("one", training(1))])
+    async with silent.run_test(size=(160, 30)) as pilot:
+        await pilot.press("enter")
+        await pilot.pause()
+        assert silent.chosen == [] and "Enter" not in screen_text(silent)
+
+
+async def test_a_click_puts_the_cursor_there(screen_text: Any) -> None:
+    app = Host([Numbers("one", training(1))], opens="its episodes")
+    async with app.run_test(size=(130, 30)) as pilot:
+        await pilot.pause()
+        second = screen_text(app).splitlines()[1].index("┤", 50)
+        await pilot.click(MetricsPane, offset=(second + 1, 4))
+        await pilot.pause()
+        assert values_line(screen_text(app)).startswith("step 1  loss "), "the chart under the mouse comes first"
+        columns = screen_text(app).splitlines()[1].index("┤", second + 1) - second
+        await pilot.click(MetricsPane, offset=(second + columns // 2, 4))
+        await pilot.pause()
+        step = int(values_line(screen_text(app)).split()[1])
+        assert 25 <= step <= 40
+
+
+async def test_every_chart_is_reached_and_shown_alone(screen_text: Any) -> None:
+    app = Host([Numbers("one", training(1))])
+    async with app.run_test(size=(90, 40)) as pilot:
+        await pilot.pause()
+        titles = []
+        for _ in range(5):
+            titles.append(values_line(screen_text(app)).split("  ")[1].rpartition(" ")[0])
+            await pilot.press("down")
+        assert titles == ["reward", "KL", "learning rate", "loss", "entropy"], "down the first column of two, then the second"
+        await pilot.press("up", "v")
+        await pilot.pause()
+        assert "entropy" in screen_text(app) and "reward" not in screen_text(app)
+        await pilot.press("escape", "o")
+        await pilot.pause()
+        assert "reward" in screen_text(app) and "grad_norm" in screen_text(app)
+
+
+async def test_a_logarithmic_axis_is_for_values_above_0(screen_text: Any) -> None:
+    app = Host([Numbers("one", training(1))])
+    async with app.run_test(size=(130, 30)) as pilot:
+        pane = app.query_one(MetricsPane)
+        await pilot.press("L")
+        assert "logarithmic: reward" in screen_text(app)
+        await pilot.press("down", "down")
+        assert values_line(screen_text(app)).startswith("step 60  loss ")
+        assert pane.why_not("plots.log") == "loss has values that are not above 0"
+        await pilot.press("up", "up", "L")
+        assert "logarithmic" not in screen_text(app)
+
+
+async def test_series_that_belong_together_share_a_chart(screen_text: Any) -> None:
+    load = MetricsReader()
+    for second in range(0, 600, 10):
+        load.add({"time": START + second, "GPU 0 busy %": 50 + second / 20, "GPU 1 busy %": 20.0, "memory GiB": 12.0})
+    groups = {"GPU utilization %": {"GPU 0 busy %": "GPU 0", "GPU 1 busy %": "GPU 1"}}
+    app = Host([Numbers("one", load, groups=groups)], by_time=True)
+    async with app.run_test(size=(120, 20)) as pilot:
+        await pilot.press("left", "left")
+        shown = screen_text(app)
+        assert values_line(shown) == "at 9m 30s  GPU utilization % GPU 0 78.5 · GPU 1 20"
+        rows = shown.splitlines()
+        assert rows[1].startswith(" 100 ┤") and any(row.startswith("   0 ┤") for row in rows), "per cent are drawn from 0 to 100"
+        assert "memory GiB" not in shown
+        await pilot.press("o")
+        await pilot.pause()
+        assert "memory GiB" in screen_text(app)
+
+
+async def test_runs_are_told_apart_without_colours(screen_text: Any) -> None:
+    app = Host([Numbers("one", training(1)), Numbers("two", training(2))], theme=MONOCHROME)
+    async with app.run_test(size=(130, 30)) as pilot:
+        await pilot.pause()
+        text = screen_text(app)
+        assert "━━ one  ╺╸ two" in text and "━━ 0.9817  ╺╸ 0.8647" in text.splitlines()[0]
+
+
+async def test_another_theme_has_other_colours() -> None:
+    app = Host([Numbers("one", training(1))])
+    async with app.run_test(size=(100, 30)) as pilot:
+
+        def colours() -> set[str]:
+            lines = app.screen._compositor.render_strips()
+            styles = [one.style for line in lines for one in line if one.style and any("⠀" < sign <= "⣿" for sign in one.text)]
+            return {style.color.get_truecolor().hex for style in styles if style.color is not None}
+
+        await pilot.pause()
+        assert colours() == {"#5fafff"}
+        app.theme = "hudtui-light"
+        await pilot.pause()
+        assert colours() == {"#005faf"}
