@@ -392,7 +392,7 @@ async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: 
         await pilot.press("m")
         await _drawn(pilot, "train-dddd", "step 60/100")
         shown = screen_text(app)
-        assert "━ grpo lora 16  ━ grpo lora 8" in shown and "reward std" in shown and "grad_norm" not in shown
+        assert "━ grpo lora 16  ━━ grpo lora 8" in shown and "reward std" in shown and "grad_norm" not in shown
         await pilot.press("t", "o")
         await _drawn(pilot, "train-dddd", "step 60/100")
         shown = screen_text(app)

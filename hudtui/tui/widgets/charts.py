@@ -356,6 +356,7 @@ def draw(lines: Sequence[ChartLine], columns: int, rows: int, axis: Axis, x: Pai
         x: Smallest and largest x.
     """
     most = columns * 8  # dots beside each other, times four
+    layers: list[tuple[Sequence[Pair], str, tuple[int, ...]]]
     layers = [(thin(line.faint, most), _FAINT, ()) for line in reversed(lines) if line.faint]
     layers += [(thin(line.points, most), line.style.colour, line.style.dashes) for line in reversed(lines)]
     box = (*x, 0.0, 1.0) if axis.high > axis.low else (*x, 0.0, 0.0)
@@ -378,7 +379,8 @@ def title_line(title: str, values: Sequence[tuple[str, str]], width: int, *, mar
         width: Cells.
         marked: The cursor is on this chart.
     """
-    room, shown = width - min(len(title), width * 2 // 3) - 1, []
+    room = width - min(len(title), width * 2 // 3) - 1
+    shown: list[str | tuple[str, str]] = []
     for text, style in values:
         if len(text) + 2 > room:
             break
