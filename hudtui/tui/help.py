@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -16,8 +17,21 @@ from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.steps import GLYPHS, STYLES, WORDS, State
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fit import pad
+from hudtui.tui.widgets.pane import Pane, Panes
 
 _SIGNS: tuple[State, ...] = ("done", "next", "missing", "running", "failed")
+
+
+_MOVING = "Moving"
+
+
+def _merged(keys: list[ActiveKey]) -> list[ActiveKey]:
+    """The keys with those of the same title in one: `j` and `↓` both go down."""
+    found: dict[str, ActiveKey] = {}
+    for key in keys:
+        before = found.get(key.action.title)
+        found[key.action.title] = key if before is None else replace(before, keys=(*before.keys, *key.keys))
+    return list(found.values())
 
 
 class HelpScreen(Dialog[None]):
@@ -53,9 +67,19 @@ class HelpScreen(Dialog[None]):
         if isinstance(self._from, HudtuiScreen) and self._from.HELP:
             parts += [Content(self._from.app.keys_in(self._from.HELP)), Content("")]
         groups: dict[str, list[ActiveKey]] = {}
+        pane = self._pane
+        if pane is not None:
+            groups[pane.title] = []
+            if pane.HELP:
+                parts += [Content(pane.app.keys_in(pane.HELP)), Content("")]
+        groups["On this screen"] = []
+        groups[_MOVING] = []
         for key in self._keys:
             groups.setdefault(self._group(key), []).append(key)
+        groups[_MOVING] = _merged(groups[_MOVING])
         for group, keys in groups.items():
+            if not keys:
+                continue
             parts.append(Content.styled(group, "bold $primary"))
             for key in keys:
                 parts += self._rows(key, width)
@@ -75,10 +99,24 @@ class HelpScreen(Dialog[None]):
         parts += [Content(""), Content("Shift and drag selects text with the terminal's own means.")]
         return Content("\n").join(parts)
 
+    @property
+    def _pane(self) -> Pane | None:
+        """The pane that has the focus; its keys come first."""
+        focused = self._from.focused
+        nodes = focused.ancestors_with_self if focused is not None else ()
+        return next((node for node in nodes if isinstance(node, Pane)), None)
+
     def _group(self, key: ActiveKey) -> str:
         if key.node is self._from:
             return "On this screen"
-        return "Everywhere" if key.node is self.app else f"In the focused pane ({key.action.scope})"
+        if key.node is self.app:
+            return "Everywhere"
+        if not key.action.show and not key.action.palette:
+            return _MOVING
+        pane = self._pane
+        if pane is not None and (key.node is pane or pane in key.node.ancestors):
+            return pane.title
+        return "Panes" if isinstance(key.node, Panes) else f"In the focused part ({key.action.scope})"
 
     def _rows(self, key: ActiveKey, width: int) -> list[Content]:
         """One action under the keys that reach it."""

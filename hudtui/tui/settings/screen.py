@@ -127,7 +127,7 @@ class SettingsScreen(HudtuiScreen):
         AppAction(
             "settings.test",
             "Test key",
-            "Ask the service whether it accepts this key. Nothing is asked before.",
+            "Ask the service whether it accepts this key.",
             "T",
             decides=True,
         ),

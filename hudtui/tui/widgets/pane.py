@@ -32,7 +32,7 @@ _LEAST = 8
 class Pane(Acting, Container):
     """A part of a screen with a border and a title. It knows no other pane: it posts messages, and the screen connects them.
 
-    A subclass gives `BORDER_TITLE`, its `ACTIONS` and `compose`. `name_on_border` changes the title later on, and
+    A subclass gives `BORDER_TITLE`, its `ACTIONS`, `HELP` and `compose`. `name_on_border` changes the title later on, and
     `note_on_border` the small text at the lower right, such as "23 of 61".
     """
 
@@ -46,6 +46,9 @@ class Pane(Acting, Container):
         border-left: none; border-right: none; border-bottom: none;
     }
     """
+
+    HELP: ClassVar[str] = ""
+    """What the pane shows, in a sentence or two: help says it first while the pane has the focus."""
 
     if TYPE_CHECKING:  # Textual's own property finds the app; this gives its type
 
@@ -155,9 +158,10 @@ class Panes(Acting, Container):
         return self._front if self._front is not None and self._front.is_attached else next(iter(self.panes), None)
 
     def open(self, pane: Pane) -> None:
-        """Bring a pane to the front and give it the focus."""
+        """Bring a pane to the front and give it the focus, at once: the next key that was typed is the pane's."""
         self._bring(pane)
-        self.call_after_refresh(pane.focus)
+        if (target := pane.first_focus()) is not None:
+            self.screen.set_focus(target)
 
     def back(self) -> bool:
         """Go one level up: from a zoomed pane to all of them, else to the first pane.
