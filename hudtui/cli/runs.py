@@ -441,39 +441,18 @@ def limits(
     """Show the limits of a run, or change them while it runs: here, and on its machine."""
 
     async def work() -> None:
-        from hudtui.core.compute.limits import Limits
-        from hudtui.core.compute.pods import Ledger
-        from hudtui.core.errors import InputError
-        from hudtui.core.flows.stop import rental
+        from hudtui.core.flows.limits import limits_of, set_limits
         from hudtui.core.project import open_project
-        from hudtui.core.remote.hosts import find_host
-        from hudtui.core.runs.launch import set_time_limit
-        from hudtui.core.runs.plan_text import limits_text
-        from hudtui.core.runs.remote_run import change_limits
 
         store, _ = runlog.open_store()
-        record = store.record(store.find(run))
-        rent = record.spec.rent
+        chosen, project = store.find(run), open_project()
         given = {"max_hours": max_hours, "run_budget": budget, "idle_minutes": idle_minutes}
         wishes = {name: text for name, text in given.items() if text is not None}
-        if rent is None:
-            hours = None if record.plan.max_seconds is None else record.plan.max_seconds / 3600
-            found = Limits(run_budget=None, day_budget=None, max_hours=hours, idle_minutes=None)
-            if set(wishes) - {"max_hours"}:
-                raise InputError(f"run {record.id} is on a machine of your own", fix="Only --max-hours can be set for it.")
-        else:
-            found = Ledger().limits(rent.machine) or record.spec.limits
-        for name, text in wishes.items():
-            found = found.with_value(name, text)
-        if wishes and rent is None:
-            await set_time_limit(record.id, find_host(record.host), store, found.max_hours)
-        elif wishes:
-            async with rental(record, open_project(), say=console.say) as context:
-                await change_limits(record.id, store, context, found)
+        found = await (set_limits(chosen, project, wishes, say=console.say) if wishes else limits_of(chosen, project))
         if as_json:
-            console.out_json(found.to_json())
+            console.out_json(found.limits.to_json())
         else:
-            console.out(limits_text(found, rent.currency if rent else "USD"))
+            console.out(found.text)
 
     _run(work(), as_json=as_json)
 
@@ -487,16 +466,16 @@ def remove(
     """Remove a run that has ended: its folder on its machine, its files here, and its place in the list."""
 
     async def work() -> None:
-        from hudtui.core.runs.launch import remove_run
+        from hudtui.core.flows.remove import remove as remove_flow
+        from hudtui.core.project import open_project
 
         store, _ = runlog.open_store()
-        summary = store.summary(store.find(run))
-        question = f"Remove run {summary.id} ({summary.name}, {summary.state}) with its files?"
-        if not await Terminal(yes=yes).confirm(question):
+        chosen = store.find(run)
+        gone = await remove_flow(chosen, open_project(), Terminal(yes=yes), keep_results=keep_results)
+        if gone is None:
             raise typer.Abort
-        gone = await remove_run(summary.id, store, keep_results=keep_results)
         if as_json:
-            console.out_json({"run": summary.id, "removed": list(gone)})
+            console.out_json({"run": chosen, "removed": list(gone)})
         else:
             for line in gone:
                 console.say(line)
