@@ -154,6 +154,16 @@ class Ask(Dialog["str | None"]):
             self.dismiss(self.query_one(Field).value)
 
 
+def _coloured(text: str) -> Content:
+    """A text as it is; a unified diff with its lines in colours."""
+    lines = text.split("\n")
+    if not (len(lines) > 1 and lines[0].startswith("--- ") and lines[1].startswith("+++ ")):
+        return Content(text)
+    styles = {"+": "$success", "-": "$error", "@": "$primary"}
+    head = [Content.styled(line, "bold") for line in lines[:2]]
+    return Content("\n").join([*head, *(Content.styled(line, styles.get(line[:1], "")) for line in lines[2:])])
+
+
 class TextDialog(Dialog[None]):
     """Text to read in full and to copy: an error, a plan, a tool's answer."""
 
@@ -171,7 +181,7 @@ class TextDialog(Dialog[None]):
         with Vertical(classes="dialog -wide"):
             yield Static(Content(clean_line(self._title)), classes="dialog-title")
             with VerticalScroll(classes="dialog-body -tall"):
-                yield Static(Content(self._text))
+                yield Static(_coloured(self._text))
             yield Static(Content("y copy   ↑↓ scroll   Esc close"), classes="dialog-keys")
 
     def action_copy(self) -> None:

@@ -1,0 +1,43 @@
+"""Dialogs: the colours of a diff, and what stays visible without any colour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+DIFF = "--- a.yaml\n+++ a.yaml (yours)\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"
+
+
+def colours(app: Any, *lines: str) -> list[Any]:
+    found = []
+    for line in lines:
+        strip = next(strip for strip in app.screen._compositor.render_strips() if line in strip.text)
+        found.append(next(segment.style.color for segment in strip if line.strip() in segment.text))
+    return found
+
+
+async def test_a_diff_has_colours_and_another_text_has_none(open_app: Any, settle: Any, project: Path) -> None:
+    async with open_app(project) as (app, pilot):
+        app.read("yours", DIFF)
+        await settle(pilot)
+        assert len(set(colours(app, " same", "-old", "+new", "@@ -1,2"))) == 4
+        await pilot.press("escape")
+        app.read("a list", "-old\n+new\n same")
+        await settle(pilot)
+        assert len(set(colours(app, " same", "-old", "+new"))) == 1
+
+
+async def test_without_colours_a_dialog_leaves_the_screen_behind_it_visible(
+    open_app: Any, settle: Any, screen_text: Any, project: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("HUDTUI_THEME", "monochrome")
+    async with open_app(project, size=(120, 36)) as (app, pilot):
+        await pilot.press("comma")
+        await settle(pilot)
+        behind = "HUD_MCP_URL"
+        assert behind in screen_text(app)
+        await pilot.press("e")
+        await settle(pilot)
+        assert behind in screen_text(app)
+        field = next(strip for strip in app.screen._compositor.render_strips() if "paste the key" in strip.text)
+        assert any(segment.style.underline for segment in field if segment.style)
