@@ -200,19 +200,21 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
             tell: Post `Highlighted`.
         """
         row = max(0, min(row, self._count - 1))
-        moved = row != self.cursor
-        self.cursor = row
+        before, self.cursor = self.cursor, row
+        top = self.scroll_offset.y
         if self._count:
             room = max(self.size.height - 1, 1)
-            top = self.scroll_offset.y
             if row < top:
                 self.scroll_to(y=row, animate=False, immediate=True)
             elif row >= top + room:
                 self.scroll_to(y=row - room + 1, animate=False, immediate=True)
             if tell:
                 self.post_message(self.Highlighted(self, row))
-        if moved:
-            self.refresh()
+        if row != before and self.scroll_offset.y == top:  # scrolling draws all lines anyway
+            width = self.size.width
+            self.refresh(
+                *(Region(0, place - top + 1, width, 1) for place in (before, row) if 0 <= place - top < self.size.height)
+            )
 
     def _fit(self) -> None:
         self.virtual_size = Size(self.size.width, self._count + 1)
