@@ -77,6 +77,8 @@ def _one_command(path: str, command: Any) -> Iterator[str]:
     yield "\n".join(line.strip() for line in (command.help or "").split("\f")[0].strip().splitlines())
     yield ""
     yield from _parameters(command)
+    if "run" in subcommands and subcommands["run"].hidden:  # the group's own call, as in `hudtui rl TASKS`
+        yield from _parameters(subcommands["run"])
     for name, inner in subcommands.items():
         yield from _one_command(f"{path} {name}", inner)
 
@@ -88,7 +90,8 @@ def _is_argument(parameter: Any) -> bool:
 def _value_name(parameter: Any) -> str:
     """What stands for the value: the parameter's own word, its choices, or its kind."""
     if parameter.metavar:
-        return str(parameter.metavar).strip("[]")
+        text = str(parameter.metavar).removesuffix("...")
+        return text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if _is_argument(parameter):
         return str(parameter.name).upper()
     kind = parameter.type_descriptor.annotation

@@ -30,10 +30,10 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
     from hudtui.core.errors import InputError
 
     if not live and (known := cache.load_analysis(source)) is not None:
-        console.say(f"as seen {cache.age_text(cache.analysis_age(known))}; --live looks again")
+        console.say(f"as inspected {cache.age_text(cache.analysis_age(known))}; --live inspects it again")
         return known
     if not live and source.kind == "lock":
-        console.say("as written in the lock file; --live starts the environment and looks")
+        console.say("as listed in the lock file; --live starts the environment and inspects it")
     elif any(server.contained for server in source.servers) and (note := engine_note()) is not None:
         console.say(f"note: {note}")
     found = await analyze(source, timeout=timeout, live=live or source.kind != "lock", on_event=console.tell)
@@ -41,7 +41,7 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
         try:
             cache.save_analysis(source, found)
         except InputError as error:
-            console.say(f"note: this is not remembered: {error.lines()[0]}")
+            console.say(f"note: the result is not cached: {error.lines()[0]}")
     return found
 
 
@@ -58,11 +58,13 @@ def read_analysis(path: Path) -> Analysis:
     data = read_json(path)
     fix = "`hudtui env show SOURCE --json` writes one."
     if not isinstance(data, dict):
-        raise InputError("this is no analysis of an environment", fix=fix, where=Location(str(path)))
+        raise InputError("this is not an analysis of an environment", fix=fix, where=Location(str(path)))
     try:
         return analysis_from_json(data)
     except ValueError as error:
-        raise InputError("this is no analysis of an environment", why=str(error), fix=fix, where=Location(str(path))) from None
+        raise InputError(
+            "this is not an analysis of an environment", why=str(error), fix=fix, where=Location(str(path))
+        ) from None
 
 
 def say_warnings(found: Analysis) -> None:

@@ -39,7 +39,7 @@ def attach(context: Any, parameters: Iterable[Any]) -> None:
     """Have parameters complete their values from the project.
 
     Args:
-        context: The context of the command. Its options so far are parsed; the current folder is the one that they choose.
+        context: The context of the command. Its options so far are parsed; `-C` among them has changed the folder already.
         parameters: Parameters of the command. Those that nothing is known for are left as they are.
     """
     group = context.parent.info_name if context.parent is not None else ""

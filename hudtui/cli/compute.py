@@ -26,20 +26,23 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Providers = Annotated[
     list[str] | None,
-    typer.Option("--provider", help="Ask only this one: prime, sky, ssh, local. May be repeated.", show_default=False),
+    typer.Option("--provider", help="Ask only this provider: prime, sky, ssh, local. May be repeated.", show_default=False),
 ]
 Spec = Annotated[
     str | None,
     typer.Argument(metavar="[SPEC]", help="Which GPUs: H100, 4xH100, A100_80GB:2, H100-SXM, 4090, cpu.", show_default=False),
 ]
-MinVram = Annotated[float | None, typer.Option(help="GB of one GPU, at least.", show_default=False)]
+MinVram = Annotated[float | None, typer.Option(help="Least memory of a GPU in GB.", show_default=False)]
 MaxPrice = Annotated[
-    float | None, typer.Option(help="USD an hour, for the whole offer and its disk, at most.", min=0, show_default=False)
+    float | None,
+    typer.Option(help="Highest price in USD per hour, for the whole machine and its disk.", min=0, show_default=False),
 ]
 Spot = Annotated[
     bool | None,
     typer.Option(
-        "--spot/--no-spot", help="Only machines that can be taken away at any moment, or none of them.", show_default=False
+        "--spot/--no-spot",
+        help="Only spot machines, which the provider may take back at any time, or only others.",
+        show_default=False,
     ),
 ]
 Region = Annotated[
@@ -48,17 +51,17 @@ Region = Annotated[
 ]
 Cloud = Annotated[
     list[str] | None,
-    typer.Option("--cloud", help="Whose machines: datacrunch, hyperstack, ... May be repeated.", show_default=False),
+    typer.Option("--cloud", help="Owner of the machines: datacrunch, hyperstack, ... May be repeated.", show_default=False),
 ]
 Count = Annotated[int | None, typer.Option(min=1, help="GPUs in the machine.", show_default=False)]
 Sort = Annotated[str, typer.Option(help="price, gpu-price, vram, count or setup.")]
 Hours = Annotated[
     float | None,
-    typer.Option(min=0.01, help="Compare prices for so many hours, with what is charged up front.", show_default=False),
+    typer.Option(min=0.01, help="Compare prices for this many hours, with charges up front.", show_default=False),
 ]
 Machines = Annotated[
     list[str] | None,
-    typer.Option("--host", help="Also look at this machine behind SSH: user@host[:port]. May be repeated.", show_default=False),
+    typer.Option("--host", help="Also list this machine behind SSH: user@host[:port]. May be repeated.", show_default=False),
 ]
 
 _WHEEL = "|/-\\"

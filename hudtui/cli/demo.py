@@ -23,16 +23,19 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Where to make it: ./hudtui-demo, or here if this is one.")
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]", help="Where to make it; by default ./hudtui-demo, or the current folder if it is a demo workspace."
+        ),
     ] = None,
     headless: Annotated[
-        bool, typer.Option("--headless", help="Walk the whole road without a screen, and print the rewards.")
+        bool, typer.Option("--headless", help="Go through all steps without the app, and print the rewards.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --headless: print the results as one JSON document.")] = False,
 ) -> None:
-    """Make a workspace around the bundled game 2048, and open the app on it. Needs no account, GPU or container engine.
+    """Make a workspace for the bundled game 2048, and open the app in it. Needs no account, GPU or container engine.
 
-    A workspace that an earlier demo made is taken up again. Files that are there are never changed.
+    An existing demo workspace is used again. Existing files are never changed.
     """
     if as_json and not headless:
         raise typer.BadParameter("--json goes with --headless", param_hint="--json")
@@ -96,7 +99,7 @@ async def _walk(folder: Path) -> DemoResult:
     finally:
         if run is not None and not over:
             place = f"hudtui -C {shown(folder)} runs"
-            console.say(f"see the run {run}: {place} show {run} (`{place} stop {run}` ends it if it goes on)")
+            console.say(f"see the run {run}: {place} show {run} (`{place} stop {run}` ends it if it is still running)")
     raise AssertionError("walk ends with the result")
 
 

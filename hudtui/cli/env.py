@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SOURCE = "Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default."
 
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer after it.")]
+_Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer.")]
 _Headers = Annotated[
     list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="HTTP header for a URL; $NAME takes a setting.")
 ]
@@ -34,7 +34,7 @@ _Sse = Annotated[bool, typer.Option("--sse", help="The URL is an SSE endpoint, w
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    env = typer.Typer(no_args_is_help=True, help="Look at environments and call their tools.", rich_markup_mode=None)
+    env = typer.Typer(no_args_is_help=True, help="Inspect environments and call their tools.", rich_markup_mode=None)
     env.command("analyze", cls=TakesCommand)(analyze)
     env.command("call", cls=TakesCommand)(call)
     env.command("list")(list_bundled)
@@ -45,7 +45,10 @@ def register(app: typer.Typer) -> None:
 def analyze(
     ctx: typer.Context,
     source: Annotated[str | None, typer.Argument(help=_SOURCE, show_default=False)] = None,
-    live: Annotated[bool, typer.Option("--live", help="Look afresh, whatever is remembered or written in a lock file.")] = False,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="Start the environment and inspect it, even if the cache or a lock file has the answer."),
+    ] = False,
     timeout: _Timeout = 60.0,
     header: _Headers = None,
     env: _Env = None,
@@ -54,7 +57,7 @@ def analyze(
 ) -> None:
     """Show what an environment offers: tools with their parameters, hubs, resources, prompts.
 
-    What was found is remembered in the workspace and shown the next time; --live looks again.
+    The result is cached in the workspace and shown the next time; --live inspects the environment again.
     """
     with console.failures(as_json=as_json):
         place = read_source(source, given_command(ctx), headers=header or (), env=env or (), sse=sse)

@@ -45,46 +45,45 @@ def evaluate(
         str | None,
         typer.Option("--env-args", "-a", metavar="JSON", help="Of hud-vf-gym: taskset and config_path, as for vf-eval."),
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several; else train.")] = None,
+    split: Annotated[str | None, typer.Option("--split", help="Split of a dataset; train by default.")] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", "--num-examples", "-n", min=-1, help="Play only the first so many tasks; -1: all.", show_default=False
+            "--limit", "--num-examples", "-n", min=-1, help="Play only the first N tasks; -1 for all.", show_default=False
         ),
     ] = None,
     group: Annotated[
-        int | None, typer.Option("--group", "--rollouts-per-example", "-r", min=1, help="Episodes for each task; else 1.")
+        int | None, typer.Option("--group", "--rollouts-per-example", "-r", min=1, help="Episodes per task; 1 by default.")
     ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Episodes at once.")] = 4,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Episodes at the same time.")] = 4,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder for traces.jsonl and metrics.jsonl; else a new one in outputs/."),
+        typer.Option("--output", "-o", help="Folder for traces.jsonl and metrics.jsonl; by default a new one in outputs/."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what --output holds already.")] = False,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed of the policy's choices; sent to a model, too, when given.")
-    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the evaluation in --output.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="Random seed of the policy; also sent to a model.")] = None,
     max_turns: Annotated[
-        int | None, typer.Option("--max-turns", min=1, help="Replies an episode may have; else as configured.")
+        int | None, typer.Option("--max-turns", min=1, help="Most replies in an episode; by default as configured.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--source", help="Environment to play in, instead of the one each task names.")
+        str | None, typer.Option("--source", help="Environment to play in, instead of the environment of each task.")
     ] = None,
     reuse: Annotated[
         bool, typer.Option("--reuse", help="Keep an environment for the next task instead of starting a fresh one.")
     ] = False,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for a connection, and for one call.")] = 60.0,
     images: Annotated[
-        bool | None, typer.Option("--images/--no-images", help="Show images to the policy, or not; else as it likes.")
+        bool | None,
+        typer.Option("--images/--no-images", help="Show images to the policy or not; by default as the policy prefers."),
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option("--base-url", help="Endpoint for openai:MODEL; else OPENAI_BASE_URL, else OpenAI's own.")
+        str | None, typer.Option("--base-url", help="Endpoint for openai:MODEL; by default OPENAI_BASE_URL, or OpenAI's own.")
     ] = None,
     key_variable: Annotated[str, typer.Option("--api-key-var", help="Setting that holds the endpoint's key.")] = "OPENAI_API_KEY",
     temperature: Annotated[
         float | None, typer.Option("--temperature", min=0.0, help="Sampling temperature for the model.")
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="Tokens a reply of the model may have.")] = None,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="Most tokens in a reply of the model.")] = None,
     reply_timeout: Annotated[float, typer.Option("--reply-timeout", min=0.1, help="Seconds for one reply of the model.")] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as one JSON document.")] = False,
 ) -> None:
@@ -127,7 +126,7 @@ def evaluate(
         endpoint=ChatOptions(temperature=temperature, max_tokens=max_tokens, timeout=reply_timeout),
     )
     ended = console.run(
-        _play(request, as_json=as_json), as_json=as_json, when_ended="what is recorded can be gone on with by --resume"
+        _play(request, as_json=as_json), as_json=as_json, when_ended="to continue, run the same command with --resume"
     )
     if ended.failed == ended.expected:
         console.say("error: every episode failed")

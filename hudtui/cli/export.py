@@ -25,18 +25,18 @@ def export(
     run: Annotated[
         str | None, typer.Argument(help="A run: its id, its name, or the beginning of an id; by default the newest.")
     ] = None,
-    step: Annotated[int | None, typer.Option("--step", min=1, help="Of a checkpoint; by default the end.")] = None,
+    step: Annotated[int | None, typer.Option("--step", min=1, help="Step of a checkpoint; by default the final model.")] = None,
     form: Annotated[str, typer.Option("--format", help="adapter, or merged (needs the training environment).")] = "adapter",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder to make; exports/<run> by default.", show_default=False)
+        Path | None, typer.Option("--output", "-o", help="New folder; exports/<run> by default.", show_default=False)
     ] = None,
     folder: Annotated[
         Path | None, typer.Option("--from", help="Folder of a run that lies elsewhere on this machine.", show_default=False)
     ] = None,
     push_to: Annotated[
-        str | None, typer.Option("--push", metavar="ORG/NAME", help="Send it to the Hub, as a private model.")
+        str | None, typer.Option("--push", metavar="ORG/NAME", help="Push it to the Hub as a private model.")
     ] = None,
-    public: Annotated[bool, typer.Option("--public", help="With --push: for everybody to see.")] = False,
+    public: Annotated[bool, typer.Option("--public", help="With --push: as a public model.")] = False,
     script: Annotated[bool, typer.Option("--script", help="Print the run's plan as a shell script instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

@@ -36,14 +36,14 @@ def gpus(
     host: Machines = None,
     offer_filter: Annotated[
         str | None,
-        typer.Option("--filter", help="As on the screen: '4xh100 <6 >=80 -spot eu'.", metavar="TEXT", show_default=False),
+        typer.Option("--filter", help="Filter as on the screen: '4xh100 <6 >=80 -spot eu'.", metavar="TEXT", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List the machines that can be had now, the lowest price first, and say which one would be taken and why.
+    """List the machines on offer, the lowest price first, and name the best pick with the reasons.
 
-    Prices are for the whole machine and one hour, with its disk. Asked are Prime Intellect (with a key), this machine, and the
+    Prices are per hour for the whole machine with its disk. The providers are Prime Intellect (with a key), this machine, and the
     machines behind SSH that you have listed; `--provider ssh` asks all of ~/.ssh/config.
     """
     from hudtui.core.compute.choose import choose, select
@@ -90,7 +90,7 @@ def gpus(
         _print(selection.found[:limit], simulated)
     if choice is not None:
         console.say("")
-        console.say(f"{choice.offer.short} is the one to take:")
+        console.say(f"{choice.offer.short} is the best pick:")
         for reason in choice.reasons:
             console.say(f"  {reason}")
     bare = 0 if narrow else sum(not has_gpu(offer) for offer in market.found)
@@ -124,7 +124,7 @@ def _print(offers: tuple[Offer, ...], simulated: frozenset[str]) -> None:
             compute.notes_text(offer),
         )
 
-    head = ("OFFER", "GPUS", "VRAM", "PRICE/H", "A GPU", "FROM", "REGION", "STOCK", "SETUP", "NOTE")
+    head = ("OFFER", "GPUS", "VRAM", "PRICE/H", "PER GPU", "FROM", "REGION", "STOCK", "SETUP", "NOTE")
     compute.table(head, [row(offer) for offer in offers], right=(2, 3, 4, 8))
 
 

@@ -44,7 +44,9 @@ def hf(
     name: Annotated[str | None, typer.Option("--name", help="ORG/NAME on the Hub, or the name of a local file.")] = None,
     private: Annotated[
         bool | None,
-        typer.Option("--private/--public", help="Who may see it. By default a new one is private, and another stays as it is."),
+        typer.Option(
+            "--private/--public", help="Who may see it. By default a new dataset is private, and an existing one stays as it is."
+        ),
     ] = None,
     no_push: Annotated[bool, typer.Option("--no-push", help="Stay on this machine.")] = False,
     output: Annotated[
@@ -53,45 +55,44 @@ def hf(
     ] = None,
     form: Annotated[str | None, typer.Option("--format", help=f"Form of the local result: {', '.join(_FORMATS)}.")] = None,
     token: Annotated[
-        str | None, typer.Option("--token", help="Hub token; better in HF_TOKEN, where other users of the machine do not see it.")
+        str | None,
+        typer.Option("--token", help="Hub token; better in HF_TOKEN, because other users of the machine can see options."),
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", help="Split of the source, where it has several.")] = None,
+    split: Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several.")] = None,
     remote: Annotated[
         bool | None, typer.Option("--remote/--local", help="Run local servers behind the platform instead, or leave them local.")
     ] = None,
-    image: Annotated[str | None, typer.Option("--image", help="Image for that, instead of the lock file's.")] = None,
+    image: Annotated[str | None, typer.Option("--image", help="Image for --remote, instead of the lock file's.")] = None,
     replace_secrets: Annotated[
-        bool, typer.Option("--replace-secrets", help="Put variables in the place of keys and tokens that are written out.")
+        bool, typer.Option("--replace-secrets", help="Replace keys and tokens in the tasks by variables.")
     ] = False,
-    keep_secrets: Annotated[bool, typer.Option("--keep-secrets", help="Push them as they are.")] = False,
+    keep_secrets: Annotated[bool, typer.Option("--keep-secrets", help="Push keys and tokens in the tasks as they are.")] = False,
     min_tasks: Annotated[
-        int | None, typer.Option("--min-tasks", min=0, help="Repeat tasks under new ids until there are so many.")
+        int | None, typer.Option("--min-tasks", min=0, help="Duplicate tasks under new ids up to this number.")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Any problem, warnings too, ends the conversion.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on any problem, warnings included.")] = False,
     token_budget: Annotated[
-        int | None, typer.Option("--token-budget", min=1, help="Warn about prompts of more tokens (estimated).")
+        int | None, typer.Option("--token-budget", min=1, help="Warn about prompts with more tokens than this (estimated).")
     ] = None,
-    env: Annotated[
-        str | None, typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment (see hudtui env).")
-    ] = None,
+    env: Annotated[str | None, typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment.")] = None,
     filters: Annotated[
         list[str] | None,
         typer.Option("--filter", metavar="TEST", help="Keep only tasks that pass, e.g. metadata.difficulty=easy or prompt~tile."),
     ] = None,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Mix the tasks.")] = False,
-    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Take only so many, at random.")] = None,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Shuffle the tasks.")] = False,
+    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Take a random sample of this size.")] = None,
     test: Annotated[
         float | None, typer.Option("--test", min=0, help="Put a share (below 1) or a number of tasks into a test split.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of all that is random here.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
     lock: Annotated[
         bool | None,
-        typer.Option("--lock/--no-lock", help="Name it in the lock file. By default that is done for tasks of this project."),
+        typer.Option("--lock/--no-lock", help="Name the dataset in the lock file; by default for tasks of this project."),
     ] = None,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Also write changed servers and copies back into the task file.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Take every offer without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept every suggestion without asking.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and never ask.")] = False,
 ) -> None:
     """Convert tasks into a dataset for training, and push it to the Hugging Face Hub.

@@ -91,7 +91,7 @@ def create(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make an SSH key for rented machines (ed25519, without a pass-phrase). Nothing that exists is overwritten."""
+    """Make an SSH key for rented machines (ed25519, without a passphrase). Existing files are never overwritten."""
     from hudtui.core.compute.ssh_key import usual_path
     from hudtui.core.flows.keys import create_key
     from hudtui.core.project import open_project
@@ -111,12 +111,12 @@ def register_key(
         Path | None, typer.Argument(metavar="[PATH]", help="Private key; the configured key by default.", show_default=False)
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="What the provider calls it; by default hudtui and the file's name.", show_default=False)
+        str | None, typer.Option(help="Name at the provider; by default hudtui and the file's name.", show_default=False)
     ] = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Make your public key known to Prime Intellect, as the primary one: new machines let it in. The private part stays here."""
+    """Register your public key with Prime Intellect as the primary key for new machines. The private key stays here."""
     from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
     from hudtui.core.errors import InputError
     from hudtui.core.flows import keys
@@ -147,10 +147,10 @@ def register_key(
 
 def set_path(
     path: Annotated[Path, typer.Argument(help="Private key, for instance ~/.ssh/prime_key.pem.")],
-    project: Annotated[bool, typer.Option("--project", help="Keep it in the project's .env, not in your own file.")] = False,
+    project: Annotated[bool, typer.Option("--project", help="Store it in the project's .env, not in your own file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Say which private key is for rented machines."""
+    """Set the private key for rented machines."""
     from hudtui.core.compute.ssh_key import VARIABLE, read_key
     from hudtui.core.flows.keys import make_private
     from hudtui.core.settings import save_project_setting, save_user_setting

@@ -29,16 +29,18 @@ def lint(
         str | None, typer.Option("--env", metavar="SOURCE", help="Check against this environment, as for `hudtui env show`.")
     ] = None,
     analysis: Annotated[
-        Path | None, typer.Option("--analysis", metavar="FILE", help="Check against what `hudtui env show --json` wrote.")
+        Path | None, typer.Option("--analysis", metavar="FILE", help="Check against the output of `hudtui env show --json`.")
     ] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Carry out the fixes that are certain; comments and layout stay.")] = False,
-    live: Annotated[bool, typer.Option("--live", help="Look at the environment afresh, whatever is remembered.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Apply all safe fixes; comments and layout stay.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Start the environment and inspect it, even if the answer is cached.")
+    ] = False,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Check a configuration: tools and parameters that do not exist, prompts that do not fit the mappings, transforms that fail.
 
-    A command after `--` is an environment, too. Exit code 1 if there are errors.
+    An environment may also be a command after `--`. Exit code 1 if there are errors.
     """
     command = given_command(ctx)
     if sum(map(bool, (env, analysis, command))) > 1:

@@ -23,7 +23,7 @@ def machine(
     ] = "local",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Show what a machine has for a run: processors, memory, disk, GPUs, programs. This one, or one behind SSH."""
+    """Show the hardware and programs of this machine, or of a machine behind SSH."""
     from hudtui.core.compute.hardware import size
 
     found = console.run(_inspect(target), as_json=as_json)

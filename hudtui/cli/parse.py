@@ -23,14 +23,14 @@ def parse(
     config: Annotated[Path, typer.Argument(help="Gym configuration (YAML).", show_default=False)],
     analysis: Annotated[
         Path | None,
-        typer.Option("--analysis", metavar="FILE", help="Check calls against what `hudtui env show --json` wrote."),
+        typer.Option("--analysis", metavar="FILE", help="Check calls against the output of `hudtui env show --json`."),
     ] = None,
     lines: Annotated[
-        bool, typer.Option("--jsonl", help='Read one JSON object {"text": ...} a line, and write one line for each.')
+        bool, typer.Option("--jsonl", help='Read one JSON object {"text": ...} per line, and write one line for each.')
     ] = False,
     calls: Annotated[bool, typer.Option("--calls", help="With --jsonl: write only the calls, without reasons.")] = False,
 ) -> None:
-    """Read an agent's reply from standard input, and say what it becomes: tags, action, call, or the reason why not.
+    """Read an agent's reply from standard input, and show how it is parsed: tags, action, tool call, or the reason for refusal.
 
     The whole input is one reply, unless --jsonl is given. A reply that is refused is an answer like any other. A line that is
     not JSON gets an error of its own. Exit code 2 if a line is not JSON.
@@ -68,7 +68,7 @@ def transform(
     source: Annotated[str, typer.Argument(metavar="LAMBDA", help="'lambda x: ...' or 'lambda x, ctx: ...'", show_default=False)],
     ctx: Annotated[str | None, typer.Option("--ctx", metavar="JSON", help="Arguments for the second parameter.")] = None,
 ) -> None:
-    """Apply a transform to values: one JSON value a line in, one {"value": ...} or {"error": ...} a line out.
+    """Apply a transform to JSON values, one per line; print {"value": ...} or {"error": ...} for each.
 
     A lambda outside the allowed subset is refused with its column. Exit code 1 if the transform failed on a value. Exit code 2 if
     the lambda is refused or a line was not JSON.

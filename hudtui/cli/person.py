@@ -96,4 +96,4 @@ class Terminal:
 
     def _require_terminal(self) -> None:
         if not console.interactive():
-            raise typer.BadParameter("this is no terminal, so hudtui cannot ask: add --yes", param_hint="--yes")
+            raise typer.BadParameter("this is not a terminal, so hudtui cannot ask: add --yes", param_hint="--yes")

@@ -35,7 +35,7 @@ _MAY_LIVE = "a pod may still be alive and cost money: hudtui pods list"
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     pods = typer.Typer(
-        help="Rented machines: list, rent, reach and end them.", invoke_without_command=True, rich_markup_mode=None
+        help="Find offers; rent, list, reach and end machines.", invoke_without_command=True, rich_markup_mode=None
     )
     pods.callback()(_default)
     pods.command("list")(list_pods)
@@ -84,7 +84,7 @@ def _seen(at: float | None) -> str:
 def list_pods(provider: Providers = None, as_json: Json = False) -> None:
     """List the machines that are rented now, with what they have cost so far.
 
-    Machines of a provider that does not answer are shown as they were known last.
+    Machines of a provider that does not answer are shown in their last known state.
     """
     settings = compute.settings(as_json=as_json)
 
@@ -166,10 +166,10 @@ def _state(pod: Pod) -> str:
 
 
 def status(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[POD...]", help="By default all that are alive.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[POD...]", help="By default all rented pods.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show everything about pods."""
+    """Show all details of pods."""
     settings = compute.settings(as_json=as_json)
 
     async def work() -> tuple[list[KnownPod], PodsSnapshot, bool]:
@@ -256,12 +256,14 @@ def ssh(
 
 def limits(
     name: Name,
-    budget: Annotated[str | None, typer.Option("--budget", help="What the pod may cost, or none.", show_default=False)] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Spending limit for the pod, or none.", show_default=False)
+    ] = None,
     day_budget: Annotated[
-        str | None, typer.Option("--day-budget", help="What all pods may cost in a day, or none.", show_default=False)
+        str | None, typer.Option("--day-budget", help="Spending limit for all pods in a day, or none.", show_default=False)
     ] = None,
     max_hours: Annotated[
-        str | None, typer.Option("--max-hours", help="Hours that the pod may live, or none.", show_default=False)
+        str | None, typer.Option("--max-hours", help="Time limit for the pod in hours, or none.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -308,7 +310,7 @@ def limits(
 
 
 def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
-    """End pods, see that they are gone, and show their bills."""
+    """End pods, verify that they have ended, and show their bills."""
     settings = compute.settings(as_json=as_json)
 
     async def work() -> list[dict[str, Any]]:
@@ -376,10 +378,10 @@ async def _to_end(found: Sequence[KnownPod], ledger: Ledger) -> list[PodToEnd]:
 
 def history(
     provider: Providers = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List the pods that have ended lately, with what they cost and why they ended, the newest first."""
+    """List the pods that ended lately with their cost and the reason, the newest first."""
     settings = compute.settings(as_json=as_json)
 
     async def work() -> list[KnownPod]:
@@ -430,11 +432,13 @@ def history(
 
 
 def reconcile(
-    end: Annotated[bool, typer.Option("--end", help="End those that no run owns. What was rented by hand stays.")] = False,
+    end: Annotated[
+        bool, typer.Option("--end", help="End the machines without a run. Machines that you rented by hand stay.")
+    ] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Compare what is rented with what is written down: machines that no run owns are shown, with age and cost."""
+    """Compare the providers' machines with hudtui's records, and show machines without a run, with age and cost."""
     settings = compute.settings(as_json=as_json)
 
     async def work() -> list[dict[str, Any]]:

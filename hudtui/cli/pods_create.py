@@ -35,18 +35,18 @@ def create(
     sort: Sort = "price",
     hours: Hours = None,
     image: Annotated[
-        str | None, typer.Option(help="System image, one of the offer's; by default one with PyTorch.", show_default=False)
+        str | None, typer.Option(help="System image of the offer; by default an image with PyTorch.", show_default=False)
     ] = None,
     disk: Annotated[
-        float | None, typer.Option(min=1, help="GB of disk, where the offer lets choose.", show_default=False)
+        float | None, typer.Option(min=1, help="Disk size in GB, if the offer has a choice.", show_default=False)
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Part of its name, to know it by.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="Part of the machine's name.", show_default=False)] = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Rent a machine and wait until it can be logged in to.
+    """Rent a machine and wait until it accepts logins.
 
-    The lowest price wins unless something else is asked for. The full price is shown before anything is rented; without a
+    Takes the lowest price by default. The full price is shown before anything is rented; without a
     terminal to ask in, --yes is needed. It costs money until `hudtui pods terminate`.
     """
     settings = compute.settings(as_json=as_json)

@@ -25,7 +25,7 @@ def rehearse(
     request: RunRequest,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Make the environment for it without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and start nothing.")] = False,
-    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
+    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Run as detached processes, even if there is tmux.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Rehearse a training: the same plan with a tiny model, a few steps, on this machine's CPU.

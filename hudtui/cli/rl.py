@@ -89,16 +89,18 @@ def init(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; configs/<name>.yaml by default.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     per_value: Annotated[
         bool,
         typer.Option(
-            "--per-value", help="Turn tools with one small enum parameter into one action a value: left() right() up() down()."
+            "--per-value", help="Write a tool with one small enum parameter as one action per value: left() right() up() down()."
         ),
     ] = False,
-    name: Annotated[str | None, typer.Option("--name", help="What to call the environment.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the environment.")] = None,
     to_stdout: Annotated[bool, typer.Option("--stdout", help="Print the YAML instead of writing a file.")] = False,
-    live: Annotated[bool, typer.Option("--live", help="Start the environment and look, even where a lock file tells.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Start the environment and inspect it, even if a lock file lists its tools.")
+    ] = False,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer.")] = 60.0,
     header: Annotated[
         list[str] | None,
@@ -113,8 +115,7 @@ def init(
 ) -> None:
     """Write a configuration for an environment: the system prompt, and the tool call that each action becomes.
 
-    The tools are those of the environment as it is now; set-up and evaluation stay out of the agent's hands. A file that is there
-    already is never overwritten without --force.
+    The agent gets the environment's tools, without setup and evaluation. An existing file is never overwritten without --force.
     """
     if to_stdout and output is not None:
         raise typer.BadParameter("give one of them", param_hint="--stdout, --output")

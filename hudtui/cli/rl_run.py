@@ -42,18 +42,18 @@ def run(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, also where it costs money.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of yours.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of your own.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan as JSON, and start nothing.")] = False,
     emit_script: Annotated[
         bool, typer.Option("--emit-script", help="Print the plan as a shell script, and start nothing.")
     ] = False,
-    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
+    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Run as detached processes, even if there is tmux.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Train: check what is needed, show the plan, rent a machine, run, bring the results home, end the machine.
+    """Train: check everything, show the plan, rent a machine, run, fetch the results, end the machine.
 
-    Lists what is missing, and offers to fix it where it can ask. Nothing is rented before you agree to the plan. A run that has
-    started continues without this command; `hudtui runs resume` manages it again. Exit code 1 if the run did not finish.
+    Lists everything that the run lacks, and offers to fix it in a terminal. Nothing is rented before you agree to the plan. A
+    started run continues without this command; `hudtui runs resume` manages it again. Exit code 1 if the run did not finish.
     Exit code 2 if --dry-run finds something missing.
     """
     if request.host is not None and request.provider is not None:
@@ -149,7 +149,7 @@ async def carry_out(request: RunRequest, how: How) -> None:
 
 
 async def _prepare(request: RunRequest, store: RunStore, project: Project, how: How) -> Preparation:
-    """Check the request; where a person can be asked, offer to fix what is missing until the person declines."""
+    """Check the request; where a person can be asked, offer to fix what the run lacks until the person declines."""
     from hudtui.core.flows.prepare import fix
     from hudtui.core.runs.prepare import prepare_run
 

@@ -47,7 +47,7 @@ class LogLevel(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    runs = typer.Typer(help="Runs: list, show, follow, start and stop them.", invoke_without_command=True, rich_markup_mode=None)
+    runs = typer.Typer(help="List, show, follow, start and stop runs.", invoke_without_command=True, rich_markup_mode=None)
     runs.callback()(_default)
     for name, command in (
         ("list", list_runs),
@@ -91,7 +91,7 @@ def list_runs(
     by: Annotated[
         str | None, typer.Option("--group", metavar="FIELD", help="List the runs by this field.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
     active: Annotated[bool, typer.Option("--active", help="Only those that have not ended.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -161,7 +161,7 @@ def show(run: Run = None, as_json: Json = False) -> None:
 
 def logs(
     run: Run = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the run ends.")] = False,
     window: Window = None,
     lines: Annotated[
         int | None,
@@ -169,11 +169,11 @@ def logs(
             "--lines",
             "-n",
             min=0,
-            help="Begin so many lines before the end; by default 200, or all with a filter.",
+            help="Start this many lines before the end; by default 200, or all with a filter.",
             show_default=False,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Begin at the first line.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Start at the first line.")] = False,
     grep: Annotated[
         str | None,
         typer.Option("--grep", metavar="PATTERN", help="Only lines in which this regular expression occurs.", show_default=False),
@@ -231,7 +231,7 @@ def start(
     max_hours: Annotated[float | None, typer.Option("--max-hours", min=0.001, help="Stop the run after this time.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and start nothing.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow its log to the end.")] = False,
-    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
+    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Run as detached processes, even if there is tmux.")] = False,
     as_json: Json = False,
 ) -> None:
     """Start a run on this machine. It continues when hudtui and the terminal are closed.
@@ -275,10 +275,10 @@ def start(
 def stop(
     run: Run = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    now: Annotated[bool, typer.Option("--now", help="Do not wait for it to end by itself.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="End it at once, without time to finish.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Stop a run, and make sure that it is gone."""
+    """Stop a run, and verify that it has ended."""
 
     async def work() -> None:
         from hudtui.core.flows.stop import stop as stop_flow
@@ -342,7 +342,10 @@ def pull(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Bring the results of a run to this computer. What is here already is not fetched again; the run may go on meanwhile."""
+    """Copy the results of a run to this computer. The run may still be running.
+
+    Files that are here already are not copied again.
+    """
 
     async def work() -> None:
         from hudtui.core.flows.results import pull as pull_flow
@@ -368,15 +371,15 @@ def pull(
 def rerun(
     run: Run = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, also where it costs money.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of yours.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of your own.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan as JSON, and start nothing.")] = False,
-    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
+    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Run as detached processes, even if there is tmux.")] = False,
     as_json: Json = False,
 ) -> None:
     """Start a run again: the same files, settings, kind of machine and limits, in a run of its own.
 
     Everything is checked as by `hudtui rl`, and nothing is rented before you agree. Files are used as they are now. A rented
-    machine is chosen anew among the offers with the same GPUs.
+    machine is chosen again among the offers with the same GPUs.
     """
     from hudtui.cli.rl_run import GOES_ON, How, carry_out
 
@@ -400,9 +403,9 @@ def continue_run(
         int | None, typer.Option("--steps", min=1, help="Steps in all; by default as before.", show_default=False)
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, also where it costs money.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of yours.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of your own.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan as JSON, and start nothing.")] = False,
-    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
+    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Run as detached processes, even if there is tmux.")] = False,
     as_json: Json = False,
 ) -> None:
     """Continue a training that failed or was stopped from its last checkpoint; rollouts continue after their last episode.
@@ -428,13 +431,14 @@ def continue_run(
 def limits(
     run: Run = None,
     max_hours: Annotated[
-        str | None, typer.Option("--max-hours", help="Hours that it may take in all, or none.", show_default=False)
+        str | None, typer.Option("--max-hours", help="Time limit in hours, or none.", show_default=False)
     ] = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", help="What its machine may cost, or none.", show_default=False)
+        str | None, typer.Option("--budget", help="Spending limit for its machine, or none.", show_default=False)
     ] = None,
     idle_minutes: Annotated[
-        str | None, typer.Option("--idle-minutes", help="So long may it do nothing, or none.", show_default=False)
+        str | None,
+        typer.Option("--idle-minutes", help="End the machine after this many idle minutes, or none.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:

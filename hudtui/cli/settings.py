@@ -100,16 +100,14 @@ def _listing(found: Settings, problems: object) -> dict[str, object]:
 
 def set_setting(
     name: Annotated[str, typer.Argument(help="The variable, e.g. HUD_API_KEY.")],
-    value: Annotated[
-        str | None, typer.Argument(help="Its value. Not for keys: those are asked for, or read from a pipe.")
-    ] = None,
+    value: Annotated[str | None, typer.Argument(help="The value. Keys are asked for, or read from a pipe.")] = None,
     user: User = False,
-    force: Annotated[bool, typer.Option("--force", help="Also take a name that looks like a slip.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Accept a name that looks like a typo.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a value in the project's .env (mode 0600), or with --user in your own file.
+    """Store a value in the project's .env (mode 0600), or with --user in your own file.
 
-    A key is typed unseen, or piped in: hudtui settings set HUD_API_KEY < file
+    A key is typed without echo, or piped in: hudtui settings set HUD_API_KEY < file
     """
     from hudtui.core.settings import (
         check_setting_name,
@@ -159,7 +157,7 @@ def unset_setting(
     user: User = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a value out of the project's .env, or with --user out of your own file."""
+    """Remove a value from the project's .env, or with --user from your own file."""
     from hudtui.core.settings import remove_setting, user_file
 
     with console.failures(as_json=as_json):
@@ -175,11 +173,11 @@ def unset_setting(
 
 
 def test_keys(
-    names: Annotated[list[str] | None, typer.Argument(help="Keys to test; by default all that are set.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that a service may take.")] = 15.0,
+    names: Annotated[list[str] | None, typer.Argument(help="Keys to test; by default all keys with a value.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for a service.")] = 15.0,
     as_json: AsJson = False,
 ) -> None:
-    """Ask each key's service whether it knows the key: one request a key.
+    """Test keys with one request to the service of each.
 
     Exit code 1 if a key is refused. Exit code 3 if a service could not be asked.
     """

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 _TASKS = "JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_Split = Annotated[str | None, typer.Option("--split", help="Split of the source, where it has several.")]
+_Split = Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    tasks = typer.Typer(no_args_is_help=True, help="Check, list, test and carry over task files.", rich_markup_mode=None)
+    tasks = typer.Typer(no_args_is_help=True, help="Check, list, test, convert and push tasks.", rich_markup_mode=None)
     tasks.command("check")(check)
     tasks.command("list")(list_tasks)
     tasks.command("stats")(stats)
@@ -45,11 +45,9 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors.")] = False,
     split: _Split = None,
     token_budget: Annotated[
-        int | None, typer.Option("--token-budget", min=1, help="Warn about prompts of more tokens (estimated).")
+        int | None, typer.Option("--token-budget", min=1, help="Warn about prompts with more tokens than this (estimated).")
     ] = None,
-    env: Annotated[
-        str | None, typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment (see hudtui env).")
-    ] = None,
+    env: Annotated[str | None, typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment.")] = None,
     as_json: _Json = False,
 ) -> None:
     """Check every task and list every problem. Exit code 1 if there is an error."""
@@ -89,7 +87,7 @@ def check(
 def list_tasks(
     tasks: Annotated[str | None, typer.Argument(help=f"{_TASKS} Without it: the task files of this folder.")] = None,
     split: _Split = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show only the first so many.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Show only the first N.")] = None,
     as_json: _Json = False,
 ) -> None:
     """List the task files of this folder, or the usable tasks of one of them."""
@@ -110,7 +108,7 @@ def list_tasks(
 
 
 def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: _Split = None, as_json: _Json = False) -> None:
-    """Count the usable tasks by length of their prompt, evaluator, set-up, server and metadata."""
+    """Count the usable tasks by prompt length, evaluator, setup, server and metadata."""
     from hudtui.core.tasks.table import read_stats
 
     with console.failures(as_json=as_json):
@@ -135,9 +133,9 @@ def test(
     split: _Split = None,
     as_json: _Json = False,
 ) -> None:
-    """Set one task up in its environment and evaluate it at once; no agent plays.
+    """Set one task up in its environment and evaluate it right away, without an agent.
 
-    Shows a broken set-up or evaluator before anything is trained on it. Exit code 1 if the test fails.
+    Finds a broken setup or evaluator before a training does. Exit code 1 if the test fails.
     """
     from hudtui.core.tasks.read import find_task
 
@@ -165,9 +163,9 @@ def convert(
     split: _Split = None,
     as_json: _Json = False,
 ) -> None:
-    """Write tasks as a task file of another generation or in another form.
+    """Write tasks as a task file of another version or format.
 
-    What cannot be carried over is listed with the reason. Exit code 1 if something was left out.
+    Tasks that cannot be converted are listed with the reason. Exit code 1 if something was left out.
     """
     if to not in ("v4", "v6"):
         raise typer.BadParameter(f"{to!r} is neither v4 nor v6", param_hint="--to")

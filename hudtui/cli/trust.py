@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def trust(
     show: Annotated[bool, typer.Option("--show", help="Only show what the folder asks for.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Trust the folder no longer.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting the folder.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def wallet(provider: Providers = None, as_json: Json = False) -> None:
-    """Show the account that pays, its balance, and what the rented machines have cost."""
+    """Show the account, its balance, and the cost of the rented machines."""
     settings = compute.settings(as_json=as_json)
 
     async def work() -> tuple[dict[str, tuple[str, bool, Account]], CostSummary]:

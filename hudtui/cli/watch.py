@@ -30,11 +30,13 @@ def register(app: typer.Typer) -> None:
 
 
 def metrics(
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Ids or names; by default the newest run.")] = None,
-    others: Annotated[bool, typer.Option("--all", help="Also the numbers that have no common name.")] = False,
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Ids or names of runs; by default the newest.")
+    ] = None,
+    others: Annotated[bool, typer.Option("--all", help="Also metrics without a common name.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every point.")] = False,
 ) -> None:
-    """Show the numbers of runs beside each other: reward, loss, KL and the others, with their curves."""
+    """Show the metrics of runs: reward, loss, KL and others, with their curves."""
 
     async def work() -> None:
         store, monitor = runlog.open_store()
@@ -64,16 +66,16 @@ def watch(
         typer.Option("--session", "-s", help="A tmux session there, or the beginning of its name.", show_default=False),
     ] = None,
     file: Annotated[str | None, typer.Option("--file", help="A log or a file of metrics there.", show_default=False)] = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Begin so many lines before the end.")] = 200,
-    log: Annotated[bool, typer.Option("--log", help="Print every line, not only what is recognised.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Only what the log holds already.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Start this many lines before the end.")] = 200,
+    log: Annotated[bool, typer.Option("--log", help="Print every line, not only numbers and problems.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print what the log holds now, and end.")] = False,
     sessions: Annotated[bool, typer.Option("--list", help="List the tmux sessions there, and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Follow a run that hudtui did not start, or one of a colleague's: a tmux session or a log on any machine.
 
     What is recognised is printed: the numbers of TRL, verifiers, prime-rl, ART and vLLM, key=value and JSON lines, and lines that
-    tell of a trouble. It only looks: nothing is sent to the session, and nothing is written on the machine.
+    report a problem. Read-only: nothing is sent to the session, and nothing is written on the machine.
     """
     console.run(_watch(target, session, file, lines, log, once, sessions, as_json), as_json=as_json, compact=not sessions)
 
@@ -213,7 +215,7 @@ def _table(reader: MetricsReader, others: bool) -> None:
         return
     wrong = {one.name for one in reader.wrong}
     width = min(max(len(title) for title, _ in shown), 40)
-    console.out(f"{'':<{width}}  {'NEWEST':>10}  {'LEAST':>10}  {'MOST':>10}")
+    console.out(f"{'':<{width}}  {'LAST':>10}  {'MIN':>10}  {'MAX':>10}")
     for title, name in shown:
         values = [point.y for point in reader.series(name)]
         last = reader.last(name)

@@ -52,7 +52,7 @@ def open_project(folder: Path | None = None, platform: Platform | None = None) -
 
     Args:
         folder: The current folder when None.
-        platform: The platform; the one that the folder chooses when None. See `platform.choose_platform`.
+        platform: The platform; the choice of the folder when None. See `platform.choose_platform`.
 
     Raises:
         InputError: The platform that the environment names does not exist, or its file cannot be used.

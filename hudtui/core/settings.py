@@ -453,7 +453,7 @@ def check_setting_name(name: str, platform: Platform) -> Setting | None:
     """The setting of this name; None if the program does not know it.
 
     Raises:
-        InputError: The name is not known and so near to a known one that it must be a slip, or it cannot be a variable's name.
+        InputError: The name is unknown and so similar to a known name that it must be a slip, or it cannot be a variable's name.
     """
     keys = {key.name: key for key in known_settings(platform)}
     if name in keys:

@@ -145,7 +145,7 @@ _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?
 
 
 def parse_duration(text: str) -> float | None:
-    """Return the seconds of a typed length of time, such as `90`, `90s`, `10m`, `1h30m` or `2d`; None if it is none."""
+    """Return the seconds of a typed length of time, such as `90`, `90s`, `10m`, `1h30m` or `2d`; None for any other text."""
     words = text.strip().lower().replace(" ", "").replace("min", "m")
     match = _DURATION.fullmatch(words)
     if match is None or not words:

@@ -120,7 +120,7 @@ def make_lookup(
 
     Args:
         mapping: Names and values.
-        ignore_case: If the exact name is missing, use the one that differs only in case; of several, the one in capitals or none.
+        ignore_case: If the exact name is missing, use a name that differs only in case; of several, the one in capitals or none.
         on_other_case: Called with the name that was asked for and the name that was used instead.
     """
     if not ignore_case:

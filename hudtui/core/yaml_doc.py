@@ -531,11 +531,11 @@ _OPEN_LIST = ("the list that begins here is not closed properly", "A comma or `]
 _OPEN_MAPPING = ("the mapping that begins here is not closed properly", "A comma or `}` is missing.")
 _COMPLAINTS: Mapping[str, tuple[str, str | None]] = {
     "mapping values are not allowed": (
-        "a colon stands where no key can be",
+        'unexpected ":"',
         "Put quotes around text that holds a colon and a blank, and check the indentation of this line and the one before.",
     ),
     "did not find expected key": (
-        "this line does not fit: a key of the mapping around it was expected",
+        "wrong indentation: a key was expected here",
         "Check its indentation, and quotes that close too early on the line before.",
     ),
     "could not find expected ':'": (
@@ -543,7 +543,7 @@ _COMPLAINTS: Mapping[str, tuple[str, str | None]] = {
         "Write `key: value` with a blank behind the colon; check the indentation and the quotes around here.",
     ),
     "did not find expected '-' indicator": (
-        "this line does not fit: an item of the list around it was expected",
+        "wrong indentation: a list item was expected here",
         "Begin it with `- `, or check its indentation.",
     ),
     "expected ',' or ']'": _OPEN_LIST,
@@ -590,7 +590,7 @@ def _explained(error: yaml.MarkedYAMLError, text: str, name: str) -> InputError:
                 fix="Close the quote where the value ends; a quote inside single quotes is written twice.",
                 where=Location(name, opening[0] + 1, opening[1] + 1),
             )
-        what = "something stands behind the end of a value"
+        what = "unexpected text after the value"
         fix = "Put quotes around the whole value; a quote inside single quotes is written twice."
     if "did not find expected node content" in problem and not "\n".join([line[at.column :], *lines[at.line + 1 :]]).strip():
         what, fix = "the text ends in the middle of a list or mapping", "A closing `]` or `}` is missing."

@@ -6,8 +6,8 @@
 
 A lock is a list of exact versions with hashes. Installed are the wheels that the locks list, and the wheel of hudtui that the
 user's computer sent. The tools for that are the machine's own: its uv, or its Python with the pip that comes with it. A machine
-without uv gets the one that `--uv` locks, beside the environment. Where no Python of the machine fits, uv fetches one, and checks
-it against the hash that this version of uv has in it.
+without uv gets the version that `--uv` locks, beside the environment. Where no Python of the machine fits, uv fetches one, and
+checks it against the hash that this version of uv has in it.
 
 A second start with the same files finds the work done and ends at once. What a machine lacks is said in words before anything is
 downloaded.

@@ -88,7 +88,7 @@ def refused_query(name: str, text: str) -> SimRefused:
 
 
 def refused_body(faults: list[dict[str, Any]], *, documented: bool = False) -> SimRefused:
-    """422 about a body: FastAPI's form, or the one that the published schema documents."""
+    """422 about a body: FastAPI's form, or the form that the published schema documents."""
     return SimRefused(SimResponse(as_errors(faults) if documented else {"detail": faults}, 422))
 
 

@@ -1,7 +1,7 @@
 """What outlives a simulator: the folder of its state, and the processes that its pods started.
 
 Processes are found by a mark in their environment, and by descent. A process that leaves its session, its group and its parent
-(tmux, nohup, a daemon) still carries the mark; one that clears its environment is found as long as an ancestor lives.
+(tmux, nohup, a daemon) still carries the mark; a process that clears its environment is found as long as an ancestor lives.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ def test_the_limits_of_a_pod_are_shown_and_changed(known: PrimeSimulator, run: R
     assert done.stdout == "It is ended after 2 hours.\n" and "A guard on the machine switches it off after " in done.stderr
     assert json.loads(run("pods", "limits", name, "--json").stdout)["max_hours"] == 2
     assert json.loads(run("pods", "list", "--json").stdout)["pods"][0]["left_hours"] <= 2
-    assert "is no limit" in run("pods", "limits", name, "--budget", "much", rc=2).stderr
+    assert "is not a limit" in run("pods", "limits", name, "--budget", "much", rc=2).stderr
     run("pods", "terminate", name, "--yes")
     assert f"{name} has ended" in run("pods", "limits", name, "--max-hours", "9", rc=2).stderr
 
@@ -353,7 +353,7 @@ def test_an_api_that_is_down_never_means_that_nothing_is_alive(
     said = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
     assert said.stdout.strip() == "here", said.stderr
     done = run("pods", "terminate", name, "--yes", rc=5)
-    assert "could not be ended for certain" in done.stderr and "may still cost $" in done.stderr
+    assert "could not be ended: its end is not verified" in done.stderr and "may still cost $" in done.stderr
     known.heal()
     assert json.loads(run("pods", "--json").stdout)["pods"][0]["reachable"]
     run("pods", "terminate", name, "--yes")
@@ -493,7 +493,7 @@ def test_the_path_of_the_key(sim: PrimeSimulator, key: Path, run: Run, tmp_path:
     assert json.loads(run("keys", "list", "--json").stdout)["path"] == str(key)
     assert "PRIME_SSH_KEY_PATH" in Path(".env").read_text()
     assert "also set in .env" in run("keys", "set-path", str(other)).stderr
-    assert "no private key" in run("keys", "set-path", str(key) + ".pub", rc=2).stderr
+    assert "not a private key" in run("keys", "set-path", str(key) + ".pub", rc=2).stderr
     assert "no such key" in run("keys", "set-path", str(tmp_path / "none"), rc=2).stderr
 
 

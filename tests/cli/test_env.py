@@ -38,12 +38,12 @@ def test_analyze_in_words_then_from_memory_then_afresh():
     assert first.stderr == ""
     again = hudtui("env", "analyze", "text-2048")
     assert again.stdout == first.stdout
-    assert again.stderr == "as seen just now; --live looks again\n"
+    assert again.stderr == "as inspected just now; --live inspects it again\n"
     (file,) = Path(".hudtui/analyses").iterdir()
     data = json.loads(file.read_text())
     data["analysis"]["analyzed_at"] = "2020-01-01T00:00:00+00:00"
     file.write_text(json.dumps(data))
-    assert "days ago; --live looks again" in hudtui("env", "analyze", "text-2048").stderr
+    assert "days ago; --live inspects it again" in hudtui("env", "analyze", "text-2048").stderr
     live = hudtui("env", "analyze", "text-2048", "--live")
     assert live.stderr == ""
     assert "2020" not in live.stdout
@@ -82,7 +82,7 @@ def test_analyze_a_lock_file_offline_and_from_the_current_folder():
         result = hudtui("env", "analyze", *words, "--json")
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout)["image"] == "org/env:1"
-        assert result.stderr == "as written in the lock file; --live starts the environment and looks\n"
+        assert result.stderr == "as listed in the lock file; --live starts the environment and inspects it\n"
     assert not Path(".hudtui").exists()
 
 
@@ -90,7 +90,7 @@ def test_a_read_only_workspace_is_a_note_and_no_failure():
     Path(".hudtui").write_text("in the way")
     result = hudtui("env", "analyze", "text-2048", "--json")
     assert result.exit_code == 0
-    assert result.stderr.startswith("note: this is not remembered: ")
+    assert result.stderr.startswith("note: the result is not cached: ")
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_what_cannot_be_used(wrong: Path, arguments: tuple[str, ...]) -> None:
 def test_an_analysis_that_is_none(wrong: Path, own_world: Path, text: str) -> None:
     (own_world / "analysis.json").write_text(text)
     result = run("wrong.yaml", "--analysis", "analysis.json")
-    assert result.exit_code == 2 and "this is no analysis of an environment" in result.stderr
+    assert result.exit_code == 2 and "this is not an analysis of an environment" in result.stderr
 
 
 OTHERS = {
@@ -159,7 +159,7 @@ def test_a_file_that_is_no_configuration_is_refused_by_every_command(own_world: 
     (own_world / "other.yaml").write_text(OTHERS[kind])
     task = {"id": "t", "prompt": "Go.", "mcp_config": {"a": {"url": "https://example.org/mcp"}}}
     (own_world / "tasks.json").write_text(json.dumps([task]))
-    words = f"this is no gym configuration: it seems to be a{'n' if kind[0] in 'aA' else ''} {kind} configuration"
+    words = f"this is not a gym configuration: it seems to be a{'n' if kind[0] in 'aA' else ''} {kind} configuration"
     rl = ["rl", "-c", "other.yaml", "--engine", "rollouts", "--policy", "random", "--host", "local", "--dry-run"]
     for command, code in (
         (["lint", "other.yaml"], 1),

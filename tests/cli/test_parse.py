@@ -177,7 +177,7 @@ def test_bad_configurations(config: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text("{}")
     _, err = hudtui("parse", config, "--analysis", bad, code=2)
-    assert "no analysis" in err
+    assert "not an analysis" in err
 
 
 def test_transform() -> None:

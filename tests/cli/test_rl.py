@@ -165,7 +165,7 @@ def test_on_this_machine(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> No
     done = hudtui(
         "rl", "tasks.json", "--engine", "rollouts", "--host", "local", "--max-turns", "3", "--yes", "--no-tmux", "-o", "home"
     )
-    assert "✓ finished" in done.stdout and "this machine, for nothing" in done.stderr
+    assert "✓ finished" in done.stdout and "this machine, free" in done.stderr
     (run,) = json.loads(hudtui("runs", "--json").stdout)
     assert (workspace / "home" / run["id"] / "out" / "metrics.jsonl").exists()
     assert "on a machine of your own" in hudtui("runs", "limits", "--budget", "3", code=2).stderr

@@ -117,7 +117,7 @@ def test_a_lock_file_is_read_and_nothing_started(own_world: Path) -> None:
     result = run("init", ".")
     assert result.exit_code == 0, result.output
     assert result.stdout == "configs/my-env.yaml\n"
-    assert "as written in the lock file" in result.stderr
+    assert "as listed in the lock file" in result.stderr
     assert "note: look: The server gave no schema" in result.stderr
     document = load_yaml((own_world / "configs" / "my-env.yaml").read_text(), name="x").data
     assert document["action_mappings"] == {"look": {"_tool": "look", "_parser": {"positional": []}}}

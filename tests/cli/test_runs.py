@@ -291,7 +291,7 @@ def test_the_list_is_filtered_sorted_and_grouped(own_world: Path) -> None:
 def test_a_run_is_started_again_and_continued(workspace: Path) -> None:
     first = json.loads(hudtui("runs", "start", "-f", "--json", "--no-tmux", "--max-turns", "5", "--name", "base").stdout)
     store = RunStore(workspace / ".hudtui")
-    assert "no terminal" in hudtui("runs", "rerun", first["id"], code=2).stderr and len(store.runs()) == 1
+    assert "not a terminal" in hudtui("runs", "rerun", first["id"], code=2).stderr and len(store.runs()) == 1
     again = json.loads(hudtui("runs", "rerun", "base", "--yes", "--json", "--no-tmux").stdout)
     assert again["id"] != first["id"] and again["name"] == "base" and again["state"] == "finished"
 

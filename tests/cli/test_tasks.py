@@ -39,7 +39,7 @@ def test_check() -> None:
     name = write("tasks.jsonl", task(1), task(2, prompt=...), task(3, id=3))
     result = tasks("check", name)
     assert result.exit_code == 1 and result.stdout == "3 tasks, 2 usable; 1 error, 1 warning\n"
-    assert "error: tasks.jsonl:2: task 1 (t2): prompt: this is missing" in result.stderr
+    assert "error: tasks.jsonl:2: task 1 (t2): prompt: required" in result.stderr
     found = json.loads(tasks("check", name, "--json").stdout)
     assert [(entry["index"], entry["severity"]) for entry in found["problems"]] == [(1, "error"), (2, "warning")]
     assert (found["tasks"], found["valid"], found["ok"]) == (3, 2, False)

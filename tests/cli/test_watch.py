@@ -49,7 +49,7 @@ def test_metrics_of_runs() -> None:
         ["reward", "0.5", "0.1", "0.5"],
         ["reward", "0.3", "0.2", "0.9"],
     ]
-    assert "custom" not in done.stdout and "loss is no number" in done.stderr
+    assert "custom" not in done.stdout and "loss is NaN or infinite" in done.stderr
     assert "custom" in hudtui("runs", "metrics", "--all").stdout
     told = json.loads(hudtui("runs", "metrics", "first", "--json").stdout)["runs"][0]
     assert told["series"]["reward"] == [[1.0, 0.1, None], [2.0, 0.5, None]]
@@ -148,7 +148,7 @@ def test_alarms_of_a_followed_log(tmp_path: Path) -> None:
     )
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once")
     assert done.exit_code == 0, done.output
-    assert "! loss is no number" in done.stderr and "have been all the same" in done.stderr
+    assert "! loss is NaN or infinite" in done.stderr and "zero reward variance" in done.stderr
     assert next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("loss ")) == "nan"
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json")
     told = [json.loads(line) for line in done.stdout.splitlines()]

@@ -115,7 +115,7 @@ def test_picture_statistics(snap: Any, mixed: Path, size: tuple[int, int]) -> No
 
 @pytest.mark.parametrize("size", [(120, 36), (60, 20)])
 def test_picture_filtered(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
-    assert snap(app_of(mixed), size=size, press=["3", "p", "slash", *"miss"])
+    assert snap(app_of(mixed), size=size, press=["3", "p", "slash", *"requ"])
 
 
 @pytest.mark.parametrize("size", [(120, 36), (60, 20)])
@@ -504,7 +504,7 @@ async def _test_first(app: Any, pilot: Any, settle: Any) -> str:
                 "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 2}}},
                 "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 4}}},
             },
-            "full marks for nothing",
+            "full marks without a move",
         ),
     ],
 )

@@ -304,14 +304,14 @@ async def test_quitting_says_what_a_rented_run_goes_on_costing_and_who_ends_it(
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         said = prose(screen_text(app))
-        assert "1 machine goes on costing money" in said and f"costs $2.10/h (simulated): run {run} goes on there" in said
+        assert "1 machine goes on costing money" in said and f"costs $2.10/h (simulated): run {run} continues there" in said
         assert "its results are not fetched and its machine is not ended" in said and f"hudtui runs resume {run}" in said
         assert "Its guard switches it off in " in said and "1 h 00 min after the run has ended" in said
         assert "They go on without hudtui" not in said
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
     (line,) = app.parting
-    assert f"costs $2.10/h (simulated): run {run} goes on there" in line and f"hudtui runs resume {run}" in line
+    assert f"costs $2.10/h (simulated): run {run} continues there" in line and f"hudtui runs resume {run}" in line
     assert len(sim.alive) == 1
 
 

@@ -453,7 +453,7 @@ async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: 
         await _drawn(pilot, "bad-eeee", "Tried to allocate")
         shown = screen_text(app)
         assert "! play ran out of memory: torch.OutOfMemoryError: CUDA out of memory." in shown
-        assert "Lower batch_size" in shown and "! loss is no number (NaN or infinite) since step 2" in shown
+        assert "Lower batch_size" in shown and "! loss is NaN or infinite since step 2" in shown
         assert "■ complete: the log has ended" in shown
 
 

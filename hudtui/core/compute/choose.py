@@ -234,7 +234,7 @@ def _reasons(best: Offer, selection: OfferSelection, order: str, hours: float | 
     price = best.price
     if best.spot:
         firm = next((offer for offer in others if not offer.spot), None)
-        instead = f"; the best that stays is {_brief(firm)} (--no-spot)" if firm else ""
+        instead = f"; the cheapest on-demand machine is {_brief(firm)} (--no-spot)" if firm else ""
         yield f"It is spot: it can be taken away at any moment{instead}."
     if not price.stated:
         yield "Its price is not stated."
@@ -248,7 +248,7 @@ def _reasons(best: Offer, selection: OfferSelection, order: str, hours: float | 
     foreign = {offer.price.currency.upper() for offer in selection.found} - {"USD"}
     if foreign:
         rates = ", ".join(f"1 {name} as {RATES.get(name, max(RATES.values())):g} USD" for name in sorted(foreign))
-        yield f"Prices in other currencies are compared on the dear side, by rates of {RATES_FROM}: {rates}."
+        yield f"For ranking, prices in other currencies are rounded up at rates of {RATES_FROM}: {rates}."
     if best.stock.lower() in _LITTLE:
         yield "There are few of them: it may be gone by the time it is asked for."
     cheaper = [item for item in selection.rejected if _one_step_away(item) and price_in_usd(item.offer) < price_in_usd(best)]

@@ -53,7 +53,7 @@ class PodCost:
     run: str | None
     """The run that it is for."""
     per_hour: float
-    """At the moment; 0 for one that has ended, or whose price is unknown."""
+    """Price an hour at the moment; 0 for a machine that has ended or whose price is unknown."""
     spent: float
     """In all, so far."""
     today: float
@@ -134,7 +134,7 @@ def sum_costs(
 
     Args:
         records: The ledger.
-        accounts: What the providers say of the accounts, by the provider's name. One that did not answer is left out.
+        accounts: What the providers say of the accounts, by the provider's name. A provider that did not answer is left out.
         now: Seconds since the epoch.
         here: Who is asked. What was rented from a simulator counts only where that one is among them.
         others: Machines that are alive, ours, and not in the ledger, or ended as far as that knows.

@@ -58,7 +58,7 @@ def parse_spec(text: str) -> GpuSpec:
     without GPU.
 
     Raises:
-        InputError: It is none of these.
+        InputError: The text is in no such form.
     """
     whole = " ".join(text.split())
     count, name = _counted(whole)

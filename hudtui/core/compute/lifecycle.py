@@ -70,7 +70,7 @@ class ProvisionStep:
     at: float
     """Seconds since the epoch."""
     pod: Pod | None
-    """The pod as it is known now; with `ready`, its first address is the one that was logged in to."""
+    """The pod as it is known now; with `ready`, its first address is the address of the login."""
     host: Host | None
     """The connection; with `ready` alone."""
     text: str
@@ -630,7 +630,7 @@ async def terminate_pod(pod: str | Pod, provider: Provider, ledger: Ledger, *, w
         currency = last.currency if last else record.currency if record else ""
         cost = f"It may still cost {money(hourly, currency)} an hour. " if hourly else "It may still cost money. "
         raise TerminationUnverified(
-            f"{clean_line(name)} ({clean_line(pod_id)}) could not be ended for certain",
+            f"{clean_line(name)} ({clean_line(pod_id)}) could not be ended: its end is not verified",
             why="; ".join(problem.lines()),
             fix=f"{cost}End it with `hudtui pods terminate {clean_line(pod_id)}` or on {provider.title}'s own page.",
         )

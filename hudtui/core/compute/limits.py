@@ -80,7 +80,7 @@ class Limits:
         try:
             return replace(self, **{name: float(words.strip("$€ "))})
         except ValueError:
-            raise InputError(f"{text.strip()!r} is no limit", fix="Give a number above 0, or none for no limit.") from None
+            raise InputError(f"{text.strip()!r} is not a limit", fix="Give a number above 0, or none for no limit.") from None
 
 
 def limits_from_settings(settings: Settings) -> Limits:

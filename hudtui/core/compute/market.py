@@ -87,8 +87,8 @@ async def fetch_offers(
     """Ask all providers side by side.
 
     Yields:
-        The market as it is known then: at once, with everything on its way, and after each answer. One that fails keeps what was
-        known of it, with a warning.
+        The market as it is known then: at once, with everything on its way, and after each answer. Of a provider that
+        fails, the earlier offers stay, with a warning.
     """
     parts = {name: market.parts.get(name, ProviderOffers(name, provider.title)) for name, provider in providers.items()}
     parts = {name: replace(part, asking=True) for name, part in parts.items()}
@@ -197,7 +197,7 @@ def offer_from_json(data: Mapping[str, Any]) -> Offer:
             **{name: value for name, value in data.items() if name in known},
         )
     except (KeyError, TypeError) as error:
-        raise InputError("this is no offer", why=str(error)) from None
+        raise InputError("this is not an offer", why=str(error)) from None
 
 
 FILE = "prices.jsonl"

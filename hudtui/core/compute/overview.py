@@ -30,9 +30,9 @@ class PodRow:
 
     pod: Pod
     orphan: Orphan | None
-    """Why it is one that no run owns; None for one that is owned, or is not of this program at all."""
+    """Why no run owns the machine; None for a machine of a run, and for a machine that hudtui did not rent."""
     run: str | None
-    """The run that it is for; None for one that was rented by hand."""
+    """The run that it is for; None for a machine that was rented by hand."""
     spend: PodCost | None
     """None for pods that hudtui did not rent."""
     limits: Limits | None
@@ -83,7 +83,7 @@ class PodsSnapshot:
     program; those that are not of this program last."""
     spending: CostSummary = field(default_factory=CostSummary)
     accounts: Mapping[str, Account] = field(default_factory=dict)
-    """By the provider's name. One that did not answer is left out, and named in the warnings."""
+    """By the provider's name. A provider that did not answer is left out, and named in the warnings."""
     unclear: tuple[str, ...] = ()
     """Names of machines that may exist: their providers do not say. Each has a row in `pods` that is not `reachable`."""
     lost: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ class Orphan:
 
     pod: Pod
     owned: PodRecord | None
-    """Its entry in the ledger; None for one that was ordered elsewhere, or before the ledger was lost."""
+    """Its entry in the ledger; None for a machine that was ordered elsewhere, or before the ledger was lost."""
     age_seconds: float | None
     cost: float | None
     """What it has cost so far: the provider's bill, or its price times its age where there is none. None: unknown."""
@@ -127,7 +127,8 @@ async def reconcile(
         providers: Whom to ask; those whose machines cost nothing are left out.
         ledger: What was asked for.
         active: Whether an entry's run is still at work (or will be: it is still preparing the machine). Without it, every
-            machine counts as owned that was got ready for a run. One that a living process is just getting is owned in any case.
+            machine counts as owned that was got ready for a run. A machine that a living process is preparing is
+            owned in any case.
         now: The time, seconds since the epoch.
 
     Raises:
@@ -153,7 +154,7 @@ async def reconcile(
             # Simulators come and go, and their machines with them.
             await asyncio.to_thread(ledger.update, entry.name, "ended", why="it was simulated, by a simulator that is gone")
     warnings = [
-        f"{clean_line(entry.name)} cannot be looked at, and may cost money: there is no key here for {entry.provider}"
+        f"{clean_line(entry.name)} cannot be checked, and may cost money: there is no key here for {entry.provider}"
         + (f" at {clean_line(entry.endpoint)}" if entry.endpoint else "")
         for entry in strange
     ]
@@ -242,7 +243,7 @@ async def _compare(
             found = await _missing(entry, provider, ledger, now)
         except ProviderError as error:
             unclear.append(entry)
-            warnings.append(f"{entry.name} could not be looked at: {error.what}")
+            warnings.append(f"{entry.name} could not be checked: {error.what}")
             continue
         if isinstance(found, Pod):
             (entry,) = await asyncio.to_thread(ledger.update_seen, {entry.name: found}, now())
@@ -306,9 +307,7 @@ def _orphan(pod: Pod, entry: PodRecord | None, closed: bool, account: Account | 
     billed = spent is not None and account is not None and not account.estimated
     cost = spent if spent is not None else None if age is None or hourly is None else age / 3600 * hourly
     if entry is None:
-        why = (
-            "it has a name of hudtui's and was not ordered from here: you on another machine, or somebody of the team, may use it"
-        )
+        why = "it has a name of hudtui's and was not ordered here: you on another machine, or a member of your team, may use it"
     elif entry.state == "ending":
         why = "its end was asked for, and has not come"
     elif closed:

@@ -1,6 +1,6 @@
 """SkyPilot as a provider: many clouds, Kubernetes and Slurm, by its own program in an environment of its own.
 
-It is never imported: it brings a hundred packages and a server. `sky` runs as a child process, is told what to do by a task file
+It is never imported: it brings a hundred packages and a server. `sky` runs as a child process, reads a task file
 that is written here, and answers as JSON.
 """
 
@@ -432,7 +432,7 @@ def parse_pod(row: Mapping[str, Any], cost: Mapping[str, Any] | None, *, failed:
 
 
 def parse_past(row: Mapping[str, Any]) -> Pod | None:
-    """A cluster of `sky cost-report -o json` that has ended; None for one that has not."""
+    """A cluster of `sky cost-report -o json` that has ended; None for a running cluster."""
     if str(row.get("status") or "").upper() not in ("", "TERMINATED") or not row.get("name"):
         return None
     name, count = _accelerators(row.get("accelerators"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 VARIABLE = "PRIME_SSH_KEY_PATH"
 """The setting that names the private key. Prime's own command reads and keeps it too."""
 USUAL = ("prime_key.pem", "id_ed25519", "id_ecdsa", "id_rsa")
-"""Files of ~/.ssh that are taken where nothing is set, the first one that exists."""
+"""Files of ~/.ssh of which the first existing one is taken where nothing is set."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class KeyFile:
 
 
 def key_path(lookup: Callable[[str], str | None]) -> Path | None:
-    """Where the private key is: what is set, or the first usual one that exists; None where there is none."""
+    """Where the private key is: the file that is set, or the first of `USUAL` that exists; None if there is none."""
     chosen = lookup(VARIABLE)
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -147,7 +147,7 @@ def read_key(path: Path) -> KeyFile:
         raise InputError("this key cannot be read", why=error.strerror, where=where) from None
     if b"PRIVATE KEY" not in data:
         hint = "It is a public key; the private one has the same name without .pub." if path.suffix == ".pub" else None
-        raise InputError("this is no private key", fix=hint, where=where)
+        raise InputError("this is not a private key", fix=hint, where=where)
     locked = False
     try:
         key = asyncssh.import_private_key(data)

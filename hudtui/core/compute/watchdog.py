@@ -47,7 +47,7 @@ def terminate_rule(provider: Provider, pod: str, lookup: Callable[[str], str | N
         return None
     if key == lookup("PRIME_API_KEY"):
         raise InputError(
-            f"{KEY} is your own key, and would be left on rented machines", fix="Make one that may only end machines."
+            f"{KEY} is your own key, and would be left on rented machines", fix="Make a key that may only end machines."
         )
     return {"url": url, "key_file": KEY_FILE}
 

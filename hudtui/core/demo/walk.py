@@ -153,7 +153,7 @@ def _check(workspace: DemoWorkspace, settings: Settings) -> tuple[int, list[Noti
         raise ConfigError(
             errors[0].message,
             findings=findings,
-            fix="Mend it, or remove the file to have it generated anew.",
+            fix="Fix it, or remove the file to have it generated again.",
             where=Location(str(folder / CONFIG), errors[0].line, errors[0].column),
         )
     tasks = read_tasks(
@@ -164,7 +164,7 @@ def _check(workspace: DemoWorkspace, settings: Settings) -> tuple[int, list[Noti
         raise InputError(
             "no task of this file can be played",
             why=str(tasks.problems[0]) if tasks.problems else None,
-            fix="Mend it, or remove the file to have it written anew.",
+            fix="Fix it, or remove the file to have it written again.",
             where=Location(str(folder / TASKS)),
         )
     return len(findings), notices

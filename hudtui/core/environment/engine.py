@@ -121,7 +121,7 @@ async def push_image(local: str, wanted: str, *, engine: str | None = None) -> A
     Args:
         local: The image, as this computer's container engine knows it.
         wanted: See `push_name`.
-        engine: `docker` or `podman`; by default the one that `find_engine` returns.
+        engine: `docker` or `podman`; the result of `find_engine` by default.
 
     Raises:
         InputError: The name is not valid, or there is no container engine.

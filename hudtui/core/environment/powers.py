@@ -28,7 +28,7 @@ def server_powers(specs: Iterable[ServerSpec], file: Path) -> tuple[trust.Power,
 
 
 def task_powers(configs: Iterable[Mapping[str, Any]], file: Path) -> tuple[trust.Power, ...]:
-    """`server_powers` of the `mcp_config`s of tasks, each power once. One that cannot be read needs none: it cannot be used."""
+    """`server_powers` of the `mcp_config`s of tasks, each power once. An unreadable `mcp_config` has none: it cannot be used."""
     found: dict[str, trust.Power] = {}
     seen: set[str] = set()
     for config in configs:

@@ -140,7 +140,7 @@ def parse_mcp_config(config: Any, name: str) -> tuple[ServerSpec, ...]:
         name: What errors call it, usually the file.
 
     Raises:
-        SourceError: It holds no server, or one that cannot be understood; the error names the field.
+        SourceError: It holds no server, or a server that cannot be understood; the error names the field.
     """
     if isinstance(config, Mapping):
         for wrapper in ("mcpServers", "mcp_config", "servers"):

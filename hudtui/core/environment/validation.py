@@ -239,7 +239,7 @@ def _counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 @lru_cache(maxsize=128)
 def _compiled(pattern: str) -> Any:
-    """A pattern compiled by RE2, which searches in linear time; None for one that RE2 refuses, such as a look-ahead."""
+    """A pattern compiled by RE2, which searches in linear time; None for a pattern that RE2 refuses, such as a look-ahead."""
     import re2
 
     options = re2.Options()

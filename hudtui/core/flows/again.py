@@ -22,7 +22,7 @@ from hudtui.core.text import clean_line
 
 
 async def rerun_request(run: str, project: Project, person: Person) -> RunRequest:
-    """Return the request that asks for a run once more. The person is told which of its files have changed since.
+    """Return the request that asks for a run once more. The person learns which of its files have changed since.
 
     Raises:
         RunError: The run does not exist.

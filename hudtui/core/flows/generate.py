@@ -108,7 +108,7 @@ async def write_config(
 ) -> Generated | None:
     """Write a configuration for an environment, and ask for what is not given.
 
-    The questions come in this order: the file, whether it replaces what is there, whether each value becomes an action.
+    The questions come in this order: the file, whether it replaces an existing file, whether each value becomes an action.
 
     Args:
         project: The project.

@@ -58,7 +58,7 @@ class DatasetChoices:
     names: tuple[str, ...]
     """Suggested names on the Hub, the best first."""
     lock: str | None
-    """Name of the project's lock file, if there is one that can be read."""
+    """Name of the project's lock file, if there is one and it can be read."""
     own: bool
     """The tasks come from the project itself, so that its lock file names the dataset."""
     token: bool

@@ -145,7 +145,7 @@ def _report(summary: RunSummary, record: RunRecord) -> str:
     if rent is None:
         return f"{what}; nothing of it is left running."
     if summary.holds_machine:
-        return f"{what}; its machine is KEPT and goes on costing money: hudtui pods terminate {rent.machine}"
+        return f"{what}; its machine is KEPT and still costs money: hudtui pods terminate {rent.machine}"
     if summary.machine != "released":
         return f"{what}; no machine was created for it."
     return f"{what}; its machine is ended, and that was verified."

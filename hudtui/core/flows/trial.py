@@ -147,7 +147,7 @@ async def _trial(task: Task, lookup: Lookup) -> Trial:
         return outcome("error", "the evaluator's answer holds no reward", fix)
     reward = episode.scores.task_completion
     if reward >= 1:
-        verdict = f"reward {reward:g} before anything was done: this task gives full marks for nothing"
+        verdict = f"reward {reward:g} before anything was done: this task gives full marks without a move"
         return outcome("warning", verdict, reward=reward)
     return outcome("success", f"set-up and evaluation work: reward {reward:g} before the first move", reward=reward)
 

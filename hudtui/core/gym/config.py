@@ -144,7 +144,7 @@ class _Reader:
             near = _near(key, known)
             place = (*path, key)
             if near is None:
-                message = f"{what} has a key `{_short(key)}` that is not interpreted"
+                message = f"{what} has an unknown key `{_short(key)}`, which is ignored"
                 self.report("unknown-key", "info", message, place)
             else:
                 message = f"{what} has a key `{_short(key)}` that means nothing; did you mean `{near}`?"
@@ -161,7 +161,7 @@ class _Reader:
             seems = next((what for what, keys in _OTHER_FILES.items() if not keys.isdisjoint(data)), None)
             keys = ", ".join(f"`{key}`" for key in ("system_prompt", "parser", "action_mappings", "rubric"))
             hint = f"it seems to be {seems}" if seems else f"it has none of its keys ({keys}, ...)"
-            self.report("shape", "error", f"this is no gym configuration: {hint}", ())
+            self.report("shape", "error", f"this is not a gym configuration: {hint}", ())
             return None
         self.unknown_keys(data, TOP_KEYS, (), "the configuration")
         prompt = data.get("system_prompt")
@@ -390,7 +390,7 @@ class _Reader:
                 hint = f"; it is called `{other}` here" if other else ""
                 self.report("form", "error", f"`{key}` does not go with `{form}`{hint}", place)
             elif (near := _near(key, _FORMS[form])) is None:
-                self.report("unknown-key", "info", f"the key `{_short(key)}` is not interpreted", place)
+                self.report("unknown-key", "info", f"unknown key `{_short(key)}`, which is ignored", place)
             else:
                 message = f"the key `{_short(key)}` is not known; did you mean `{near}`?"
                 self.report("unknown-key", "error", message, place, fix=None if near in value else self.rename(place, near))

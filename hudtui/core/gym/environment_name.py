@@ -161,7 +161,7 @@ def _from_command(pieces: list[str]) -> str:
 
 
 def _image_of(arguments: list[str]) -> str:
-    """The image in the arguments of `docker run`: the first one that is neither an option nor an option's value."""
+    """The image in the arguments of `docker run`: the first word that is neither an option nor an option's value."""
     skip = False
     begun = False
     for piece in arguments:

@@ -405,7 +405,7 @@ def render(plan: Draft, *, platform: Platform = HUD) -> str:
             "  metadata:",
             f"    environment: {yaml_quoted(plan.environment)}",
             "",
-            "# What the agent is told. The parameters of each tool are listed below it.",
+            "# The system prompt of the agent. The parameters of each tool are listed below it.",
             *(_comment("The server's own instructions: " + plan.instructions) if plan.instructions else []),
             "system_prompt: |",
             *(f"  {line}".rstrip() for line in _prompt(plan)),

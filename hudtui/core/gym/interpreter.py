@@ -190,7 +190,7 @@ def map_arguments(mapping: ActionMapping, bound: BoundArguments, required: Colle
         required: Parameters that the tool requires, as far as that is known.
 
     Returns:
-        All parameters, also those after one that failed; the first problem counts.
+        All parameters, also those after a failed one; the first problem counts.
     """
     given = bound.arguments
     result: dict[str, Any] = {}

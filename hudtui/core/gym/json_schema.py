@@ -22,7 +22,7 @@ _MAX_PARTS = 500
 _ANNOTATIONS = frozenset(
     ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "format")
 )
-"""Keywords that restrict nothing. `format` is an annotation unless a validator is told otherwise (JSON Schema 2020-12, 7.2.1)."""
+"""Keywords that restrict nothing. `format` is an annotation unless a validator is set otherwise (JSON Schema 2020-12, 7.2.1)."""
 _OBJECT = frozenset(("properties", "required", "additionalProperties"))
 _DIALECTS = frozenset(
     (

@@ -91,7 +91,7 @@ class Transform:
     def wants_context(self, use_context: bool = False) -> bool:
         """Whether a run is given the arguments of the action.
 
-        The signature decides: a second parameter is given them. One that has a default of its own is given them only when the
+        The signature decides: a second parameter is given them. A second parameter with a default is given them only when the
         configuration says `use_context`.
         """
         return len(self.parameters) == 2 and (use_context or not self._default)

@@ -112,7 +112,7 @@ class Host(Protocol):
         """Write a file there in one step, with the folders above it.
 
         Raises:
-            MachineError: The file could not be written; what stood there before is untouched.
+            MachineError: The file could not be written; the old file is unchanged.
         """
         ...
 

@@ -118,7 +118,7 @@ class HostPool:
         return SshHost(target.name, (await self.connection(target)).reach)
 
     async def connection(self, target: SshTarget) -> SshConnection:
-        """The shared connection with a machine. One that was lost is returned as it is: it comes back when it is used.
+        """Return the shared connection with a machine. A lost connection is returned as it is, and comes back when it is used.
 
         Raises:
             MachineError: The machine was never reached, and cannot be reached now.

@@ -162,7 +162,7 @@ class LocalHost:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise FileRefused(f"{path} cannot be looked at", why=_reason(error)) from None
+            raise FileRefused(f"{path} cannot be read", why=_reason(error)) from None
         return FileStat(found.st_size, found.st_mtime, stat.S_ISREG(found.st_mode))
 
     def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[FileChunk]:

@@ -234,7 +234,7 @@ class SshHost:
                 await link.repeat(write)
             except asyncssh.SFTPError as error:
                 why, fix = await _refusal(link, path, error, size)
-                what = f"{path} cannot be written on {link.target.name}; what stood there before is untouched"
+                what = f"{path} cannot be written on {link.target.name}; the old file is unchanged"
                 raise MachineError(what, why=why, fix=fix) from None
 
     async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
@@ -274,7 +274,7 @@ class SshHost:
         except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
             return None
         except asyncssh.SFTPError as error:
-            raise FileRefused(f"{path} cannot be looked at on {link.target.name}", why=sftp_reason(error)) from None
+            raise FileRefused(f"{path} cannot be read on {link.target.name}", why=sftp_reason(error)) from None
 
     async def upload(
         self, local: Path, remote: PurePosixPath | str, *, mode: int = 0o644, progress: Progress | None = None

@@ -155,7 +155,7 @@ async def evaluate(
         connect: Opens an environment. Each episode has one of its own unless `reuse` is set.
         out_dir: Gets `traces.jsonl` and `metrics.jsonl`.
         group: Episodes a task.
-        concurrency: Episodes at once.
+        concurrency: Episodes at the same time.
         seed: Written to the records; the policies have it already.
         max_turns: Replies an episode may have; None for the configuration's own limit.
         timeout: Seconds for one call; None for the session's own limit.

@@ -45,7 +45,7 @@ def episode_from_json(record: Any, *, where: Location | None = None) -> Episode:
     """The episode of a trace record.
 
     Raises:
-        InputError: This is not a record of an episode; the error names what is missing or wrong.
+        InputError: This is not a record of an episode; the error names the missing or wrong field.
     """
     if not isinstance(record, Mapping):
         raise InputError("a trace record must be a JSON object", where=where)

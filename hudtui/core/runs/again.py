@@ -27,7 +27,7 @@ CONTINUED = ("trl", "rollouts")
 def request_again(record: RunRecord) -> RunRequest:
     """Return the request that asks for a run once more: the same files by their paths, settings, kind of machine and limits.
 
-    A rented machine is chosen anew among the offers with the same GPUs, because offers come and go.
+    A rented machine is chosen again among the offers with the same GPUs, because offers come and go.
     """
     spec, rent = record.spec, record.spec.rent
     options = {option.name: getattr(spec, option.name) for option in fields(JobOptions)}

@@ -184,10 +184,10 @@ def _server(facts: RunFacts) -> Iterable[Alarm]:
         why = f" ({sign.line})" if sign else ""
         if quiet > DEAD_QUIET:
             who = ", ".join(one.name for one in working)
-            text = f"{stage.name} {how}{why}, and {who} has said nothing for {seconds(quiet)}: it waits for nobody"
+            text = f"{stage.name} {how}{why}, and {who} has said nothing for {seconds(quiet)}: it waits in vain"
             yield Alarm("server", "error", text, "Stop the run and start it again; the cause is in the server's log.", stage.name)
         else:
-            yield Alarm("server", "warning", f"{stage.name} {how}{why} while the run goes on", None, stage.name)
+            yield Alarm("server", "warning", f"{stage.name} {how}{why} while the run continues", None, stage.name)
 
 
 def _trouble(stage: StageFacts, sign: LogSymptom | None) -> str | None:
@@ -230,8 +230,8 @@ def _nan(facts: RunFacts) -> Iterable[Alarm]:
         yield Alarm(
             "nan",
             "error",
-            f"{names} {'are' if len(facts.wrong) > 1 else 'is'} no number (NaN or infinite) since step {first.x:g}",
-            "Training goes on from nothing: stop it, go back to a checkpoint, lower learning_rate or max_grad_norm.",
+            f"{names} {'are' if len(facts.wrong) > 1 else 'is'} NaN or infinite since step {first.x:g}",
+            "The weights are lost: stop the run, continue from a checkpoint, lower learning_rate or max_grad_norm.",
         )
 
 
@@ -246,7 +246,7 @@ def _flat(facts: RunFacts) -> Iterable[Alarm]:
         yield Alarm(
             "flat",
             "warning",
-            f"the rewards of a group have been all the same for {count} steps: nothing is learned from them",
+            f"zero reward variance within groups for {count} steps: there is no gradient",
             "Tasks that sometimes succeed, a higher temperature, or more num_generations.",
         )
 

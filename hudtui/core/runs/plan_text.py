@@ -69,7 +69,7 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
     rent = record.spec.rent
     if rent is None:
         name = "this machine" if record.host == LOCAL else record.host
-        lines = [PlanLine("machine", f"{clean_line(name)}, for nothing")]
+        lines = [PlanLine("machine", f"{clean_line(name)}, free")]
         if record.plan.max_seconds is not None:
             lines.append(PlanLine("limit", f"stopped after {record.plan.max_seconds / 3600:g} h"))
         return lines

@@ -411,7 +411,7 @@ def _way(name: str, server: Any, report: PreflightReport) -> tuple[CheckState, s
             return "warning", f"environment {name}: the address {clean_line(parts.netloc, 80)} has no port that there is"
         if port not in report.tunnels:
             report.tunnels.append(port)
-        way = f"port {port} of this computer, through a tunnel: hudtui has to stay open while the run goes on"
+        way = f"port {port} of this computer, through a tunnel: hudtui has to stay open until the run ends"
         return "warning", f"environment {name}: {way}"
     command = str(server.get("command") or "")
     if Path(command).name.startswith("python") and any(str(arg).startswith("hudtui.envs.") for arg in server.get("args") or ()):

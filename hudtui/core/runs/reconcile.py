@@ -116,7 +116,7 @@ async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, loo
         return Notice("warning", f"run {run} was never started: hudtui was ended before")
     async for _ in continue_launch(run, machine.host, store, lookup=lookup):
         pass
-    return Notice("info", f"run {run} was being started when hudtui ended; it goes on")
+    return Notice("info", f"run {run} was being started when hudtui ended; it is running")
 
 
 def open_machine_notice(summary: RunSummary) -> Notice:

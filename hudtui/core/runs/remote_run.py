@@ -50,14 +50,14 @@ if TYPE_CHECKING:
     from hudtui.core.settings import Settings
 
 WATCHDOG_POWERS_OFF = (
-    "the guard on the machine stops the run and switches the machine off when its limits are reached or nobody fetches "
-    "the results; a machine that is switched off may still be charged for: only ending it at its provider, as hudtui does, "
+    "the guard on the machine stops the run and switches the machine off when its limits are reached or the results "
+    "are not fetched; a machine that is switched off may still be charged for: only ending it at its provider, as hudtui does, "
     "stops that"
 )
 """What a watchdog without a key can do, for the user to read before paying."""
 WATCHDOG_ENDS = (
     "the guard on the machine stops the run and ends the machine, with the key that you gave for that, when its limits are "
-    "reached or nobody fetches the results"
+    "reached or the results are not fetched"
 )
 """The same for a watchdog with a key to end the machine."""
 START_WITHIN = 1800.0
@@ -285,7 +285,7 @@ class RemoteRun:
                 yield event
 
     async def get_machine(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
-        """Rent the machine, or find the one that is rented already."""
+        """Rent the machine, or find the machine that is rented already."""
         context, owned, began = self.context, self.owned(), time.monotonic()
         if owned is not None and (not owned.open or owned.state == "ending"):
             raise MachineError(f"the machine of run {self.run} has ended", why=owned.why)
@@ -531,7 +531,7 @@ class RemoteRun:
             except HudtuiError as error:
                 if summary.state == "finished":
                     raise MachineError(
-                        f"the results of run {self.run} could not be fetched; its machine is KEPT and goes on costing money",
+                        f"the results of run {self.run} could not be fetched; its machine is KEPT and still costs money",
                         why=error_sentence(error),
                         fix=f"Try again: hudtui runs resume {self.run}. Without the results: "
                         f"hudtui pods terminate {self.rent.machine}.",

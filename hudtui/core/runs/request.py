@@ -24,7 +24,7 @@ class RunRequest(JobOptions):
 
     engine: str = knob(
         "trl",
-        "What carries out the run: trl trains, rollouts plays with --policy.",
+        "Engine of the run: trl trains, rollouts plays with --policy.",
         "--engine",
         "-e",
         hint="rollouts plays the tasks, trl trains a model",

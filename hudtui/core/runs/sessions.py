@@ -218,7 +218,7 @@ def kind_of(path: str, head: bytes) -> str | None:
     if b"brain.Event:" in head[:64] or "tfevents" in PurePosixPath(path).name:
         return "a TensorBoard file"
     if PurePosixPath(path).name == "trainer_state.json" or (head.lstrip().startswith(b"{") and b'"log_history"' in head):
-        return "the state of a trainer (trainer_state.json), which is written anew at each checkpoint"
+        return "the state of a trainer (trainer_state.json), which is rewritten at each checkpoint"
     return "no text" if b"\0" in head else None
 
 
@@ -328,7 +328,7 @@ class SessionWatcher:
         async with aclosing(host.follow(path, offset=start)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 found = feed.feed(chunk)
-                note = "the log was begun anew" if found.restarted else None
+                note = "the log was restarted" if found.restarted else None
                 if found.done or note:
                     yield self._seen(source, found.done, note)
                 if once and feed.offset >= end:

@@ -43,7 +43,7 @@ class RunSpec(JobSpec):
     """What to run, where, and what it may cost."""
 
     rent: Rental | None = None
-    """None for this machine, or one that the user owns."""
+    """None for this machine, or a machine that the user owns."""
     limits: Limits = Limits()  # noqa: RUF009 - frozen
     """Limits of the rented machine when it is ordered; they may be changed later."""
     output_dir: str | None = None

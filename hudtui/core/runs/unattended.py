@@ -135,7 +135,7 @@ class _Left:
         state = self.known[1]
         if state.active:
             return (
-                f"{name} costs {price}: run {run} goes on there.",
+                f"{name} costs {price}: run {run} continues there.",
                 "While hudtui is closed, its results are not fetched and its machine is not ended when it is done. "
                 f"Open hudtui again for that, or type {resume}.",
             )

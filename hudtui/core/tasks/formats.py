@@ -93,7 +93,7 @@ def _from_v5(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[Fie
     if not isinstance(name, str) or not name.strip():
         name = prefix
     if not name:
-        remarks.append(FieldProblem("env.name", "this is missing, and the scenario names no environment either", "missing"))
+        remarks.append(FieldProblem("env.name", "required, because the scenario names no environment", "missing"))
         return None, remarks
     if prefix and prefix != name:
         message = f"the scenario says {prefix!r} and env.name says {name!r}; the latter is kept"

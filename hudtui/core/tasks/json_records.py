@@ -350,8 +350,8 @@ class _ArraySplitter:
 
     A block ends somewhere inside a record. Instead of walking over every token in Python, the splitter guesses the cut: the
     last place that looks like the beginning of a record. JSON is read from left to right, so the guess is right exactly when
-    everything before it can be decoded. Where the guesses fail, `_scan` walks over the tokens. It is slow, always right, and
-    goes on behind a record that is not valid JSON.
+    everything before it can be decoded. Where the guesses fail, `_scan` walks over the tokens. It is slow and always right, and
+    continues after a record that is not valid JSON.
     """
 
     def __init__(self, name: str) -> None:

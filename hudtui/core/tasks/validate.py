@@ -207,7 +207,7 @@ class TaskChecker:
             return found
         if is_empty(config):
             if rules.lock_image is None:
-                message = "this is missing, and no lock file names an image to infer it from"
+                message = "required; there is no lock file with an image to infer it from"
                 found.problems.append(FieldProblem("mcp_config", message, "missing"))
                 return found
             config, found.inferred = rules.platform.mcp_config(rules.lock_image, rules.lookup), True
@@ -229,7 +229,7 @@ class TaskChecker:
             return None
         if is_empty(calls):
             if name == "evaluate_tool":
-                task.add(name, "this is missing, and without it nothing can judge the outcome", "missing")
+                task.add(name, "required: without it, the outcome cannot be judged", "missing")
             return None
         calls = [_plain_call(task, name, call) for call in calls] if type(calls) is list else _plain_call(task, name, calls)
         if analysis is None:
@@ -314,7 +314,7 @@ def _check_id(task: CheckedTask, value: Any) -> None:
 
 def _check_prompt(task: CheckedTask, value: Any, budget: int | None) -> None:
     if value is None:
-        task.add("prompt", "this is missing: the agent would not know what to do", "missing")
+        task.add("prompt", "required: it tells the agent what to do", "missing")
     elif not isinstance(value, str):
         task.add("prompt", f"this is {json_kind(value)}, and text is needed", "type")
     elif not value or value.isspace():
@@ -373,7 +373,7 @@ def _check_server(place: str, server: Mapping[str, Any]) -> list[FieldProblem]:
 
 
 def _check_variables(config: Mapping[str, Any], lookup: Lookup) -> list[FieldProblem]:
-    """Return the variables without a value, and those that differ only in case from one that has a value."""
+    """Return the variables without a value, and those that differ only in case from a variable with a value."""
     found = []
     for name in substitute_tree(config, lookup)[1]:
         other = name.upper()

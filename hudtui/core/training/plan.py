@@ -308,4 +308,4 @@ def from_plain(data: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(data, kind)
     except (msgspec.ValidationError, ValueError) as error:
-        raise InputError(f"this is no {kind.__name__} that this version of hudtui understands", why=str(error)) from None
+        raise InputError(f"this is not a {kind.__name__} that this version of hudtui understands", why=str(error)) from None

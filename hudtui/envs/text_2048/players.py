@@ -64,7 +64,7 @@ def _is_tile(number: int) -> bool:
 
 
 def greedy_move(board: Board) -> str | None:
-    """The direction with the most points at once; among equals the one that leaves most room; then the order of `PREFERENCE`.
+    """Return the direction with the most points at once; of equal ones, the one with most free tiles; then by `PREFERENCE`.
 
     None when no move is possible.
     """

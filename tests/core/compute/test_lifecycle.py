@@ -351,7 +351,7 @@ async def test_an_end_that_takes_its_time(world: Any) -> None:
 async def test_an_end_that_never_comes_is_said_loudly(world: Any) -> None:
     pod = await _pod(world)
     world.sim.pods[pod.id].behaviour = replace(world.sim.pods[pod.id].behaviour, delete_ignored=True)
-    with pytest.raises(TerminationUnverified, match="could not be ended for certain") as caught:
+    with pytest.raises(TerminationUnverified, match="could not be ended: its end is not verified") as caught:
         await terminate_pod(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
     assert "may still cost $2.10 an hour" in str(caught.value) and pod.id in str(caught.value)
     assert world.ledger.get(NAME).state == "ending" and world.asked("DELETE", f"/api/v1/pods/{pod.id}") > 5

@@ -102,7 +102,7 @@ async def test_a_highest_price_is_named_when_it_is_demanded(world: Any) -> None:
 async def test_refusals_of_an_order(world: Any) -> None:
     order = await world.order()
     world.sim.scenario("offer-gone")
-    with pytest.raises(OutOfCapacity, match="somebody else was faster"):
+    with pytest.raises(OutOfCapacity, match="another customer took it"):
         await world.prime.create(order)
     world.sim.scenario("wallet-empty")
     with pytest.raises(InsufficientFunds):
@@ -157,7 +157,7 @@ async def test_a_public_key_is_registered_once(world: Any, key_pair: Path) -> No
     assert again.id == new.id and len(await world.prime.keys()) == 2
     back = await world.prime.register_key("old", key_pair.with_suffix(".pub").read_text())
     assert back.id == old.id and [key.primary for key in await world.prime.keys()] == [True, False]
-    with pytest.raises(InputError, match="no public SSH key"):
+    with pytest.raises(InputError, match="not a public SSH key"):
         await world.prime.register_key("x", "-----BEGIN OPENSSH PRIVATE KEY-----")
 
 

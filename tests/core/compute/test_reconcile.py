@@ -50,7 +50,7 @@ async def test_whose_machine_is_it(forgotten: Any) -> None:
     assert set(told) == {over, half, ending, strange}
     assert "run r2 is over" in told[over].why
     assert "set-up was interrupted" in told[half].why and "has not come" in told[ending].why
-    assert told[strange].owned is None and "not ordered from here" in told[strange].why
+    assert told[strange].owned is None and "not ordered here" in told[strange].why
     assert found.warnings == () and found.to_json()["orphans"]
 
 

@@ -166,7 +166,7 @@ def test_what_is_no_key(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such key"):
         read_key(tmp_path / "none")
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(InputError, match="no private key"):
+    with pytest.raises(InputError, match="not a private key"):
         read_key(tmp_path / "text")
     make_key(tmp_path / "key", "-t", "ed25519")
     with pytest.raises(InputError, match=r"without \.pub"):

@@ -271,5 +271,5 @@ async def test_one_that_cannot_be_ended_keeps_no_other_alive(world: World) -> No
     assert person.titles == ["End 3 machines?"] and ended == [first.name, last.name]
     assert bad.name in caught.value.what and f"{first.name} is gone" in str(caught.value.why)
     assert [pod.name for pod in world.sim.alive] == [bad.name]
-    with pytest.raises(TerminationUnverified, match="could not be ended for certain"):
+    with pytest.raises(TerminationUnverified, match="could not be ended: its end is not verified"):
         await world.end(ScriptedPerson(True), PodToEnd(bad, world.prime))

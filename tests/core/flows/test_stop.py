@@ -70,7 +70,7 @@ async def test_a_run_that_has_ended_is_not_asked_about(project: Project) -> None
     ("events", "said"),
     [
         ((("machine", {"kind": "created"}), ("machine", {"kind": "released"})), "its machine is ended, and that was verified."),
-        ((("machine", {"kind": "created"}),), "is KEPT and goes on costing money: hudtui pods terminate hudtui-"),
+        ((("machine", {"kind": "created"}),), "is KEPT and still costs money: hudtui pods terminate hudtui-"),
         ((), "no machine was created for it."),
     ],
 )

@@ -68,7 +68,7 @@ async def test_a_yes_is_no_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (task(setup=ToolCall("setup", {"name": "bored"})), "error", "the set-up failed"),
         (task({"a": {"command": "/no/such/program"}}), "error", "the environment failed"),
-        (task(target=4), "warning", "full marks for nothing"),
+        (task(target=4), "warning", "full marks without a move"),
     ],
 )
 async def test_verdicts(tried: Task, severity: str, said: str) -> None:

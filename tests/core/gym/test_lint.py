@@ -683,4 +683,4 @@ def test_an_unclosed_quote_is_told_where_it_opens() -> None:
     assert (found.code, found.line, found.column) == ("yaml", 2, 9)
     assert "quote that opens here is closed only on line 4" in found.message
     (found,) = lint('a: "x" y\n', name="c.yaml")
-    assert found.line == 1 and "behind the end of a value" in found.message
+    assert found.line == 1 and "unexpected text after the value" in found.message

@@ -170,7 +170,7 @@ async def test_a_log_that_begins_anew_is_followed(tmp_path: Path) -> None:
                 path.write_text("two\n")
             elif "two" in lines_of(seen):
                 break
-    assert any(one.note == "the log was begun anew" for one in seen)
+    assert any(one.note == "the log was restarted" for one in seen)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None
     watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)))
     assert [seen async for seen in watch.follow(once=True)]
     told = {alarm.kind: alarm.text for alarm in watch.alarms}
-    assert set(told) == {"nan", "flat"} and "loss is no number" in told["nan"] and "for 10 steps" in told["flat"]
+    assert set(told) == {"nan", "flat"} and "loss is NaN or infinite" in told["nan"] and "for 10 steps" in told["flat"]
     with path.open("a") as stream:
         stream.write("EngineDeadError: gone\ntorch.OutOfMemoryError: CUDA out of memory\n")
     again = SessionWatcher(HOST, watch.foreign)

@@ -123,7 +123,7 @@ async def test_a_launch_that_was_broken_off_is_taken_up(store: RunStore, distant
             if event.data.get("name") == "files":
                 break
     (notice,) = await reconcile_runs(store, hosts=find_host)
-    assert "it goes on" in notice.message
+    assert "it is running" in notice.message
     assert await ended(store, record.id) == "finished"
     assert (Path.home() / "count").read_text() == "once\n"
 

@@ -42,7 +42,7 @@ def test_a_row_of_the_first_version_is_read() -> None:
     assert spec.rent is not None and spec.rent.offer.raw == {"a": [1]} and spec.rent.keep_on_failure
     assert (spec.group, spec.limits) == (2, Limits(max_hours=None, run_budget=5.0))
     assert spec_from_json({**row, "rent": None, "limits": {}}).limits == Limits(), "a machine of the user's own has none"
-    with pytest.raises(InputError, match="no RunSpec that this version"):
+    with pytest.raises(InputError, match="not a RunSpec that this version"):
         spec_from_json({**row, "limits": {"max_hours": "soon"}})
 
 

@@ -167,7 +167,7 @@ def test_alarms_of_servers_that_answer_no_more_or_are_stuck() -> None:
     assert told() == [] and told(unanswered=19.0, stuck=59.0) == []
     [alarm] = told(unanswered=30.0)
     assert (alarm.kind, alarm.level, alarm.stage) == ("server", "error", "serve")
-    assert alarm.text == "serve has not answered for 30 s, and train has said nothing for 3 min: it waits for nobody"
+    assert alarm.text == "serve has not answered for 30 s, and train has said nothing for 3 min: it waits in vain"
     [alarm] = told(stuck=61.0)
     assert alarm.text.startswith("serve has requests, but has made no token for 61 s, and train")
     busy = (StageFacts("serve", "ready", True, stuck=61.0), StageFacts("train", "running", quiet=1.0))

@@ -91,7 +91,7 @@ def test_what_cannot_work_is_no_plan(broken: Any) -> None:
 
 @pytest.mark.parametrize("data", [None, [], {}, {"engine": "e", "stages": []}, {"engine": "e", "stages": [{"name": "s"}]}])
 def test_foreign_data_is_refused_in_words(data: Any) -> None:
-    with pytest.raises(InputError, match="no Plan that this version"):
+    with pytest.raises(InputError, match="not a Plan that this version"):
         plan_from_json(data)
 
 

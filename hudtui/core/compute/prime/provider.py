@@ -190,7 +190,7 @@ class PrimeProvider:
                 ) from None
             if refusal.status < 500 and "image" not in told and any(words in told for words in _NO_CAPACITY):
                 raise OutOfCapacity(
-                    f"{order.offer.gpu_type} at {order.offer.cloud} is gone: somebody else was faster",
+                    f"{order.offer.gpu_type} at {order.offer.cloud} is gone: another customer took it",
                     why=refusal.why,
                     fix="Nothing was created. Choose another offer.",
                 ) from None
@@ -248,7 +248,7 @@ class PrimeProvider:
             raise
 
     async def terminate(self, pod: str) -> None:
-        """Ask for its end. One that is not known (any more) is no failure."""
+        """Ask for the end of a pod. An unknown pod is no failure: it has ended."""
         try:
             await self._http.send("DELETE", f"/pods/{_segment(pod)}")
         except PrimeApiError as refusal:
@@ -318,14 +318,14 @@ class PrimeProvider:
         return tuple(parse_key(row) for row in await self._all("/ssh_keys/"))
 
     async def register_key(self, name: str, public_key: str) -> SshKey:
-        """Make a public key known, and the primary one. One that is known already is not added again.
+        """Register a public key, and make it the primary one. A registered key is not added again.
 
         Raises:
             InputError: It is no public key.
         """
         text = " ".join(public_key.split())
         if len(text.split()) < 2 or not text.startswith(("ssh-", "ecdsa-", "sk-")):
-            raise InputError("this is no public SSH key", fix="It is one line of a file such as ~/.ssh/id_ed25519.pub.")
+            raise InputError("this is not a public SSH key", fix="It is one line of a file such as ~/.ssh/id_ed25519.pub.")
         key = await self._find_key(text)
         if key is None:
             try:
