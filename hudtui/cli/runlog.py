@@ -305,7 +305,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, titles: Seq
 
 def print_view(view: RunView, record: RunRecord | None = None) -> None:
     """Print everything about a run; with its record, also what it continues."""
-    from hudtui.core.runs.status import gpu_text, server_text
+    from hudtui.core.runs.status import gpu_text, machine_text, server_text
 
     run = view.summary
     dead = " (it may be dead)" if view.worrying else ""
@@ -331,6 +331,8 @@ def print_view(view: RunView, record: RunRecord | None = None) -> None:
     if run.active:
         for gpu in view.gpus:
             console.out(f"{'gpu':<10} {gpu_text(gpu)}")
+        if view.machine is not None:
+            console.out(f"{'machine':<10} {machine_text(view.machine)}")
         for server in view.servers:
             console.out(f"{'server':<10} {server_text(server)}")
     for note in (*run.notes, view.problem):

@@ -16,7 +16,8 @@ them. Everything else is a file in DIR:
     stop.json        a request to stop
     limits.json      other limits than the plan's; written while it runs
     log_times.jsonl  how large the logs were when, as [TIME, STAGE, BYTES]; a line every 5 s for a log that grows
-    gpu.jsonl        how busy the GPUs are, a line every 10 s; only where nvidia-smi is
+    gpu.jsonl        how busy the machine is, every 10 s: a line of its processors, memory, disk and network,
+                     and where nvidia-smi is a line of its GPUs
 
 Each attempt of a stage runs under a wrapper (`supervisor.py stage`), a detached process that writes down how the attempt ended,
 and ends what it left behind. The program writes straight to its log file, so that nothing in between can stall it, lose a byte
@@ -45,7 +46,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 BEAT = 2.0  # seconds between heartbeats
 TICK = 0.2  # seconds between looks at the stages
-SAMPLE = 10.0  # seconds between looks at the GPUs
+SAMPLE = 10.0  # seconds between looks at the machine's load and at its GPUs
 SIZES = 5.0  # seconds between looks at the sizes of the logs
 SAMPLES_LIMIT = 32 * 1024 * 1024  # bytes that they may take: eight GPUs for six weeks
 TEXT_LIMIT = 2000  # characters of a text in an event: readers accept twice as much
@@ -270,11 +271,88 @@ def leave_terminal(log: str) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-# --- GPUs ---------------------------------------------------------------------------------------------------------------------
+# --- load ---------------------------------------------------------------------------------------------------------------------
+
+
+class MachineLoad:
+    """How busy the machine is, as Linux tells it. What cannot be read is left out."""
+
+    LIMITS = (  # of a container: most memory, memory in use, and what of it are files that can be dropped
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+            "/sys/fs/cgroup/memory/memory.stat",
+            "total_inactive_file",
+        ),
+    )
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.at = clock()
+        self.before = self._counters()
+
+    def read(self) -> "Dict[str, float]":
+        """Shares in per cent, sizes in bytes, rates in bytes a second, since the reading before."""
+        found = {}  # type: Dict[str, float]
+        now, counters = clock(), self._counters()
+        seconds, before = now - self.at, self.before
+        self.at, self.before = now, counters
+        if "all" in counters and "all" in before and counters["all"] > before["all"]:
+            found["cpu"] = round(100.0 * (counters["busy"] - before["busy"]) / (counters["all"] - before["all"]), 1)
+            found["cpus"] = counters["cpus"]
+        for name in ("received", "sent"):
+            if seconds > 0 and counters.get(name, 0.0) >= before.get(name, float("inf")):
+                found[name] = round((counters[name] - before[name]) / seconds)
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            found.update(self._memory())
+        with contextlib.suppress(OSError):
+            room = os.statvfs(self.folder)
+            found["disk_total"] = room.f_blocks * room.f_frsize
+            found["disk_used"] = (room.f_blocks - room.f_bfree) * room.f_frsize
+            found["disk_free"] = room.f_bavail * room.f_frsize
+        return found
+
+    def _counters(self) -> "Dict[str, float]":
+        """Time of all processors, and bytes through the network: both only ever grow."""
+        found = {}  # type: Dict[str, float]
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open("/proc/stat") as stream:
+                lines = stream.read().splitlines()
+            times = [float(word) for word in lines[0].split()[1:9]]
+            found["all"], found["busy"] = sum(times), sum(times) - times[3] - times[4]  # but idle and waiting for the disk
+            found["cpus"] = sum(1 for line in lines if re.match("cpu[0-9]", line))
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open("/proc/net/dev") as stream:
+                rows = [line.partition(":") for line in stream.read().splitlines() if ":" in line]
+            figures = [rest.split() for name, _, rest in rows if name.strip() != "lo"]
+            found["received"] = float(sum(int(row[0]) for row in figures))
+            found["sent"] = float(sum(int(row[8]) for row in figures))
+        return found
+
+    def _memory(self) -> "Dict[str, float]":
+        with open("/proc/meminfo") as stream:
+            told = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in stream if len(line.split()) > 1}
+        total, used = told["MemTotal"], told["MemTotal"] - told["MemAvailable"]
+        for most, now, details, files in self.LIMITS:
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                with open(most) as stream:
+                    limit = int(stream.read())  # "max" where there is none
+                if limit >= total:
+                    continue
+                with open(now) as stream:
+                    current = int(stream.read())
+                with open(details) as stream:
+                    kept = {line.split()[0]: int(line.split()[1]) for line in stream if len(line.split()) == 2}
+                return {"memory_total": limit, "memory_used": max(current - kept[files], 0)}
+        return {"memory_total": total, "memory_used": used}
 
 
 class Sampler:
-    """Asks nvidia-smi from time to time, and never waits for the answer: a driver may take seconds, or hang."""
+    """Writes down from time to time how busy the machine and its GPUs are.
+
+    It never waits for the answer of nvidia-smi: a driver may take seconds, or hang.
+    """
 
     FIELDS = (
         ("index", "index"),
@@ -292,9 +370,16 @@ class Sampler:
         self.process = None  # type: Optional[subprocess.Popen[bytes]]
         self.late = False  # its answer is not wanted any more
         self.program = shutil.which("nvidia-smi")
+        self.load = MachineLoad(os.path.dirname(path) or ".")
+        self.next_load = clock() + BEAT
 
     def tick(self) -> None:
         """Take the next step."""
+        if clock() >= self.next_load:
+            self.next_load = clock() + SAMPLE
+            found = self.load.read()
+            if found:
+                self._append("machine", found)
         if self.program is None:
             return
         if self.process is None:
@@ -340,7 +425,10 @@ class Sampler:
             if len(values) == len(self.FIELDS) and values[0] is not None:
                 found.append({self.FIELDS[place][0]: value for place, value in enumerate(values)})
         if found:
-            append_sample(self.path, json.dumps({"at": round(time.time(), 3), "gpus": found}).encode("ascii") + b"\n")
+            self._append("gpus", found)
+
+    def _append(self, name: str, found: Any) -> None:
+        append_sample(self.path, json.dumps({"at": round(time.time(), 3), name: found}).encode("ascii") + b"\n")
 
 
 def _figure(text: str) -> Optional[float]:

@@ -646,6 +646,11 @@ def test_a_process_is_known_by_more_than_its_number() -> None:
 # --- GPUs -----------------------------------------------------------------------------------------------------------------
 
 
+def samples(path: Path) -> list[dict[str, Any]]:
+    """What was written down of the load of the machine and its GPUs."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
 def smi(folder: Path, script: str) -> str:
     """A PATH on which nvidia-smi is that script."""
     folder.mkdir(exist_ok=True)
@@ -656,10 +661,10 @@ def smi(folder: Path, script: str) -> str:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_gpus_are_sampled(tmp_path: Path, python: str) -> None:
-    run = Run(tmp_path / "g", python).plan(sh("s", "until [ -e ../gpu.jsonl ]; do sleep 0.05; done", cwd="logs"))
+    run = Run(tmp_path / "g", python).plan(sh("s", "until grep -q gpus ../gpu.jsonl; do sleep 0.05; done", cwd="logs"))
     run.start(PATH=smi(tmp_path / "bin", "echo '0, 87, 1024, 81559, 61, 402.50'; echo '1, [N/A], 0, 81559, nan, [N/A]'"))
     run.end("finished")
-    sample = json.loads((run.folder / "gpu.jsonl").read_text().splitlines()[0])
+    sample = next(row for row in samples(run.folder / "gpu.jsonl") if "gpus" in row)
     assert sample["gpus"] == [
         {"index": 0, "utilization": 87, "used_mib": 1024, "memory_mib": 81559, "celsius": 61, "watts": 402.5},
         {"index": 1, "utilization": None, "used_mib": 0, "memory_mib": 81559, "celsius": None, "watts": None},
@@ -683,13 +688,37 @@ def test_a_driver_that_hangs_or_fails_holds_nothing_up(tmp_path: Path) -> None:
     run = Run(tmp_path / "h").plan(sh("s", "sleep 0.3"))
     run.start(PATH=smi(tmp_path / "bin", f"echo $$ >>{tmp_path}/pid; exec sleep 1000"))
     run.end("finished")
-    assert not (run.folder / "gpu.jsonl").exists()
+    assert not [row for row in samples(run.folder / "gpu.jsonl") if "gpus" in row]
     pid = int((tmp_path / "pid").read_text())
     run.until(lambda: not Path(f"/proc/{pid}").exists())
     run = Run(tmp_path / "f").plan(sh("s", "sleep 0.3"))
     run.start(PATH=smi(tmp_path / "bin", "echo 'Failed to initialize NVML'; exit 9"))
     run.end("finished")
-    assert not (run.folder / "gpu.jsonl").exists()
+    assert not [row for row in samples(run.folder / "gpu.jsonl") if "gpus" in row]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_load_of_the_machine_is_sampled(tmp_path: Path, python: str) -> None:
+    run = Run(tmp_path / "m", python).plan(sh("s", "until grep -q machine ../gpu.jsonl; do sleep 0.05; done", cwd="logs"))
+    run.start()
+    run.end("finished")
+    load = samples(run.folder / "gpu.jsonl")[0]["machine"]
+    assert 0 <= load["cpu"] <= 100 and load["cpus"] >= 1
+    assert 0 < load["memory_used"] < load["memory_total"]
+    assert 0 <= load["disk_used"] <= load["disk_total"] and load["disk_free"] <= load["disk_total"]
+    assert load["received"] >= 0 and load["sent"] >= 0
+
+
+def test_the_load_of_a_container_is_that_of_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("max", "1073741824\n"), ("current", "700000000\n"), ("stat", "anon 1\ninactive_file 200000000\n")):
+        (tmp_path / name).write_text(text)
+    files = (str(tmp_path / "max"), str(tmp_path / "current"), str(tmp_path / "stat"), "inactive_file")
+    monkeypatch.setattr(supervisor.MachineLoad, "LIMITS", (files,))
+    load = supervisor.MachineLoad(str(tmp_path)).read()
+    assert (load["memory_total"], load["memory_used"]) == (1 << 30, 500_000_000)
+    (tmp_path / "max").write_text("max\n")
+    load = supervisor.MachineLoad(str(tmp_path)).read()
+    assert load["memory_total"] > 1 << 30 and load["memory_used"] != 500_000_000
 
 
 def test_a_driver_that_cannot_even_be_killed_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -726,5 +755,5 @@ def test_what_a_driver_leaves_behind_holds_nothing_up(tmp_path: Path, monkeypatc
     assert sampler.process is not None
     sampler.process.wait(timeout=60)
     sampler.tick()
-    assert json.loads((tmp_path / "gpu.jsonl").read_text())["gpus"][0]["utilization"] == 87
+    assert samples(tmp_path / "gpu.jsonl")[-1]["gpus"][0]["utilization"] == 87
     os.kill(int((tmp_path / "bin" / "nvidia-smi.pid").read_text()), signal.SIGKILL)

@@ -480,8 +480,26 @@ def staged(project: Path) -> Path:
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     stages = {name: {"state": "ended", "attempt": 1, "exit": 0} for name in ("setup", "serve", "train")}
     (folder / "status.json").write_text(json.dumps({"run": "grpo-1", "state": "finished", "stages": stages}))
-    gpus = [
-        {"at": NOW - 100 + 10 * n, "gpus": [{"index": 0, "utilization": 50 + 5 * n, "used_mib": 1024 * n, "memory_mib": 81559}]}
+    gpus: list[dict[str, Any]] = [
+        {
+            "at": NOW - 100 + 10 * n,
+            "gpus": [
+                {
+                    "index": 0,
+                    "utilization": 50 + 5 * n,
+                    "used_mib": 1024 * n,
+                    "memory_mib": 81559,
+                    "celsius": 60 + n,
+                    "watts": 402.5,
+                },
+                {"index": 1, "utilization": 90, "used_mib": 80_000, "memory_mib": 81559, "celsius": None, "watts": None},
+            ],
+        }
+        for n in range(1, 7)
+    ]
+    load = {"cpus": 16, "memory_total": 128 * 2**30, "disk_used": 310e9, "disk_total": 750e9, "disk_free": 402e9, "sent": 1.2e6}
+    gpus += [
+        {"at": NOW - 99 + 10 * n, "machine": load | {"cpu": 5.0 * n, "memory_used": n * 10 * 2**30, "received": n * 1e6}}
         for n in range(1, 7)
     ]
     (folder / "gpu.jsonl").write_text("".join(json.dumps(row) + "\n" for row in gpus))
@@ -532,6 +550,28 @@ def test_picture_of_the_machine(snap: Any, staged: Path, size: tuple[int, int]) 
         await _drawn(pilot, "grpo-1", "step 1/2")
 
     assert snap(_app(staged), size=size, run_before=ready)
+
+
+async def test_the_machine_is_a_row_for_each_of_its_parts(open_app: Any, staged: Path, screen_text: Any) -> None:
+    async with open_app(staged, size=(160, 48)) as (app, pilot):
+        await pilot.press("5")
+        await _drawn(pilot, "grpo-1", "step 1/2")
+        await pilot.press(*["greater_than_sign"] * 2)
+        await _drawn(pilot, "grpo-1", "step 1/2")
+        lines = str(app.screen.query_one("#machine-rows").content).splitlines()
+        told = {line.split("  ")[0]: " ".join(line.split()) for line in lines}
+        assert "When the run ended:" in told
+        first, second = told["GPU 0"], told["GPU 1"]
+        assert "80 %" in first and "6.0/80 GiB" in first and "66 °C" in first and "402 W" in first and "▅▅▆" in first
+        assert "90 %" in second and "78/80 GiB" in second and "°C" not in second
+        assert "30 %" in told["CPU"] and "16 processors" in told["CPU"]
+        assert "47 % 60/128 GiB" in told["memory"] and "41 % 289/698 GiB, 374 free" in told["disk"]
+        assert "6.0 MB/s in, 1.2 MB/s out" in told["network"]
+        shown = screen_text(app)
+        assert "GPU utilization %" in shown and "GPU memory GiB" in shown and "GPU power W" in shown
+        await pilot.press("left")
+        await pilot.pause()
+        assert "GPU utilization % GPU 0 80 · GPU 1 90" in screen_text(app)
 
 
 async def test_others_are_a_key_away(open_app: Any, project: Path) -> None:

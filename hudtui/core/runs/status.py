@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 STEPS = 500
 """Most steps in a result: the newest."""
+_GPU_SERIES = re.compile(r"GPU (\d+) (busy %|GiB|°C|W)")
+_GPU_TITLES = {"busy %": "GPU utilization %", "GiB": "GPU memory GiB", "°C": "GPU temperature °C", "W": "GPU power W"}
 _LONGEST = 10 * 365 * 86400.0
 """Largest estimate of the remaining time, in seconds; a larger one is not shown."""
 
@@ -115,6 +118,32 @@ class GpuLoad:
     total_mib: float | None = None
     utilization: float | None = None
     """In per cent."""
+    celsius: float | None = None
+    watts: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class MachineLoad:
+    """The load of a machine at one moment; None for what it does not report."""
+
+    cpu: float | None = None
+    """Use of all processors, in per cent."""
+    cpus: float | None = None
+    """Number of processors."""
+    memory_used: float | None = None
+    """In bytes, as the other sizes; of a container its own memory and limit."""
+    memory_total: float | None = None
+    disk_used: float | None = None
+    """Of the disk that the run's folder is on."""
+    disk_total: float | None = None
+    disk_free: float | None = None
+    """What a user may still write; less than the rest of the disk where some of it is reserved."""
+    received: float | None = None
+    """Bytes a second, over all networks but the machine's own loopback."""
+    sent: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -143,12 +172,13 @@ class RunView:
     alarms: tuple[Alarm, ...] = ()
     """The run's problems, the worst first."""
     gpus: tuple[GpuLoad, ...] = ()
+    machine: MachineLoad | None = None
     cost: float | None = None
     """Cost of the rented machine so far, in `summary.currency`."""
     servers: tuple[ModelServer, ...] = ()
     """The model servers that have answered at least once."""
     load: MetricsReader = field(default_factory=MetricsReader)
-    """Load of GPUs and model servers over time."""
+    """Load of GPUs, model servers and the machine over time."""
     left: float | None = None
     """Estimated seconds until the last step, from the pace of the newest steps; None if unknown."""
 
@@ -182,7 +212,22 @@ class RunView:
         for gpu in self.gpus:
             found[gpu_busy_series(gpu)] = (0.0, 100.0)
             found[gpu_memory_series(gpu)] = (0.0, None if gpu.total_mib is None else gpu.total_mib / 1024)
+        if self.machine is not None:
+            for name, total in (("memory GiB", self.machine.memory_total), ("disk GiB", self.machine.disk_total)):
+                found[name] = (0.0, None if total is None else total / 2**30)
         return {name: (0.0, 100.0) if name.endswith("%") else scale for name, scale in found.items()}
+
+    @property
+    def load_groups(self) -> dict[str, dict[str, str]]:
+        """Return the curves of `load` that are read together: title -> name of the curve -> what tells it from the others."""
+        found: dict[str, dict[str, str]] = {}
+        for name in self.load.names:
+            gpu = _GPU_SERIES.fullmatch(name)
+            if gpu is not None:
+                found.setdefault(_GPU_TITLES[gpu[2]], {})[name] = f"GPU {gpu[1]}"
+            elif name.startswith("network "):
+                found.setdefault("network MB/s", {})[name] = name.split()[1]
+        return found | {name: {name: ""} for name in self.load.names if not any(name in names for names in found.values())}
 
     @property
     def step(self) -> str | None:
@@ -208,6 +253,7 @@ class RunView:
             "result": self.result.to_json(),
             "metrics": {name: [[point.x, point.y] for point in self.metrics.series(name)] for name in self.metrics.names},
             "gpus": [gpu.to_json() for gpu in self.gpus],
+            "machine": None if self.machine is None else self.machine.to_json(),
             "servers": [server.to_json() for server in self.servers],
             "load": {name: [[point.at, point.y] for point in self.load.series(name)] for name in self.load.names},
             "attach": list(self.attach) if self.attach else None,
@@ -270,10 +316,20 @@ def read_gpus(row: Mapping[str, Any]) -> tuple[GpuLoad, ...]:
             _float(one.get("used_mib")),
             _float(one.get("memory_mib", one.get("total_mib"))),
             _float(one.get("utilization")),
+            _float(one.get("celsius")),
+            _float(one.get("watts")),
         )
         for one in (listed if isinstance(listed, list) else [])[:64]
         if isinstance(one, dict)
     )
+
+
+def read_machine(row: Mapping[str, Any]) -> MachineLoad | None:
+    """Return the load of the machine in a row of `gpu.jsonl`; None in a row of GPUs."""
+    told = row.get("machine")
+    if not isinstance(told, dict):
+        return None
+    return MachineLoad(**{field.name: _float(told.get(field.name)) for field in fields(MachineLoad)})
 
 
 def gpu_text(gpu: GpuLoad) -> str:
@@ -284,7 +340,37 @@ def gpu_text(gpu: GpuLoad) -> str:
     if gpu.used_mib is not None:
         of = "" if gpu.total_mib is None else f"/{gpu.total_mib / 1024:.0f}"
         parts.append(f"{gpu.used_mib / 1024:.0f}{of} GiB")
+    if gpu.celsius is not None:
+        parts.append(f"{gpu.celsius:.0f} °C")
+    if gpu.watts is not None:
+        parts.append(f"{gpu.watts:.0f} W")
     return " ".join(parts)
+
+
+def machine_text(machine: MachineLoad) -> str:
+    """Return a one-line description of a machine's load."""
+    told = (
+        (machine.cpu, f"CPU {machine.cpu:.0f} %" if machine.cpu is not None else ""),
+        (machine.memory_total, f"memory {_gib(machine.memory_used)}/{_gib(machine.memory_total)} GiB"),
+        (machine.disk_total, f"disk {_gib(machine.disk_used)}/{_gib(machine.disk_total)} GiB"),
+        (machine.received, f"network {rate_text(machine.received)} in, {rate_text(machine.sent)} out"),
+    )
+    return "  ".join(words for value, words in told if value is not None)
+
+
+def rate_text(rate: float | None) -> str:
+    """Return bytes a second in decimal units: `1.2 MB/s`."""
+    size, unit = rate or 0.0, "B/s"
+    for unit in ("B/s", "kB/s", "MB/s", "GB/s"):
+        if size < 1000 or unit == "GB/s":
+            break
+        size /= 1000
+    return f"{size:.1f} {unit}" if 0 < size < 10 and unit != "B/s" else f"{size:.0f} {unit}"
+
+
+def _gib(size: float | None) -> str:
+    gib = (size or 0.0) / 2**30
+    return f"{gib:.1f}" if gib < 10 else f"{gib:.0f}"
 
 
 def server_text(server: ModelServer) -> str:
@@ -319,7 +405,19 @@ def gpu_load(row: Mapping[str, Any]) -> dict[str, float]:
             found[gpu_busy_series(gpu)] = gpu.utilization
         if gpu.used_mib is not None:
             found[gpu_memory_series(gpu)] = gpu.used_mib / 1024
-    return found
+        if gpu.celsius is not None:
+            found[f"GPU {gpu.index} °C"] = gpu.celsius
+        if gpu.watts is not None:
+            found[f"GPU {gpu.index} W"] = gpu.watts
+    machine = read_machine(row) or MachineLoad()
+    told = {
+        "CPU %": machine.cpu,
+        "memory GiB": None if machine.memory_used is None else machine.memory_used / 2**30,
+        "disk GiB": None if machine.disk_used is None else machine.disk_used / 2**30,
+        "network in MB/s": None if machine.received is None else machine.received / 1e6,
+        "network out MB/s": None if machine.sent is None else machine.sent / 1e6,
+    }
+    return found | {name: value for name, value in told.items() if value is not None}
 
 
 def server_load(server: ModelServer) -> dict[str, float]:

@@ -25,12 +25,14 @@ from hudtui.core.runs.reports import StatusReport, read_status
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.status import (
     GpuLoad,
+    MachineLoad,
     ResultRow,
     RunResult,
     RunView,
     StageView,
     gpu_load,
     read_gpus,
+    read_machine,
     read_result,
     server_load,
     stage_view,
@@ -43,7 +45,7 @@ from hudtui.core.text import clean_line
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.metrics import MetricsReader
 
-__all__ = ["SILENT", "GpuLoad", "Monitor", "ResultRow", "RunResult", "RunView", "StageView"]
+__all__ = ["SILENT", "GpuLoad", "MachineLoad", "Monitor", "ResultRow", "RunResult", "RunView", "StageView"]
 
 _LOG_LOOK = 256 * 1024
 """Most bytes of a log that one refresh searches for symptoms."""
@@ -204,6 +206,7 @@ class Monitor:
             problem="; ".join(word for word in (summary.passed_over, seen.passed_over, *problems.words) if word) or None,
             alarms=find_alarms(facts),
             gpus=seen.gpus,
+            machine=seen.machine,
             servers=tuple(servers.values()),
             load=seen.load,
             cost=summary.cost(now),
@@ -442,6 +445,7 @@ class _Seen:
         self.result = RunResult()
         self._gpu_file = TailReader(machine.path("gpu.jsonl"), most=64 * 1024)
         self.gpus: tuple[GpuLoad, ...] = ()
+        self.machine: MachineLoad | None = None
         self.load = MetricsReader()
         self._servers = [
             ServerMonitor(stage.name, stage.ready.port)
@@ -490,7 +494,8 @@ class _Seen:
             except (ValueError, RecursionError):
                 continue
             if isinstance(row, dict):
-                self.gpus = read_gpus(row)
+                self.gpus = read_gpus(row) or self.gpus
+                self.machine = read_machine(row) or self.machine
                 self.load.add({**gpu_load(row), "time": row.get("at")})
 
     async def ask_servers(self, host: Host, stages: Iterable[StageView], now: float) -> dict[str, ModelServer]:

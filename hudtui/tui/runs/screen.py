@@ -19,7 +19,8 @@ from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
 from hudtui.tui.facts import Facts, RunFact
 from hudtui.tui.runs.logs import SELDOM, RunLogs
-from hudtui.tui.runs.words import CURVE, NO_LOAD, event_cells, head, list_cells, result_table
+from hudtui.tui.runs.machine import MachinePane
+from hudtui.tui.runs.words import CURVE, event_cells, head, list_cells, result_table
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.json_view import JsonView
@@ -128,7 +129,7 @@ class RunScreen(HudtuiScreen):
                     with TabPane("Metrics", id="metrics"):
                         yield MetricsPane(id="run-metrics")
                     with TabPane("Machine", id="machine"):
-                        yield MetricsPane(id="run-machine", by_time=True, empty=NO_LOAD)
+                        yield MachinePane(id="run-machine")
                     with TabPane("Result", id="result"):
                         yield Grid(id="run-result")
                     with TabPane("Events", id="events"):
@@ -338,7 +339,7 @@ class RunScreen(HudtuiScreen):
         self.chosen, self.view, self.window = run, None, None
         self.query_one(RunLogs).forget()
         self.query_one("#run-metrics", MetricsPane).show(())
-        self.query_one("#run-machine", MetricsPane).show(())
+        self.query_one(MachinePane).show_load(None)
         self.query_one("#run-result", Grid).clear()
         self.query_one("#run-events", Grid).clear()
         self.query_one("#run-plan", JsonView).clear()
@@ -402,7 +403,7 @@ class RunScreen(HudtuiScreen):
         self.query_one("#run-head", Static).update(head(view, width, self._shown_window(view)))
         self._show_logs(view)
         self._show_metrics()
-        self.query_one("#run-machine", MetricsPane).show([Numbers(run.name, view.load, view.scales)])
+        self.query_one(MachinePane).show_load(view)
         self._see(view)
         if before is None or before.result != view.result:
             self._show_result(view.result)

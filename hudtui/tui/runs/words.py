@@ -29,10 +29,6 @@ STYLES = {
 }
 CURVE = 10
 """Cells of the curve of rewards in the list."""
-NO_LOAD = (
-    "Nothing is known of GPUs or a model server. Where nvidia-smi is, or a stage is a vLLM server, they appear here as curves "
-    "while the run goes on."
-)
 LATE = 5.0
 """Seconds after which a look at a run is an old one."""
 _ALARMS = 3

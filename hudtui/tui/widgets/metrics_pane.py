@@ -385,6 +385,18 @@ class _Charts(Widget):
 class _ChartsPage(VerticalScroll, inherit_bindings=False):
     """Holds the charts and the focus. The keys are those of the pane."""
 
+    def on_resize(self) -> None:
+        """The charts fill what room there is."""
+        self.call_after_refresh(self.fill)
+
+    def fill(self) -> None:
+        """Give the charts the lines that are left below what stands above them."""
+        charts = self.query_one(_Charts)
+        room = max(self.size.height - charts.virtual_region.y, 0)
+        if room != charts.room:
+            charts.room = room
+            charts.refresh(layout=True)
+
 
 class MetricsPane(Acting, Vertical):
     """Charts with two lines of words below: the values at the cursor; and what the axes are and which run has which colour.
@@ -458,9 +470,14 @@ class MetricsPane(Acting, Vertical):
     def compose(self) -> ComposeResult:
         """Charts, values at the cursor, words."""
         with _ChartsPage():
+            yield from self.compose_above()
             yield self._charts
         yield self._values
         yield self._words
+
+    def compose_above(self) -> ComposeResult:
+        """What a subclass shows above the charts; it scrolls with them."""
+        yield from ()
 
     def show(self, runs: Sequence[Numbers]) -> None:
         """Draw these runs, the first one above the others. Costs nothing while no number has changed."""
@@ -477,15 +494,17 @@ class MetricsPane(Acting, Vertical):
         self.app.theme_changed_signal.subscribe(self, lambda _: self._make_anew())
 
     def on_resize(self) -> None:
-        """The charts fill what room there is."""
-        self._redraw()
+        """The words are as many as there is room for."""
+        self._tell()
+
+    def _fill(self) -> None:
+        self.query_one(_ChartsPage).fill()
 
     def _make_anew(self) -> None:
         self._charts.forget()
         self._redraw()
 
     def _redraw(self) -> None:
-        self._charts.room = max(self.size.height - 2, 0)
         self._charts.refresh(layout=True)
         self._tell()
 
@@ -507,14 +526,12 @@ class MetricsPane(Acting, Vertical):
         place = 0 if charts.alone else charts.place
         grouped = [plot.key for plot in shown if plot.key.startswith("+")]
         for plot in [*shown[place:], *shown[:place]]:
-            parts = [
-                (
-                    f"{f'{one.label} ' if plot.key in grouped else ''}{one.signed(len(plot.series), figure(found[1]))}",
-                    one.line.style.colour or "bold",
-                )
-                for one in plot.series
-                if (found := one.at(charts.x)) is not None
-            ]
+            parts = []
+            for one in plot.series:
+                if (found := one.at(charts.x)) is not None:
+                    value = one.signed(len(plot.series), figure(found[1]))
+                    label = f"{one.label} " if plot.key in grouped and one.label else ""
+                    parts.append((label + value, one.line.style.colour or "bold"))
             piece = Content.assemble(
                 "  ", (plot.title, _MUTED), " ", Content(" · ").join(Content.styled(*part) for part in parts)
             )
@@ -641,7 +658,11 @@ class MetricsPane(Acting, Vertical):
 
     def _follow(self) -> None:
         page = self.query_one(_ChartsPage)
-        page.scroll_to_region(self._charts.spot(self._charts.content_size.width), animate=False)
+        if self._charts.place:
+            spot = self._charts.spot(self._charts.content_size.width)
+            page.scroll_to_region(spot.translate(self._charts.virtual_region.offset), animate=False)
+        else:
+            page.scroll_home(animate=False)
 
     def action_later(self) -> None:
         """The next value."""

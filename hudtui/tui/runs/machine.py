@@ -1,0 +1,198 @@
+"""The Machine tab: rows for GPUs, model servers, processors, memory, disk and network; below them the same over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.widgets import Static
+
+from hudtui.core.text import clean_line
+from hudtui.core.training.sparkline import sparkline
+from hudtui.tui.widgets.charts import series_styles
+from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.status import RunView
+    from hudtui.core.training.metrics import MetricsReader
+
+EMPTY = "No figures of the machine yet. It reports its load every 10 seconds while the run goes on."
+RECENT = 600.0
+"""Seconds that the small curve of a row covers."""
+NEARLY_FULL = 0.95
+"""Share of a memory or disk from which its bar warns."""
+_MUTED = "$foreground-muted"
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """A share of something, as a bar with words behind it."""
+
+    share: float | None
+    words: str
+    warns: bool = False
+    """A full bar is a warning."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    label: str
+    bar: _Bar
+    second: _Bar | None = None
+    more: str = ""
+    recent: Sequence[float] = ()
+    scale: tuple[float, float] | None = None
+    """Of `recent`."""
+
+
+def _recent(load: MetricsReader, name: str) -> list[float]:
+    """Return the values of a curve from its last `RECENT` seconds."""
+    points = [point for point in load.series(name) if point.at is not None]
+    return [point.y for point in points if (point.at or 0.0) >= (points[-1].at or 0.0) - RECENT]
+
+
+def _share(used: float | None, total: float | None) -> float | None:
+    return None if used is None or not total else used / total
+
+
+def _filled(used: float, total: float | None) -> _Bar:
+    share = _share(used, total)
+    return _Bar(share, "" if share is None else f"{100 * share:.0f} %", warns=True)
+
+
+def _of(used: float | None, total: float | None) -> str:
+    """Return used and total as GiB."""
+    if used is None:
+        return ""
+    return f"{_gib(used)} GiB" if total is None else f"{_gib(used)}/{_gib(total)} GiB"
+
+
+def _gib(size: float) -> str:
+    gib = size / 2**30
+    return f"{gib:.1f}" if gib < 10 else f"{gib:,.0f}"
+
+
+def _rows(view: RunView) -> list[_Row]:
+    from hudtui.core.runs.status import gpu_busy_series, rate_text
+
+    load, rows = view.load, []
+    for gpu in view.gpus:
+        busy = _Bar(_share(gpu.utilization, 100.0), "" if gpu.utilization is None else f"{gpu.utilization:.0f} %")
+        used, total = (None if mib is None else mib * 2**20 for mib in (gpu.used_mib, gpu.total_mib))
+        more = [f"{gpu.celsius:.0f} °C" if gpu.celsius is not None else "", f"{gpu.watts:.0f} W" if gpu.watts is not None else ""]
+        memory = _Bar(_share(used, total), _of(used, total), warns=True)
+        recent = _recent(load, gpu_busy_series(gpu))
+        rows.append(_Row(f"GPU {gpu.index}", busy, memory, "  ".join(f"{one:>5}" for one in more if one), recent, (0.0, 100.0)))
+    for server in view.servers:
+        sample, stage = server.sample, clean_line(server.stage, 20)
+        if not server.answers:
+            rows.append(_Row(stage, _Bar(None, ""), None, f"does not answer: {clean_line(server.problem or '', 200)}"))
+            continue
+        told = ((sample.running, "running"), (sample.waiting, "waiting"), (server.tokens_per_s, "tokens/s"))
+        words = ", ".join(f"{value:,.0f} {word}" for value, word in told if value is not None)
+        cache = _Bar(sample.kv_cache, "" if sample.kv_cache is None else f"KV {100 * sample.kv_cache:.0f} %", warns=True)
+        rows.append(_Row(stage, cache, None, words, _recent(load, f"{server.stage} generated tokens/s")))
+    machine = view.machine
+    if machine is None:
+        return rows
+    if machine.cpu is not None:
+        of = "" if machine.cpus is None else f"{machine.cpus:.0f} processors"
+        cpu = _Bar(machine.cpu / 100, f"{machine.cpu:.0f} %")
+        rows.append(_Row("CPU", cpu, None, of, _recent(load, "CPU %"), (0.0, 100.0)))
+    if machine.memory_used is not None:
+        used, total = machine.memory_used, machine.memory_total
+        recent, scale = _recent(load, "memory GiB"), (0.0, (total or used) / 2**30)
+        rows.append(_Row("memory", _filled(used, total), None, _of(used, total), recent, scale))
+    if machine.disk_used is not None:
+        used, total = machine.disk_used, machine.disk_total
+        free = "" if machine.disk_free is None else f", {_gib(machine.disk_free)} free"
+        rows.append(_Row("disk", _filled(used, total), None, _of(used, total) + free))
+    if machine.received is not None:
+        words = f"{rate_text(machine.received)} in, {rate_text(machine.sent)} out"
+        rows.append(_Row("network", _Bar(None, ""), None, words, _recent(load, "network in MB/s")))
+    return rows
+
+
+def machine_rows(view: RunView, width: int, colour: str) -> Content:
+    """Return the load of a run's machine, one thing a line.
+
+    Args:
+        view: The run.
+        width: Cells of a line.
+        colour: Style of bars and small curves; empty for none.
+    """
+    rows = _rows(view)
+    if not rows:
+        return Content("")
+    label = min(max(len(row.label) for row in rows), 12) + 2
+    words = max(len(row.bar.words) for row in rows) + 1
+    seconds = max((len(row.second.words) for row in rows if row.second is not None), default=-1) + 1
+    bar = max(min((width - label - words - seconds - 34) // (2 if seconds else 1), 24), 6)
+    # A row without a second bar has its words where the others have that bar.
+    beside = bar + seconds + 3 if seconds else 0
+    more = max((len(row.more) - (0 if row.second else beside) for row in rows), default=0)
+    more = max(min(more, width - label - bar - words - beside - 3), 0)
+    spark = min(width - label - bar - words - beside - more - 5, 40)
+    lines = []
+    for row in rows:
+        parts: list[Content | str | tuple[str, str]] = [(pad(row.label, label), "bold"), *_bar_parts(row.bar, bar, words, colour)]
+        if row.second is not None:
+            parts += ["   ", *_bar_parts(row.second, bar, seconds, colour), "  ", pad(row.more, more)]
+        else:
+            parts += ["   ", (pad(row.more, max(beside + more - 1, 0)), _MUTED)]
+        if spark >= 6 and row.recent:
+            parts += ["  ", (sparkline(row.recent, spark, scale=row.scale), colour)]
+        lines.append(Content.assemble(*parts).truncate(width, ellipsis=True))
+    when = Content.styled(cut("When the run ended:", width), _MUTED)
+    return Content("\n").join(lines if view.summary.active else [when, *lines])
+
+
+def _bar_parts(bar: _Bar, width: int, words: int, colour: str) -> list[tuple[str, str]]:
+    if bar.share is None:
+        return [(" " * width, ""), (bar.words.rjust(words), "")]
+    full = min(max(round(bar.share * width), 0), width)
+    style = "$warning" if bar.warns and bar.share >= NEARLY_FULL else colour
+    return [("▆" * full, style), ("▁" * (width - full), _MUTED), (bar.words.rjust(words), style if style == "$warning" else "")]
+
+
+class MachinePane(MetricsPane):
+    """The load of a run's machine: rows, and curves by time below them."""
+
+    DEFAULT_CSS = """
+    MachinePane #machine-rows { height: auto; padding: 0 1 1 1; background: $background; color: $foreground; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(by_time=True, empty=EMPTY, id=id)
+        self._view: RunView | None = None
+        self._rows = Static(id="machine-rows")
+
+    def compose_above(self) -> ComposeResult:
+        """The rows."""
+        yield self._rows
+
+    def show_load(self, view: RunView | None) -> None:
+        """Show the newest load of a run's machine; None for no run."""
+        self._view = view
+        if view is None:
+            self.show(())
+        else:
+            self.show([Numbers(view.summary.name, view.load, view.scales, view.load_groups)])
+        self._show_rows()
+
+    def on_resize(self) -> None:
+        """Bars are as long as there is room for."""
+        self._show_rows()
+
+    def _show_rows(self) -> None:
+        styles = series_styles(self.app.current_theme)
+        width = max(self.size.width - 3, 20)
+        rows = Content("") if self._view is None else machine_rows(self._view, width, styles[0].colour)
+        self._rows.display = bool(rows)
+        if rows != self._rows.content:
+            self._rows.update(rows)
+            self.call_after_refresh(self._fill)
