@@ -94,6 +94,11 @@ def key_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that one process runs one after the other come first: all others are done beside them."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: the garbage collector does not go through it again and again."""
     gc.collect()
