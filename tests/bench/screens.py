@@ -95,7 +95,7 @@ WALKS = (
     Walk("runs: list", "5", "demo", "table"),
     Walk("runs: log", "5", "demo", "log", "pageup", before="g,tab"),
     Walk("launch: field", "5,n", "tasks", "field", "x"),
-    Walk("settings: list", "comma", "ettings", "table"),
+    Walk("settings: list", "comma", "HUD_", "table"),
 )
 
 
