@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hudtui.cli import console
+from hudtui.cli.person import Terminal
 
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
-    """What is known of an environment; what was newly found is remembered in the workspace.
+    """Return the analysis of an environment. A new analysis is kept in the workspace.
 
     Args:
         source: The environment.
@@ -25,9 +26,8 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
         ConnectError: It cannot be reached.
     """
     from hudtui.core.environment import cache
-    from hudtui.core.environment.discover import analyze
     from hudtui.core.environment.engine import engine_note
-    from hudtui.core.errors import InputError
+    from hudtui.core.flows.analyze import analyze_source
 
     if not live and (known := cache.load_analysis(source)) is not None:
         console.say(f"as inspected {cache.age_text(cache.analysis_age(known))}; --live inspects it again")
@@ -36,13 +36,7 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
         console.say("as listed in the lock file; --live starts the environment and inspects it")
     elif any(server.contained for server in source.servers) and (note := engine_note()) is not None:
         console.say(f"note: {note}")
-    found = await analyze(source, timeout=timeout, live=live or source.kind != "lock", on_event=console.tell)
-    if found.analyzed_at is not None:
-        try:
-            cache.save_analysis(source, found)
-        except InputError as error:
-            console.say(f"note: the result is not cached: {error.lines()[0]}")
-    return found
+    return await analyze_source(source, Terminal(), live=live, timeout=timeout, on_event=console.tell)
 
 
 def read_analysis(path: Path) -> Analysis:

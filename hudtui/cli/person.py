@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from hudtui.cli import console
-from hudtui.core.flows.person import Choice
+from hudtui.core.flows.person import Choice, Severity
 
 
 class Terminal:
@@ -90,9 +90,9 @@ class Terminal:
                 return choices[int(answer) - 1].value
             console.say(f"{answer.strip()!r} is not one of the numbers.")
 
-    def say(self, text: str, /) -> None:
-        """See `Person.say`."""
-        console.say(text)
+    def say(self, text: str, /, *, severity: Severity = "information") -> None:
+        """See `Person.say`. Warnings and errors are marked by a word."""
+        console.say(f"{severity}: {text}" if severity in ("warning", "error") else text)
 
     def _require_terminal(self) -> None:
         if not console.interactive():

@@ -198,10 +198,10 @@ def _show(prepared: Preparation, record: RunRecord, store: RunStore) -> None:
 
 
 async def _run_rented(record: RunRecord, store: RunStore, how: How) -> None:
-    from hudtui.cli.runs import tend_run
+    from hudtui.cli.runs import manage
 
     runlog.say_event(store.add(record))
-    await tend_run(store, record.id, tmux=how.tmux)
+    await manage(store, record.id, tmux=how.tmux)
     await _result(record, how)
 
 

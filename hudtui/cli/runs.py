@@ -328,7 +328,7 @@ def resume(run: Run = None, as_json: Json = False) -> None:
         if not store.summary(chosen).active and not store.summary(chosen).holds_machine:
             console.say(f"run {chosen} has ended, and nothing is left to do")
         else:
-            await tend_run(store, chosen, tmux=True)
+            await manage(store, chosen, tmux=True)
         if as_json:
             console.out_json(store.summary(chosen).to_json())
 
@@ -544,29 +544,27 @@ def diff(
             runlog.table(head, [(one.field, *(value_text(value) for value in one.values)) for one in found])
 
 
-async def tend_run(store: RunStore, run: str, *, tmux: bool) -> None:
+async def manage(store: RunStore, run: str, *, tmux: bool) -> None:
     """Carry out the remaining steps of a run on a rented machine, and print each step."""
     from contextlib import aclosing
 
-    from hudtui.core.flows.stop import rental
+    from hudtui.core.flows.manage import manage_run
     from hudtui.core.project import open_project
-    from hudtui.core.runs.remote_run import run_remote
 
     following: asyncio.Task[None] | None = None
-    async with rental(store.record(run), open_project(), say=console.say) as context:
-        events = run_remote(run, store, context, lookup=runlog.settings().lookup, tmux=tmux, progress=_progress())
-        try:
-            async with aclosing(events) as steps:
-                async for event in steps:
-                    runlog.say_event(event)
-                    if event.type == "stage_started" and following is None:
-                        following = asyncio.create_task(_follow_quietly(store, run))
-                    elif event.data.get("name") == "collect" and following is not None:
-                        await asyncio.wait((following,), timeout=5.0)  # its last lines
-        finally:
-            if following is not None:
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
+    events = manage_run(run, open_project(), tmux=tmux, progress=_progress(), say=console.say)
+    try:
+        async with aclosing(events) as steps:
+            async for event in steps:
+                runlog.say_event(event)
+                if event.type == "stage_started" and following is None:
+                    following = asyncio.create_task(_follow_quietly(store, run))
+                elif event.data.get("name") == "collect" and following is not None:
+                    await asyncio.wait((following,), timeout=5.0)  # its last lines
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
 
 async def _follow_quietly(store: RunStore, run: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from hudtui.core.errors import HudtuiError
-    from hudtui.core.runs.store import RunRecord, RunStore
+    from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
     from hudtui.tui.app import HudtuiApp
 
@@ -68,15 +68,17 @@ class RentedRuns:
 
     def begin(self) -> None:
         """The app has started: go on with what an earlier one has left."""
-        self._app.run_worker(self._take_up(), name="forever", group="tending", exit_on_error=False)
+        self._app.run_worker(self._take_up(), name="forever", group="manage", exit_on_error=False)
 
     async def _take_up(self) -> None:
         workspace = self._app.workspace
         if not (workspace.state_dir / "runs.db").is_file():
             return
         try:
-            for record in await asyncio.to_thread(_unsettled, self._store()):
-                self.tend(record, again=True)
+            from hudtui.core.runs.run_lock import unfinished_runs
+
+            for record in await asyncio.to_thread(unfinished_runs, self._app.project.runs):
+                self.manage(record, again=True)
         except Exception as error:
             self._app.fail(error)
 
@@ -87,14 +89,16 @@ class RentedRuns:
         """
         facts = self._app.facts
         rented = set(facts.rented) - self._workers.keys() - self._ended if facts is not None else set()
-        records = await asyncio.to_thread(_left_alone, self._store(), rented) if rented else []
+        from hudtui.core.runs.run_lock import abandoned_runs
+
+        records = await asyncio.to_thread(abandoned_runs, self._app.project.runs, rented) if rented else []
         now = time.monotonic()
         self._alone = {record.id: self._alone.get(record.id, now) for record in records}
         for record in records:
             if now - self._alone[record.id] >= LEFT_ALONE:
-                self.tend(record, again=True)
+                self.manage(record, again=True)
 
-    def tend(self, record: RunRecord, *, told: Told | None = None, again: bool = False) -> None:
+    def manage(self, record: RunRecord, *, told: Told | None = None, again: bool = False) -> None:
         """Bring a run to the end of its machine.
 
         Args:
@@ -105,10 +109,10 @@ class RentedRuns:
         if record.id in self._workers:
             return
         self._left[record.id] = asyncio.Event()
-        work = self._tend(record, told, again)
-        self._workers[record.id] = self._app.run_worker(work, name="forever", group=f"tend-{record.id}", exit_on_error=False)
+        work = self._manage(record, told, again)
+        self._workers[record.id] = self._app.run_worker(work, name="forever", group=f"manage-{record.id}", exit_on_error=False)
 
-    def tends(self, run: str | None) -> bool:
+    def manages(self, run: str | None) -> bool:
         """Whether the app takes care of a run: of its results and the end of its machine, too, when it has ended."""
         return run in self._workers
 
@@ -149,34 +153,29 @@ class RentedRuns:
         """Wait until the machines that were given up are gone. However the app ends, it has given them all up by now."""
         await asyncio.gather(*(self._left[key].wait() for key in self.getting))
 
-    def _store(self) -> RunStore:
-        from hudtui.core.runs.store import RunStore
-
-        return RunStore(self._app.workspace.state_dir)
-
-    async def _tend(self, record: RunRecord, told: Told | None, again: bool) -> None:
+    async def _manage(self, record: RunRecord, told: Told | None, again: bool) -> None:
         from hudtui.core.errors import HudtuiError, RunError
-        from hudtui.core.runs.remote_run import open_rental_context, run_remote
+        from hudtui.core.flows.manage import manage_run
         from hudtui.core.runs.run_lock import is_managed
         from hudtui.tui import applog
 
         try:
             session = await self._app.spending.open()
-            store = self._store()
+            store = self._app.project.runs
             if not again:
                 await asyncio.to_thread(store.add, record)
                 self._app.reload()
             if store.summary(record.id).started is None and store.summary(record.id).active:
                 self.getting[record.id] = f"a machine is being got for {record.name}"
-            context = open_rental_context(record, session.settings, providers=session.overview.providers)
-            async with aclosing(run_remote(record.id, store, context, lookup=session.settings.lookup)) as events:
+            steps = manage_run(record.id, self._app.project, providers=session.overview.providers)
+            async with aclosing(steps) as events:
                 async for event in events:
                     self._tell(record, event)
                     if told is not None:
                         told(event)
             self._ended.add(record.id)
         except Exception as error:
-            if again and isinstance(error, RunError) and await asyncio.to_thread(is_managed, self._store(), record.id):
+            if again and isinstance(error, RunError) and await asyncio.to_thread(is_managed, self._app.project.runs, record.id):
                 applog.log.warning("run %s is left to others: %s", record.id, error)
             else:
                 self._ended.add(record.id)
@@ -205,26 +204,3 @@ class RentedRuns:
             self._app.notify(f"results are in {data.get('folder')}", title=record.name, markup=False)
         elif event.type == "step" and data.get("name") == "terminate":
             self._app.notify("its machine is ended, and that was verified", title=record.name, markup=False)
-
-
-def _left_alone(store: RunStore, runs: Collection[str]) -> list[RunRecord]:
-    """The runs among these that no process manages."""
-    from hudtui.core.runs.run_lock import is_managed
-
-    return [record for record in _unsettled(store) if record.id in runs and not is_managed(store, record.id)]
-
-
-def _unsettled(store: RunStore) -> tuple[RunRecord, ...]:
-    """The user's runs on rented machines of which something is left to do, but for those that the user wanted kept."""
-    found = []
-    for run in store.runs():
-        record = store.record(run.id)
-        rent = record.spec.rent
-        if (
-            record.own
-            and rent is not None
-            and (run.active or run.holds_machine)
-            and not (rent.keep_on_failure and run.state == "failed")
-        ):
-            found.append(record)
-    return tuple(found)

@@ -308,7 +308,7 @@ def _open(app: HudtuiApp, before: ComputeSession | None) -> ComputeSession:
         Ledger(),
         cache=app_paths().cache / "offers.json",
         # A run that has ended may still be bringing its results home.
-        active=lambda owned: app.rented.tends(owned.run) or is_run_active(owned),
+        active=lambda owned: app.rented.manages(owned.run) or is_run_active(owned),
         now=lambda: app.services.now().timestamp(),
     )
     return ComputeSession(overview, settings, access)
@@ -342,7 +342,7 @@ def _unattended(app: HudtuiApp, session: ComputeSession | None) -> tuple[Unatten
 
     providers = session.overview.providers if session is not None else {}
     settings = session.settings.get if session is not None else lambda name: None
-    return find_unattended(Ledger(), providers, settings, folder=app.folder, mine=app.rented.tends)
+    return find_unattended(Ledger(), providers, settings, folder=app.folder, mine=app.rented.manages)
 
 
 def _money(overview: Overview, noted: Collection[str]) -> Money | None:

@@ -90,7 +90,7 @@ def test_a_read_only_workspace_is_a_note_and_no_failure():
     Path(".hudtui").write_text("in the way")
     result = hudtui("env", "analyze", "text-2048", "--json")
     assert result.exit_code == 0
-    assert result.stderr.startswith("note: the result is not cached: ")
+    assert result.stderr.startswith("warning: The analysis is not kept: ")
 
 
 @pytest.mark.parametrize(

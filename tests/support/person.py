@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hudtui.core.flows.person import Choice
+from hudtui.core.flows.person import Choice, Severity
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class ScriptedPerson:
         self._answers = list(answers)
         self.questions: list[Question] = []
         self.said: list[str] = []
+        self.severities: list[Severity] = []
 
     @property
     def titles(self) -> list[str]:
@@ -70,8 +71,9 @@ class ScriptedPerson:
         assert answer is None or answer in [choice.value for choice in choices], (title, answer, choices)
         return None if answer is None else str(answer)
 
-    def say(self, text: str, /) -> None:
+    def say(self, text: str, /, *, severity: Severity = "information") -> None:
         self.said.append(text)
+        self.severities.append(severity)
 
     def _answer(self, question: Question) -> Any:
         self.questions.append(question)

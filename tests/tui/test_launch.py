@@ -370,7 +370,7 @@ async def test_an_open_app_takes_up_a_run_that_was_left_alone(
         assert not looking.facts.runs
         run = await asyncio.to_thread(_start_elsewhere, workspace)
         await until(looking_pilot, lambda: [one.id for one in looking.facts.runs] == [run])
-        await until(looking_pilot, lambda: looking.rented.tends(run))
+        await until(looking_pilot, lambda: looking.rented.manages(run))
         store = RunStore(workspace / ".hudtui")
         await until(looking_pilot, lambda: store.summary(run).machine == "released")
         assert store.summary(run).results is not None and not sim.alive

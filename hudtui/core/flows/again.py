@@ -30,7 +30,7 @@ async def rerun_request(run: str, project: Project, person: Person) -> RunReques
     """
     record = await _record(run, project)
     for path in await asyncio.to_thread(changed_files, record):
-        person.say(f"{clean_line(path)} has changed since run {record.id}; the file as it is now is used")
+        person.say(f"{clean_line(path)} has changed since run {record.id}; the file as it is now is used", severity="warning")
     return request_again(record)
 
 

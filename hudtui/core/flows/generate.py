@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.source import Source, parse_source
 from hudtui.core.environment.values import Analysis
 from hudtui.core.errors import InputError, Location
@@ -159,15 +158,10 @@ async def generate_from(
         InputError: The source cannot be used, the environment has no tool for an agent, or the file cannot be written.
         ConnectError: The environment cannot be reached.
     """
-    from hudtui.core.environment.discover import analyze
+    from hudtui.core.flows.analyze import analyze_source
 
     source = await asyncio.to_thread(typed_source, project, text)
-    analysis = await analyze(source, live=source.kind != "lock", on_event=on_event)
-    if analysis.analyzed_at is not None:
-        try:
-            await asyncio.to_thread(save_analysis, source, analysis)
-        except InputError as error:
-            person.say(f"The analysis is not kept: {error.what}")
+    analysis = await analyze_source(source, person, live=False, on_event=on_event)
     return await write_config(project, analysis, person)
 
 

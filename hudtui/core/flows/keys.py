@@ -60,7 +60,7 @@ async def prepare_key(project: Project, provider: Provider, person: Person, *, s
             )
         path = await _choose(project, path, person)
         if path is None:
-            person.say("Nothing was changed: logging in to a rented machine needs an SSH key.")
+            person.say("Nothing was changed: logging in to a rented machine needs an SSH key.", severity="warning")
             return None
     key = await make_private(await asyncio.to_thread(read_key, path), person)
     if key.exposed:
@@ -151,7 +151,8 @@ async def _keep(project: Project, path: Path, person: Person) -> Path | None:
     file = await asyncio.to_thread(lambda: keep_path(path, project.settings()))
     settings = await asyncio.to_thread(project.settings)
     if key_path(settings.get) != path:
-        person.say(f"{VARIABLE} is set to {settings.get(VARIABLE)} in {settings.origin(VARIABLE)}, and that key counts.")
+        text = f"{VARIABLE} is set to {settings.get(VARIABLE)} in {settings.origin(VARIABLE)}, and that key counts."
+        person.say(text, severity="warning")
     else:
         person.say(f"{home_short(path)} is the key for rented machines now" + (f", in {home_short(file)}." if file else "."))
     return file

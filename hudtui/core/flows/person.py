@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
+
+Severity = Literal["information", "success", "warning", "error"]
+"""How much a message matters to the user."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Person(Protocol):
         """Return the value of the chosen answer, or None if the user cancels."""
         ...
 
-    def say(self, text: str, /) -> None:
+    def say(self, text: str, /, *, severity: Severity = "information") -> None:
         """Show one line that needs no answer."""
         ...
 

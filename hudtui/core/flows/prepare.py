@@ -98,7 +98,7 @@ async def set_key(name: str, project: Project, person: Person) -> bool:
     given = await person.ask(f"What is {name}?", lines=tuple(lines), placeholder="it is not shown", secret=True, accept="Save")
     value = (given or "").strip()
     if not value:
-        person.say(f"Nothing was changed: {name} has no value yet.")
+        person.say(f"Nothing was changed: {name} has no value yet.", severity="warning")
         return False
     problem = check_setting_value(known, value) if known is not None else None
     if problem is not None:
@@ -109,7 +109,7 @@ async def set_key(name: str, project: Project, person: Person) -> bool:
         await asyncio.to_thread(save_project_setting, project.folder, name, value)
     settings = await asyncio.to_thread(project.settings)
     if settings.get(name) != value:
-        person.say(f"{name} is set elsewhere too ({settings.origin(name)}), and that value counts.")
+        person.say(f"{name} is set elsewhere too ({settings.origin(name)}), and that value counts.", severity="warning")
         return False
     person.say(f"{name} is in {home_short(file)} now.")
     return True

@@ -245,7 +245,7 @@ async def _account(provider: Provider, person: Person) -> Account | None:
     try:
         return await provider.account()
     except ProviderError as error:
-        person.say(f"{provider.title} does not say what the wallet has: {error.what}")
+        person.say(f"{provider.title} does not say what the wallet has: {error.what}", severity="warning")
         return None
 
 

@@ -7,11 +7,11 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from pathlib import Path
 
 from hudtui.core.errors import RunError
-from hudtui.core.runs.store import RunStore
+from hudtui.core.runs.store import RunRecord, RunStore
 
 
 def _lock(store: RunStore, run: str) -> Path:
@@ -63,3 +63,25 @@ def is_managed(store: RunStore, run: str) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def unfinished_runs(store: RunStore) -> tuple[RunRecord, ...]:
+    """Return the user's runs on rented machines that lack a step. Failed runs whose machine the user wants to keep lack none."""
+    found = []
+    for run in store.runs():
+        record = store.record(run.id)
+        rent = record.spec.rent
+        kept = rent is not None and rent.keep_on_failure and run.state == "failed"
+        if record.own and rent is not None and (run.active or run.holds_machine) and not kept:
+            found.append(record)
+    return tuple(found)
+
+
+def abandoned_runs(store: RunStore, among: Collection[str]) -> tuple[RunRecord, ...]:
+    """Return the runs of `unfinished_runs` that no process manages.
+
+    Args:
+        store: The runs.
+        among: Ids of the runs to check.
+    """
+    return tuple(one for one in unfinished_runs(store) if one.id in among and not is_managed(store, one.id))

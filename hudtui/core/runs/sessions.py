@@ -267,7 +267,7 @@ class SessionWatcher:
         """
         queue: asyncio.Queue[SessionUpdate | BaseException | None] = asyncio.Queue(maxsize=100)
 
-        async def tend(source: LogSource) -> None:
+        async def follow(source: LogSource) -> None:
             stream = self._file(source, once) if source.path is not None else self._pane(source, once)
             try:
                 async with aclosing(stream) as seen:
@@ -277,7 +277,7 @@ class SessionWatcher:
                 await queue.put(error)
             await queue.put(None)
 
-        tasks = [asyncio.create_task(tend(source)) for source in self.foreign.sources]
+        tasks = [asyncio.create_task(follow(source)) for source in self.foreign.sources]
         open_ones = len(tasks)
         try:
             while open_ones:

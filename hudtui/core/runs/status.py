@@ -253,7 +253,7 @@ class RunView:
             "result": self.result.to_json(),
             "metrics": {name: [[point.x, point.y] for point in self.metrics.series(name)] for name in self.metrics.names},
             "gpus": [gpu.to_json() for gpu in self.gpus],
-            "machine": None if self.machine is None else self.machine.to_json(),
+            "machine_load": None if self.machine is None else self.machine.to_json(),
             "servers": [server.to_json() for server in self.servers],
             "load": {name: [[point.at, point.y] for point in self.load.series(name)] for name in self.load.names},
             "attach": list(self.attach) if self.attach else None,

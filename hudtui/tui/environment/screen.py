@@ -247,8 +247,7 @@ class EnvironmentScreen(HudtuiScreen):
         self.start(self._look, group="look")
 
     async def _look(self) -> None:
-        from hudtui.core.environment.cache import save_analysis
-        from hudtui.core.environment.discover import analyze
+        from hudtui.core.flows.analyze import analyze_source
 
         source = self.source
         if source is None:
@@ -257,7 +256,7 @@ class EnvironmentScreen(HudtuiScreen):
         self._show_state("● looking", "$accent")
         shown = ", showing what was seen last" if self.analysis else ""
         try:
-            found = await analyze(source, on_event=self._progress)
+            found = await analyze_source(source, self.app, on_event=self._progress)
         except HudtuiError:
             self._show_state(f"✗ not reached{shown}", "$error")
             raise
@@ -265,13 +264,9 @@ class EnvironmentScreen(HudtuiScreen):
             self._show_state(f"○ cancelled{shown}")
             raise
         self._take(found, fresh=True)
-        try:
-            await asyncio.to_thread(save_analysis, source, found)
-        except HudtuiError as error:
-            self.say(f"Not remembered: {error.what}", "warning")
-        else:
+        if self.is_busy:
             self.clear_message()
-            self.app.reload()
+        self.app.reload()
 
     def _progress(self, event: Progress) -> None:
         self.busy(f"{event.message or event.stage} (Ctrl-X cancels)")

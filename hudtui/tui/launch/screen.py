@@ -130,7 +130,7 @@ class LaunchScreen(HudtuiScreen):
     def _getting(self) -> RunRecord | None:
         """The run that a machine is being got for, until it begins."""
         run = self.rented
-        return run if run is not None and run.id != self._begun and self.app.rented.tends(run.id) else None
+        return run if run is not None and run.id != self._begun and self.app.rented.manages(run.id) else None
 
     @property
     def record(self) -> RunRecord | None:
@@ -546,7 +546,7 @@ class LaunchScreen(HudtuiScreen):
             return
         self.rented = record
         self.busy(f"Getting a machine for {record.name} (F8 gives it up)")
-        self.app.rented.tend(record, told=lambda event: self._tell(record, event))
+        self.app.rented.manage(record, told=lambda event: self._tell(record, event))
         if self._shown is not None:
             self._show(*self._shown)
         self.refresh_bindings()

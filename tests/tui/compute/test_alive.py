@@ -267,7 +267,7 @@ async def test_a_machine_whose_results_are_being_fetched_is_no_orphan(
     async with open_app(project, services=world.services) as (app, pilot):
         await settle(pilot)
         assert [one.pod.name for one in app.spending.holdings.orphans] == ["hudtui-a"], "no workspace knows its run"
-        monkeypatch.setattr(app.rented, "tends", lambda run: run == "r1")
+        monkeypatch.setattr(app.rented, "manages", lambda run: run == "r1")
         await app.spending.look()
         assert not app.spending.holdings.orphans and app.spending.holdings.pods[0].run == "r1"
 
