@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from hudtui.core.environment import discover
 from hudtui.core.environment.cache import save_analysis
+from hudtui.core.environment.client import DEFAULT_TIMEOUT
 from hudtui.core.environment.source import Source
 from hudtui.core.environment.values import Analysis
 from hudtui.core.errors import InputError
@@ -19,7 +20,7 @@ async def analyze_source(
     person: Person,
     *,
     live: bool = True,
-    timeout: float = discover.DEFAULT_TIMEOUT,
+    timeout: float = DEFAULT_TIMEOUT,
     on_event: Callable[[Progress], None] | None = None,
 ) -> Analysis:
     """Analyze an environment and keep the analysis in the project of its source.
