@@ -9,7 +9,7 @@ two turns: the bundled environment as a real MCP server for each game, 20 steps 
 Measured is the mean reward on 48 boards that it was not trained on, the same before and after and for every seed, and the share
 of replies that are calls; then a paired, one-sided t-test over the seeds.
 
-Design and numbers were chosen on the seeds 200 to 209 and fixed before any other seed was run with them. `docs/training.md`
+Design and numbers were chosen on the seeds 200 to 209 and fixed before any other seed was run with them. `docs/verified.md`
 has the results, and those of the designs before this one.
 """
 
