@@ -39,6 +39,7 @@ def test_every_action_is_complete_and_can_be_carried_out() -> None:
 
 
 def test_every_action_of_earlier_versions_is_there_under_its_name_or_a_new_one() -> None:
+    import hudtui.tui.app
     import hudtui.tui.help  # noqa: F401
 
     load_all_actions()
