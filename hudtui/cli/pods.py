@@ -14,7 +14,7 @@ from hudtui.cli import compute, console, pods_create
 from hudtui.cli.compute import Json, Providers, Yes
 from hudtui.cli.person import Terminal
 from hudtui.core.errors import InputError, MachineError
-from hudtui.core.text import clean_line, duration
+from hudtui.core.text import duration
 
 if TYPE_CHECKING:
     from hudtui.core.compute.costs import CostSummary
@@ -385,48 +385,22 @@ def history(
     settings = compute.settings(as_json=as_json)
 
     async def work() -> list[KnownPod]:
-        from hudtui.core.compute.known_pods import ended_by_ledger, ended_pods
-        from hudtui.core.compute.provider import ProviderError
+        from hudtui.core.compute.known_pods import pods_history
 
-        ledger = _ledger()
         async with compute.asked(settings, provider or (), paid=True) as providers, compute.busy("asking for the history"):
-            found: list[KnownPod] = []
-            for one in providers.values():
-                try:
-                    found += await ended_pods(one, ledger)
-                except ProviderError as error:
-                    known = await ended_by_ledger(one, ledger)
-                    if not known:
-                        raise
-                    console.say(f"warning: {'; '.join(error.lines())}")
-                    console.say("  What follows is what hudtui itself has written down.")
-                    found += known
-            return found
+            found, warnings = await pods_history(providers, _ledger())
+        for warning in warnings:
+            console.say(f"warning: {warning}")
+        return found
 
     found = console.run(work(), as_json=as_json)[:limit]
     if as_json:
         console.out_json([_to_json(one) for one in found])
         return
-    from hudtui.core.compute.costs import charge_text
-    from hudtui.core.compute.limits import money
-
-    def row(one: KnownPod) -> tuple[str, ...]:
-        pod = one.pod
-        lasted = None if pod.created is None or pod.terminated is None else pod.terminated - pod.created
-        return (
-            pod.name or pod.id,
-            f"{pod.gpu_count}x {pod.gpu_type}" if pod.gpu_type else "–",
-            "–" if pod.terminated is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(pod.terminated)),
-            duration(lasted),
-            "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-            charge_text(pod) or "–",
-            (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.features.simulated else ""),
-            clean_line(one.record.why or "", 60) if one.record else "",
-        )
+    from hudtui.core.compute.known_pods import HISTORY_HEAD, history_row
 
     if found:
-        head = ("POD", "GPUS", "ENDED", "LASTED", "PRICE/H", "COST", "AT", "WHY")
-        compute.table(head, [row(one) for one in found], right=(3, 4, 5))
+        compute.table(HISTORY_HEAD, [history_row(one) for one in found], right=(3, 4, 5))
     else:
         console.say("No pod has ended yet.")
 

@@ -88,6 +88,10 @@ RENAMED: dict[str, str] = {
     "tasktable.last": "table.last",
     "tasktable.select": "table.select",
     "settings.filter": "list.filter",
+    "compute.filter": "list.filter",
+    "compute.sort": "list.sort",
+    "compute.reverse": "list.reverse",
+    "compute.pane": "panes.next",
 }
 """Names that actions had in earlier versions. A keymap file may still use them."""
 

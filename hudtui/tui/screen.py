@@ -25,12 +25,17 @@ from hudtui.tui.widgets.message import MessageBar, Severity
 from hudtui.tui.widgets.step_bar import StepBar
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
     from textual.worker import Worker
 
     from hudtui.core.trust import Untrusted
     from hudtui.tui.app import HudtuiApp
 
 T = TypeVar("T")
+
+
+REST = 0.05
+"""Seconds without a key after which a detail is drawn."""
 
 
 class HudtuiScreen(Acting, Screen[None]):
@@ -48,6 +53,7 @@ class HudtuiScreen(Acting, Screen[None]):
         super().__init__(id=f"screen-{self.NAME}")
         self._framed = False
         self._changing = asyncio.Lock()
+        self._rest: Timer | None = None
 
     if TYPE_CHECKING:  # Textual's own property finds the app; this gives its type
 
@@ -215,6 +221,22 @@ class HudtuiScreen(Acting, Screen[None]):
         else:
             return await work()
         return None
+
+    def when_keys_rest(self, work: Callable[[], object]) -> None:
+        """Call `work` once as soon as no further call has come for a moment: a held arrow key draws a detail once, at its end."""
+        if self._rest is not None:
+            self._rest.stop()
+
+        def rested() -> None:
+            self._rest = None
+            work()
+
+        self._rest = self.set_timer(REST, rested, name="keys rest")
+
+    @property
+    def keys_pending(self) -> bool:
+        """Whether something waits for the keys to rest."""
+        return self._rest is not None
 
     async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out to its end what mounts or removes widgets, also where the work that waits for it is cancelled meanwhile.

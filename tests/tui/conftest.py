@@ -49,6 +49,8 @@ async def settle(pilot: Any) -> None:
     while quiet < 3:
         while getattr(pilot.app, "typed", None) is not None and pilot.app.typed.pending:
             await pilot.pause()
+        while getattr(pilot.app.screen, "keys_pending", False):
+            await pilot.pause(0.01)
         workers = [worker for worker in pilot.app.workers if worker.name != "forever" and not worker.is_finished]
         if workers and not pilot.app.screen.is_modal:
             with contextlib.suppress(WorkerCancelled, WorkerFailed):

@@ -272,8 +272,8 @@ async def test_what_ends_something_is_found_by_its_words_only(open_app: Callable
         async def found(query: str) -> list[str]:
             return [str(hit.text) for hit in [one async for one in provider.search(query)]]
 
-        assert not [text for text in await found("undo") if "orphans" in text]
-        assert [text for text in await found("orphans") if "End orphans" in text]
+        assert not [text for text in await found("undo") if "unclaimed" in text]
+        assert [text for text in await found("unclaimed") if "End unclaimed" in text]
         assert [text for text in await found("hlp") if "Help" in text], "all others are found by letters in order"
 
 

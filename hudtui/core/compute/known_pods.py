@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from hudtui.core.compute.costs import charge_text
+from hudtui.core.compute.limits import money
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.values import Pod
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, duration
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,47 @@ async def ended_by_ledger(provider: Provider, ledger: Ledger) -> list[KnownPod]:
         for record in reversed(await ledger.run(partial(ledger.records, alive=False)))
         if record.state == "ended" and record.is_at(provider)
     ]
+
+
+async def pods_history(providers: Mapping[str, Provider], ledger: Ledger) -> tuple[list[KnownPod], tuple[str, ...]]:
+    """Return the pods that have ended at these providers, and a warning for each provider that does not answer.
+
+    What a silent provider's pods were is taken from the ledger.
+
+    Raises:
+        ProviderError: A provider does not answer, and the ledger knows of no pod there.
+    """
+    found: list[KnownPod] = []
+    warnings = []
+    for provider in providers.values():
+        try:
+            found += await ended_pods(provider, ledger)
+        except ProviderError as error:
+            known = await ended_by_ledger(provider, ledger)
+            if not known:
+                raise
+            warnings.append(f"{'; '.join(error.lines())} Its pods are listed as hudtui's own records have them.")
+            found += known
+    return found, tuple(warnings)
+
+
+HISTORY_HEAD = ("POD", "GPUS", "ENDED", "LASTED", "PRICE/H", "COST", "AT", "WHY")
+
+
+def history_row(one: KnownPod) -> tuple[str, ...]:
+    """Return the cells of an ended pod, under `HISTORY_HEAD`. The time it ended is local; the last cell says why it ended."""
+    pod = one.pod
+    lasted = None if pod.created is None or pod.terminated is None else pod.terminated - pod.created
+    return (
+        pod.name or pod.id,
+        f"{pod.gpu_count}x {pod.gpu_type}" if pod.gpu_type else "–",
+        "–" if pod.terminated is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(pod.terminated)),
+        duration(lasted),
+        "–" if pod.hourly is None else money(pod.hourly, pod.currency),
+        charge_text(pod) or "–",
+        (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.features.simulated else ""),
+        clean_line(one.record.why or "", 60) if one.record else "",
+    )
 
 
 async def _living(provider: Provider, ledger: Ledger) -> list[KnownPod]:

@@ -1,34 +1,45 @@
-"""The offers as the compute screen shows them: the table, and one offer in full."""
+"""The pane with the offers, and one offer in full."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import on
+from textual.app import ComposeResult
 from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input
 
 from hudtui.core.compute.limits import amount, estimate, money
 from hudtui.core.compute.market import PricePoint, ProviderOffers
-from hudtui.core.compute.offer_filter import OfferList, who
+from hudtui.core.compute.offer_filter import SORTS, OfferList, arrange, parse_filter, who
 from hudtui.core.compute.values import Offer
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
-from hudtui.tui.widgets.virtual_table import Cell, Column
+from hudtui.tui.actions import AppAction
+from hudtui.tui.widgets.fields import FilterField
+from hudtui.tui.widgets.pane import Pane
+from hudtui.tui.widgets.table_pane import FILTER_ACTION, REVERSE_ACTION, SORT_ACTION
+from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
 from hudtui.tui.widgets.words import ago
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.market import Market
 
 COLUMNS = (
     Column("chosen", "", 1),
     Column("gpu", "GPU", 12, flexible=3),
-    Column("count", "×", 3),
-    Column("vram", "VRAM", 6),
-    Column("price", "price/h", 9),
-    Column("gpu-price", "GPU/h", 8, from_width=66),
+    Column("count", "n", 3, align="right"),
+    Column("vram", "VRAM", 6, align="right"),
+    Column("price", "price/h", 9, align="right"),
+    Column("gpu-price", "GPU/h", 8, from_width=66, align="right"),
     Column("spot", "spot", 4),
     Column("provider", "provider", 12, flexible=2),
     Column("region", "region", 10, flexible=1, from_width=78),
     Column("stock", "stock", 9, from_width=89),
-    Column("setup", "setup", 6, from_width=95),
-    Column("images", "images", 6, from_width=102),
+    Column("setup", "setup", 6, from_width=95, align="right"),
+    Column("images", "images", 6, from_width=102, align="right"),
 )
 HOURS = 4.0
 """The estimate in the detail is for so many hours."""
@@ -73,6 +84,147 @@ class OfferRows:
         )
 
 
+class OffersPane(Pane):
+    """All offers, filtered and sorted. The cursor keeps its offer; until the user moves it, it follows the best one."""
+
+    BORDER_TITLE = "Offers"
+    HELP = (
+        "/ filters: 4xh100 <6 >=80 -spot eu means four H100 below $6 an hour, 80 GB each, not spot, in Europe. "
+        "★ marks the offer that hudtui would take."
+    )
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (FILTER_ACTION, SORT_ACTION, REVERSE_ACTION)
+    DEFAULT_CSS = "OffersPane > FilterField { dock: top; }"
+
+    class Highlighted(Message):
+        """The cursor is on another offer."""
+
+    class Opened(Message):
+        """Enter was pressed on an offer."""
+
+    def __init__(self) -> None:
+        super().__init__(id="compute-offers")
+        self.table = VirtualTable(COLUMNS, empty="Asking for offers…")
+        self.filter_field = FilterField(placeholder="4xh100 <6 >=80 -spot eu")
+        self.filter_field.display = False
+        self.listed = OfferList()
+        """The offers that are shown."""
+        self.sort, self.reverse = "price", False
+        self._market: Market | None = None
+        self._chosen: str | None = None
+        self._moved = False
+        """The cursor is where the user put it; until then it is on the offer that would be taken."""
+
+    def compose(self) -> ComposeResult:
+        yield self.table  # first: it gets the focus when the screen opens
+        yield self.filter_field
+
+    def first_focus(self) -> VirtualTable:
+        return self.table
+
+    @property
+    def offer(self) -> Offer | None:
+        """The offer under the cursor."""
+        return next((offer for offer in self.listed.offers if key_of(offer) == self._chosen), None)
+
+    def show(self, market: Market) -> None:
+        """Show the offers as they are known now."""
+        self._market = market
+        self._arrange()
+
+    def _arrange(self) -> None:
+        market = self._market
+        if market is None:
+            return
+        self.listed = arrange(market.offers, parse_filter(self.filter_field.value), self.sort, reverse=self.reverse)
+        keys = [key_of(offer) for offer in self.listed.offers]
+        if self._chosen not in keys:
+            self._chosen = keys[min(self.table.cursor, len(keys) - 1)] if keys and self._chosen is not None else None
+        if keys and (self._chosen is None or not self._moved):
+            choice = self.listed.choice
+            self._chosen = key_of(choice.offer) if choice is not None and key_of(choice.offer) in keys else keys[0]
+        self.table.sorted_by = (self.sort, self.reverse)
+        self.table.empty = "No offer matches the filter." if market.offers else self._none(market)
+        old = frozenset(name for name, part in market.parts.items() if part.remembered)
+        cursor = keys.index(self._chosen) if self._chosen in keys else None
+        self.table.show(OfferRows(self.listed, old), cursor=cursor)
+        self.show_count()
+        self.post_message(self.Highlighted())
+
+    def _none(self, market: Market) -> str:
+        if market.asking:
+            return "Asking for offers…"
+        return self.app.keys_in(
+            "No provider has an offer. {key:compute.warnings} shows what failed, {key:compute.access} sets up a key."
+        )
+
+    def show_count(self) -> None:
+        """Write on the border how many offers are shown, which providers are still asked, and how old the offers are."""
+        market, listed = self._market, self.listed
+        if market is None:
+            return
+        age = None if market.oldest is None else max(self.app.services.now().timestamp() - market.oldest, 0.0)
+        count = f"{len(listed.offers)} of {listed.total}" if len(listed.offers) != listed.total else str(listed.total)
+        note = f"{count} offer{'' if listed.total == 1 else 's'}"
+        if market.asking:
+            note += f" · asking {', '.join(market.asking)}"
+        if age is not None and (market.remembered or age >= 60):
+            note += f" · as of {ago(age)}"
+        self.note_on_border(note, "$warning" if market.remembered else "")
+
+    @on(VirtualTable.Highlighted)
+    def _highlight(self, event: VirtualTable.Highlighted) -> None:
+        event.stop()
+        if event.row < len(self.listed.offers):
+            key = key_of(self.listed.offers[event.row])
+            if key != self._chosen:
+                self._chosen, self._moved = key, True
+                self.post_message(self.Highlighted())
+
+    @on(VirtualTable.Selected)
+    def _open(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        self.post_message(self.Opened())
+
+    @on(VirtualTable.HeadingClicked)
+    def _sort_by(self, event: VirtualTable.HeadingClicked) -> None:
+        event.stop()
+        if event.key in SORTS:
+            self.reverse = not self.reverse if event.key == self.sort else False
+            self.sort = event.key
+            self._arrange()
+
+    def action_sort(self) -> None:
+        shown = [column.key for _, column, _ in self.table.widths() if column.key in SORTS]
+        self.sort = shown[(shown.index(self.sort) + 1) % len(shown)] if self.sort in shown else shown[0]
+        self.reverse = False
+        self._arrange()
+
+    def action_reverse(self) -> None:
+        self.reverse = not self.reverse
+        self._arrange()
+
+    def action_filter(self) -> None:
+        self.filter_field.display = True
+        self.filter_field.focus()
+
+    @on(Input.Changed)
+    def _filter(self, event: Input.Changed) -> None:
+        event.stop()
+        self._moved = False
+        self._arrange()
+
+    @on(FilterField.Left)
+    def _filtered(self, event: FilterField.Left) -> None:
+        event.stop()
+        self.filter_field.display = bool(self.filter_field.value)
+        self.table.focus()
+
+
+def key_of(offer: Offer) -> str:
+    """By what an offer is known again in another answer."""
+    return f"{offer.provider} {offer.id}"
+
+
 def offer_lines(
     offer: Offer,
     listed: OfferList,
@@ -104,7 +256,7 @@ def offer_lines(
         if offer.gpu_count > 1:
             fact("", f"{money(offer.gpu_hour, price.currency)} for one GPU and hour")
     else:
-        fact("price", "nobody has said one: it is your own")
+        fact("price", "no price is set: it is your own machine")
     fact("spot", "it can be taken away at any moment" if offer.spot else "", "$warning")
     if offer.gpu_memory:
         together = f" each, {amount(offer.vram or 0.0)} together" if offer.gpu_count > 1 else ""

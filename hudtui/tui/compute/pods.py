@@ -1,16 +1,20 @@
-"""Rented machines as the compute screen shows them: those that were taken back and those that no run owns first."""
+"""The pane with the rented machines, and one machine in full. Those taken back and those without a run come first."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
+from textual import on
+from textual.app import ComposeResult
 from textual.content import Content
+from textual.message import Message
 
 from hudtui.core.compute.limits import Limits, LimitUsage, amount, money
 from hudtui.core.compute.pods import PodRecord
 from hudtui.core.text import clean_line, duration
-from hudtui.tui.widgets.virtual_table import Cell, Column
+from hudtui.tui.widgets.pane import Pane
+from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
@@ -21,10 +25,10 @@ COLUMNS = (
     Column("state", "state", 13),
     Column("name", "name", 14, flexible=3),
     Column("gpu", "GPU", 12, flexible=2, from_width=68),
-    Column("price", "price/h", 8),
-    Column("age", "age", 7),
-    Column("cost", "cost", 9),
-    Column("left", "left", 7, from_width=76),
+    Column("price", "price/h", 8, align="right"),
+    Column("age", "age", 7, align="right"),
+    Column("cost", "cost", 9, align="right"),
+    Column("left", "left", 7, from_width=76, align="right"),
     Column("owner", "owner", 10, flexible=2, from_width=87),
 )
 GLYPHS = {
@@ -53,7 +57,7 @@ def state_of(holding: PodRow) -> tuple[str, str]:
 def owner_of(holding: PodRow) -> str:
     """Owner of the machine: a run, the user, no run any more, or a user outside hudtui."""
     if holding.orphan is not None:
-        return "no run"
+        return "unclaimed"
     return f"run {holding.run}" if holding.run else "you" if holding.ours else "not hudtui's"
 
 
@@ -114,6 +118,90 @@ class PodRows:
         return (("✗ taken back", style), *((word, style) for word in words))
 
 
+class PodsPane(Pane):
+    """The machines that are rented."""
+
+    BORDER_TITLE = "Machines"
+    HELP = "The machines that are rented. Those that were taken back and those without a run (unclaimed) come first."
+
+    class Highlighted(Message):
+        """The cursor is on another machine."""
+
+    class Opened(Message):
+        """Enter was pressed on a machine."""
+
+    def __init__(self) -> None:
+        super().__init__(id="compute-pods")
+        self.table = VirtualTable(COLUMNS, empty="Looking for machines…")
+        self.snapshot: PodsSnapshot | None = None
+        self._chosen: str | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self.table
+
+    @property
+    def pod(self) -> PodRow | None:
+        """The machine under the cursor."""
+        pods = self.snapshot.pods if self.snapshot is not None else ()
+        return next((one for one in pods if row_key(one) == self._chosen), None)
+
+    @property
+    def gone(self) -> PodRecord | None:
+        """The machine under the cursor, if its provider took it back."""
+        taken = self.snapshot.taken if self.snapshot is not None else ()
+        return next((one for one in taken if row_key(one) == self._chosen), None)
+
+    def show(self, snapshot: PodsSnapshot, noted: Collection[str], now: float) -> None:
+        """Show the machines as they were seen last; the cursor stays on its machine."""
+        self.snapshot = snapshot
+        rows = PodRows(snapshot, noted, now)
+        keys = rows.keys
+        if self._chosen not in keys:
+            self._chosen = keys[min(self.table.cursor, len(keys) - 1)] if keys else None
+        silent = snapshot.silent
+        self.table.empty = (
+            f"{silent[0].title} does not answer: whether a machine is alive there is not known."
+            if silent
+            else "No machine is rented."
+        )
+        self.table.show(rows, cursor=keys.index(self._chosen) if self._chosen in keys else None)
+        self.show_count(now, sum(one.name not in noted for one in snapshot.taken))
+        title = "Machines" + (f" {len(snapshot.pods)}" if snapshot.pods else "")
+        self.name_on_border(title + (f" ! {len(snapshot.orphans)} unclaimed" if snapshot.orphans else ""))
+        self.set_class(not len(rows), "-empty")
+        self.post_message(self.Highlighted())
+
+    def show_count(self, now: float, taken: int) -> None:
+        """Write on the border how many machines there are, and how old the state of a silent provider is."""
+        snapshot = self.snapshot
+        if snapshot is None:
+            return
+        sure = sum(one.reachable for one in snapshot.pods)
+        parts = [f"{sure} alive"] if sure else []
+        if old := len(snapshot.unreachable):
+            parts.append(f"{old} may be alive")
+        if snapshot.orphans:
+            parts.append(f"{len(snapshot.orphans)} unclaimed: {{key:compute.orphans}} ends them")
+        if taken:
+            parts.append(f"{taken} taken back: {{key:compute.noted}} dismisses")
+        words = [", ".join(parts) or ("" if snapshot.silent else "none rented"), *(one.text(now) for one in snapshot.silent)]
+        self.note_on_border(". ".join(filter(None, words)), "$warning" if snapshot.silent or snapshot.orphans or taken else "")
+
+    @on(VirtualTable.Highlighted)
+    def _highlight(self, event: VirtualTable.Highlighted) -> None:
+        event.stop()
+        rows = self.table.rows
+        if isinstance(rows, PodRows) and event.row < len(rows) and rows.keys[event.row] != self._chosen:
+            self._chosen = rows.keys[event.row]
+            self.post_message(self.Highlighted())
+
+    @on(VirtualTable.Selected)
+    def _open(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        if self._chosen is not None:
+            self.post_message(self.Opened())
+
+
 def row_key(row: PodRow | PodRecord) -> str:
     """By what a row is known again: the provider's id, or the name while there is none."""
     if isinstance(row, PodRecord):
@@ -125,7 +213,11 @@ def _gpus(pod: Pod) -> str:
     return f"{pod.gpu_count}× {pod.gpu_type}" if pod.gpu_count else pod.gpu_type or "–"
 
 
-def gone_lines(one: PodRecord) -> Content:
+Keys = Callable[[str], str]
+"""Puts the user's keys into a text; see `HudtuiApp.keys_in`."""
+
+
+def gone_lines(one: PodRecord, keys: Keys) -> Content:
     """A machine that was taken back, in full."""
     pod = one.last_pod()
     lines = [
@@ -142,32 +234,39 @@ def gone_lines(one: PodRecord) -> Content:
         ("cost", f"{money(one.billed, one.currency)} billed" if one.billed is not None else "not billed yet"),
     )
     lines += [Content.assemble((f"{name:<9}", "$foreground-muted"), clean_line(value)) for name, value in facts if value]
-    lines += [Content(""), Content("n notes it. hudtui pods history keeps it.")]
+    lines += [
+        Content(""),
+        Content(keys("{key:compute.noted} dismisses the notice. {key:compute.history} lists the machines that have ended.")),
+    ]
     return Content("\n").join(lines)
 
 
 def pod_lines(
-    holding: PodRow, holdings: PodsSnapshot, *, title: str, simulated: bool, terminal: str | None, now: float | None = None
+    holding: PodRow, holdings: PodsSnapshot, keys: Keys, *, title: str, simulated: bool, now: float | None = None
 ) -> Content:
     """One machine in full.
 
     Args:
         holding: The machine.
         holdings: All of them, for the day's money.
+        keys: Puts the user's keys into a text.
         title: Its provider's.
         simulated: No real money is spent.
-        terminal: How to log in to it by hand.
         now: The time, in seconds since the epoch; the moment of the last refresh by default.
     """
     pod, cost = holding.pod, holding.spend
     lines = [Content.assemble((clean_line(pod.name), "bold $primary"), ("  (simulated)", "bold $warning") if simulated else "")]
     if holding.orphan is not None:
-        lines.append(Content.styled(f"! Owned by no run: {clean_line(holding.orphan.why)}. x ends it.", "bold $warning"))
+        lines.append(
+            Content.styled(
+                f"! Unclaimed: {clean_line(holding.orphan.why)}. {keys('{key:compute.terminate}')} ends it.", "bold $warning"
+            )
+        )
     if not holding.reachable:
         ago = holding.seen_ago(holdings.at if now is None else now)
         last = f"Last seen {duration(ago)} ago" if ago is not None else "It was asked for, and never seen"
-        keys = "; t may still log in" if pod.addresses else ""
-        lines.append(Content.styled(f"? {last}: {title} does not answer{keys}.", "bold $warning"))
+        login = keys("; {key:compute.terminal} may still log in") if pod.addresses else ""
+        lines.append(Content.styled(f"? {last}: {title} does not answer{login}.", "bold $warning"))
     if pod.failure:
         lines.append(Content.styled(f"✗ {clean_line(pod.failure)}", "bold $error"))
     lines.append(Content(""))
@@ -184,7 +283,7 @@ def pod_lines(
     fact("owner", owner_of(holding) + (f", team {pod.team}" if pod.team else ""))
     for address in pod.addresses:
         fact("login", str(address))
-    fact("", terminal or "")
+    fact("", keys("{key:compute.terminal} opens a terminal on it") if pod.addresses else "")
     lines.append(Content(""))
     age = holding.age(holdings.at)
     fact("age", span(age) if age is not None else "")
@@ -195,19 +294,19 @@ def pod_lines(
         pays = holdings.wallet_lasts(holding)
         if pays is not None:
             fact("wallet", f"pays for {duration(pays * 3600)} of all that is alive", "bold $warning" if pays < 1 else "")
-        lines += [Content(""), *limit_lines(holding.limits, LimitUsage(cost.hours, cost.spent, holdings.spending.today))]
+        lines += [Content(""), *limit_lines(holding.limits, LimitUsage(cost.hours, cost.spent, holdings.spending.today), keys)]
     if holding.verdict is not None and holding.verdict.reasons:
         style = "bold $error" if holding.verdict.level == "end" else "$warning"
         lines += [Content.styled(f"! {clean_line(reason)}", style) for reason in holding.verdict.reasons]
     return Content("\n").join(lines)
 
 
-def limit_lines(limits: Limits | None, usage: LimitUsage) -> list[Content]:
+def limit_lines(limits: Limits | None, usage: LimitUsage, keys: Keys) -> list[Content]:
     """The limits, each with what is used of it."""
     if limits is None:
         return [
             Content.styled("Limits", "bold $primary"),
-            Content.styled("None: nothing ends this machine by itself. b sets some.", "$warning"),
+            Content.styled(keys("None: nothing ends this machine by itself. {key:compute.limits} sets some."), "$warning"),
         ]
     rows = (
         ("budget", limits.run_budget, usage.spent_run, ""),
@@ -215,7 +314,7 @@ def limit_lines(limits: Limits | None, usage: LimitUsage) -> list[Content]:
         ("hours", limits.max_hours, usage.hours, " h"),
         ("idle", limits.idle_minutes, usage.idle_minutes, " min"),
     )
-    lines = [Content.styled("Limits (b changes them)", "bold $primary")]
+    lines = [Content.styled(keys("Limits ({key:compute.limits} changes them)"), "bold $primary")]
     for name, limit, used, unit in rows:
         if limit is None:
             words = "none"

@@ -77,7 +77,7 @@ def _money(money: Money, width: int) -> tuple[str, str]:
     """What is being paid for, and its style; short where there is little room."""
     words = f"{money.per_hour}/h" if width < 80 else f"{money.per_hour}/h, {money.spent} so far"
     if money.orphans:
-        words += f" ! {money.orphans}" if width < 100 else f" ! {money.orphans} owned by no run"
+        words += f" ! {money.orphans}" if width < 100 else f" ! {money.orphans} unclaimed"
     if money.as_of:
         words += f" ({money.as_of})" if width < 100 else f" as of {money.as_of}"
     if money.simulated:

@@ -80,11 +80,11 @@ class Pane(Acting, Container):
         else:
             self.border_title = Content(title)
 
-    def note_on_border(self, note: str) -> None:
-        """Show a short text at the lower right of the border."""
+    def note_on_border(self, note: str, style: str = "") -> None:
+        """Show a short text at the lower right of the border, such as "23 of 61"; `style` is one of the theme's colours."""
         from hudtui.core.text import clean_line
 
-        self.border_subtitle = Content(clean_line(note))
+        self.border_subtitle = Content.styled(clean_line(self.app.keys_in(note)), style)
 
     def _panes(self) -> Panes | None:
         return next((node for node in self.ancestors if isinstance(node, Panes)), None)

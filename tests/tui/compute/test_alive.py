@@ -12,6 +12,7 @@ import pytest
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
 from hudtui.tui.app import HudtuiApp
+from hudtui.tui.compute.pods import PodsPane
 
 SIZES = [(160, 48), (80, 24), (60, 20)]
 pytestmark = pytest.mark.usefixtures("hosts_closed")
@@ -84,7 +85,7 @@ async def test_rent_log_in_and_end(
         assert Ledger().limits(entry.name) == Limits(idle_minutes=None)
         text = screen_text(app)
         assert entry.name in text and "$0.44/h" in text and "(simulated)" in text
-        assert app.screen.tab == "pods" and len(world.sim.alive) == 1
+        assert app.screen.query_one(PodsPane).has_focus_within and len(world.sim.alive) == 1
 
         commands: list[list[str]] = []
         monkeypatch.setattr(app.screen, "step_aside", commands.append)
@@ -118,9 +119,9 @@ async def test_cancelling_ends_what_was_created(
         await pilot.press("c")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await until(pilot, lambda: world.sim.alive and screen.getting)
+        await until(pilot, lambda: world.sim.alive and screen.renting)
         await pilot.press("ctrl+x")
-        await until(pilot, lambda: not screen.getting)
+        await until(pilot, lambda: not screen.renting)
         await settle(pilot)
         assert not world.sim.alive and Ledger().records() == ()
         assert len(world.sim.pods) == 1
@@ -211,7 +212,7 @@ async def test_a_key_that_the_provider_does_not_know_is_registered_first(
         await until(pilot, lambda: "Register this SSH key?" in screen_text(app))
         await pilot.press("n")
         await settle(pilot)
-        assert not world.sim.pods and not app.screen.getting
+        assert not world.sim.pods and not app.screen.renting
         await pilot.press("c")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
@@ -239,13 +240,13 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
     async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
         await settle(pilot)
         assert "A machine is alive that no run owns: hudtui-b" in app.screen.message and "and " in app.screen.message
-        assert "owned by no run" in screen_text(app).splitlines()[0]
+        assert "unclaimed" in screen_text(app).splitlines()[0]
         await pilot.press("4", "p")
         await settle(pilot)
-        assert {one.pod.id for one in app.screen.holdings.pods if one.orphan} >= {first, second}
-        assert app.screen.holdings.pods[0].orphan is not None
-        assert by_hand not in {one.pod.id for one in app.screen.holdings.pods if one.orphan}
-        orphans = len(app.screen.holdings.orphans)
+        assert {one.pod.id for one in app.screen.snapshot.pods if one.orphan} >= {first, second}
+        assert app.screen.snapshot.pods[0].orphan is not None
+        assert by_hand not in {one.pod.id for one in app.screen.snapshot.pods if one.orphan}
+        orphans = len(app.screen.snapshot.orphans)
         await pilot.press("X")
         await until(pilot, lambda: f"End {orphans} machines?" in screen_text(app))
         await pilot.press("enter")  # the careless key does no harm

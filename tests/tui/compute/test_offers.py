@@ -18,6 +18,8 @@ from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import MachineError
 from hudtui.core.workspace import make_state_dir
 from hudtui.tui.app import HudtuiApp
+from hudtui.tui.compute.offers import OffersPane
+from hudtui.tui.widgets.fields import FilterField
 
 REAL = (machines.inspect, owned_hosts._inspect_here)
 SIZES = [(160, 48), (80, 24), (60, 20)]
@@ -54,7 +56,7 @@ def test_picture_full(snap: Any, project: Path, world: Any, size: tuple[int, int
 
     async def choose(pilot: Any) -> None:
         await pilot.press("slash")
-        app.screen.query_one("#cp-filter").value = "1xh100 -spot"
+        app.screen.query_one(FilterField).value = "1xh100 -spot"
         await pilot.press("enter")
 
     assert snap(app, size=size, press=["4"], run_before=choose)
@@ -74,7 +76,7 @@ def test_picture_while_asking(snap: Any, project: Path, world: Any, remembered: 
         world.sim.fail_next("GET", "/api/v1/availability/*", kind="slow", seconds=60, times=20)
         await pilot.press("4")
         parts = lambda: app.screen._market.parts if getattr(app.screen, "_market", None) else {}  # noqa: E731
-        await until(pilot, lambda: len(parts()) == 2 and not parts()["local"].asking and app.screen.holdings is not None)
+        await until(pilot, lambda: len(parts()) == 2 and not parts()["local"].asking and app.screen.snapshot is not None)
 
     assert snap(app, size=size, run_before=ask, wait=False)
 
@@ -118,7 +120,7 @@ async def test_a_refresh_keeps_the_cursor_on_its_offer(open_app: Any, settle: An
         await pilot.press("r")
         await settle(pilot)
         assert app.screen.offer == before
-        assert app.screen.listed.offers[app.screen.table.cursor] == before
+        assert app.screen.listed.offers[app.screen.query_one(OffersPane).table.cursor] == before
 
 
 async def test_the_filter_is_kept_and_can_be_cleared(
@@ -128,19 +130,23 @@ async def test_the_filter_is_kept_and_can_be_cleared(
         await pilot.press("4")
         await settle(pilot)
         await pilot.press("slash", *"4xh100 <9 >=80", "enter")
-        assert shown(app) == ["4xH100_80GB"] and app.screen.focused is app.screen.table
+        assert shown(app) == ["4xH100_80GB"] and app.screen.focused is app.screen.query_one(OffersPane).table
         await pilot.press("r")
         await settle(pilot)
         assert shown(app) == ["4xH100_80GB"]
         await pilot.press("slash", *"4xh100 <1", "enter")
         await pilot.pause()
-        assert shown(app) == [] and "No offer fits" in screen_text(app)
+        assert shown(app) == [] and "No offer matches" in screen_text(app)
         await pilot.press("slash", "escape")
         assert len(shown(app)) == 20
         await pilot.press("slash", *"h200", "enter")
         assert len(shown(app)) == 1
         await pilot.press("escape")
-        assert len(shown(app)) == 20 and app.screen.NAME == "compute" and app.screen.focused is app.screen.table
+        assert (
+            len(shown(app)) == 20
+            and app.screen.NAME == "compute"
+            and app.screen.focused is app.screen.query_one(OffersPane).table
+        )
         await pilot.press("escape")
         assert app.screen.NAME == "home"
 
@@ -149,13 +155,13 @@ async def test_sorting_goes_through_the_columns(open_app: Any, settle: Any, proj
     async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
-        seen = [app.screen.sort]
+        seen = [app.screen.query_one(OffersPane).sort]
         for _ in range(8):
             await pilot.press("s")
-            seen.append(app.screen.sort)
+            seen.append(app.screen.query_one(OffersPane).sort)
         assert seen[0] == "price" and "vram" in seen and "provider" in seen and set(seen) <= set(SORTS)
         await pilot.press("S")
-        assert app.screen.backwards
+        assert app.screen.query_one(OffersPane).reverse
 
 
 async def test_enter_hands_the_offer_to_the_launch_screen(

@@ -10,6 +10,7 @@ import pytest
 
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.values import Offer, Order, Price
+from hudtui.tui.widgets.pane import Pane
 
 pytestmark = pytest.mark.usefixtures("hosts_closed")
 
@@ -81,7 +82,7 @@ async def test_without_machines_it_is_not_said_that_nothing_is_alive_unless_that
     async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
         await pilot.press("4", "p")
         await settle(pilot)
-        assert "what is alive there is not known" in screen_text(app)
+        assert "whether a machine is alive there is not known" in screen_text(app)
         world.sim.heal()
         await app.screen.look()
         assert "No machine is rented." in screen_text(app)
@@ -92,7 +93,7 @@ async def test_what_keeps_a_provider_from_answering_is_told_once(open_app: Any, 
         away(world)
         await pilot.press("4")
         await settle(pilot)
-        assert app.screen.holdings.silent and len(app.screen._warnings()) == 1
+        assert app.screen.snapshot.silent and len(app.screen._warnings()) == 1
 
 
 # -- a machine that is taken back ----------------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
         await pilot.press("4", "p")
         await settle(pilot)
         screen = app.screen
-        screen.ready = "hudtui-mine"
+        screen._renting.ready = "hudtui-mine"
         screen.say("hudtui-mine is ready: t opens a terminal on it", "success")
         await app.spending.look()
         assert "is ready" in screen.message, "as long as it is there"
@@ -121,7 +122,7 @@ async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
     async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
         await settle(pilot)
         assert "1 machine taken back" in header(app, screen_text), "a new start does not forget it"
-        await pilot.press("4", "p", "n")
+        await pilot.press("4", "p", "d")
         await until(pilot, lambda: "taken back" not in header(app, screen_text))
         assert "✗ taken back" in screen_text(app), "the row stays"
         assert not app.screen.offers("compute.noted")
@@ -223,11 +224,12 @@ async def test_keys_on_the_list_of_machines_say_what_they_do(
         await pilot.press("4", "p")
         await settle(pilot)
         await pilot.press("l")
-        await until(pilot, lambda: "o shows the offers" in app.screen.message)
+        await until(pilot, lambda: "o goes to the offers" in app.screen.message)
         assert app.screen.NAME == "compute"
         await pilot.press("enter")
-        await until(pilot, lambda: app.screen.is_modal)
-        assert "hudtui-mine" in screen_text(app) and "state" in screen_text(app)
+        await settle(pilot)
+        detail = app.screen.query_one("#compute-detail", Pane)
+        assert detail.has_focus_within and detail.title == "Machine" and "hudtui-mine" in screen_text(app)
 
 
 async def test_how_long_the_wallet_lasts_is_said_before_renting_and_beside_what_is_alive(
