@@ -1,9 +1,13 @@
-"""`hudtui env`: look at an environment, call its tools, list those that are bundled."""
+"""`hudtui env`: look at an environment, call its tools, serve it to trainers, list those that are bundled."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +21,7 @@ from hudtui.core.errors import InputError, ToolError
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source
     from hudtui.core.environment.values import Analysis, Tool, ToolResult
+    from hudtui.core.flows.serve import ServeRequest, Serving
 
 _SOURCE = "Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default."
 
@@ -37,6 +42,7 @@ def register(app: typer.Typer) -> None:
     env = typer.Typer(no_args_is_help=True, help="Inspect environments and call their tools.", rich_markup_mode=None)
     env.command("analyze", cls=TakesCommand)(analyze)
     env.command("call", cls=TakesCommand)(call)
+    env.command("serve")(serve)
     env.command("list")(list_bundled)
     app.add_typer(env, name="env")
 
@@ -115,6 +121,103 @@ def call(
     if result.is_error:
         console.say(f"error: the tool {given[0]} answered with an error")
         raise typer.Exit(ToolError.exit_code)
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Argument(help="Gym configuration (YAML); without one every tool is an action.", show_default=False)
+    ] = None,
+    tasks: Annotated[
+        str | None, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).", show_default=False)
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="Environment to play in, instead of the one each task names.")
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0 chooses a free one.")] = 8000,
+    token_variable: Annotated[
+        str | None, typer.Option("--token-var", help="Setting that holds the token; else a random one.", show_default=False)
+    ] = None,
+    no_token: Annotated[bool, typer.Option("--no-token", help="Want no token; at an address of this machine only.")] = False,
+    sessions: Annotated[int, typer.Option("--sessions", min=1, max=4096, help="Sessions at once.")] = 64,
+    split: Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several; else train.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Serve only the first so many tasks.", show_default=False)
+    ] = None,
+    max_turns: Annotated[
+        int | None, typer.Option("--max-turns", min=1, help="Replies an episode may have; else as configured.")
+    ] = None,
+    timeout: _Timeout = 60.0,
+    images: Annotated[bool, typer.Option("--images", help="Send images, too.")] = False,
+    reuse: Annotated[
+        bool, typer.Option("--reuse", help="Keep a client's environment for its next task instead of starting a fresh one.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder that gets traces.jsonl; else episodes are not kept.")
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Serve tasks to trainers over the OpenEnv protocol, until Ctrl-C.
+
+    Each client of /ws has an environment of its own, which ends with its connection. The address and the token go to
+    standard output, a line for each episode to standard error.
+    """
+    from hudtui.core.flows.serve import ServeRequest
+
+    request = ServeRequest(
+        config=config,
+        tasks=tasks,
+        source=source,
+        host=host,
+        port=port,
+        token_variable=token_variable,
+        open=no_token,
+        sessions=sessions,
+        split=split,
+        limit=limit,
+        max_turns=max_turns,
+        timeout=timeout,
+        images=images,
+        reuse=reuse,
+        out_dir=output,
+    )
+    console.run(_serve(request, as_json=as_json), as_json=as_json, when_ended="all sessions are closed")
+
+
+async def _serve(request: ServeRequest, *, as_json: bool) -> None:
+    from hudtui.core.events import Notice, Progress
+    from hudtui.core.flows.serve import Serving, serve_environment
+    from hudtui.core.platform import choose_platform
+    from hudtui.core.settings import load_settings
+
+    folder = Path.cwd()
+    settings = load_settings(folder, choose_platform(folder))
+    settings.require_trust()
+    async with contextlib.aclosing(serve_environment(request, settings)) as events:
+        async for event in events:
+            if isinstance(event, Serving):
+                if as_json:
+                    console.out_json(event.to_json())
+                else:
+                    _announce(event)
+                sys.stdout.flush()
+            elif isinstance(event, Notice):
+                console.say(f"{event.severity}: {event.message}")
+            elif isinstance(event, Progress):
+                console.tell(event)
+            else:
+                console.say(f"{time.strftime('%H:%M:%S')} {event.line()}")
+
+
+def _announce(serving: Serving) -> None:
+    console.out(f"url      {serving.url}")
+    console.out(f"socket   {serving.socket}")
+    console.out(f"token    {serving.token or 'none is wanted'}")
+    console.out(f"tasks    {serving.tasks}")
+    console.out(f"actions  {', '.join(serving.actions)}")
+    if serving.token is not None:
+        console.say("Clients send the token as the header `Authorization: Bearer TOKEN`, or as the first part of the path.")
+    console.say("Ctrl-C ends the server and its sessions.")
 
 
 def list_bundled(as_json: _Json = False) -> None:

@@ -6,13 +6,13 @@ Every reply of every episode is interpreted, so the named tuples on the way are 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.json_safe import NotJsonError, to_json_value
 from hudtui.core.gym.json_schema import NO_SCHEMA, ArgumentChecker, Violation
-from hudtui.core.gym.reply import Call, ParseFailure, Reply, parse_call, split_reply
+from hudtui.core.gym.reply import Call, ParseFailure, Reply, parse_call, spell_call, split_reply
 from hudtui.core.gym.transform import TransformFailure
 from hudtui.core.gym.values import MISSING, ActionMapping, FromArg, FromArgs, GymConfig, Static
 from hudtui.core.text import clean_line, did_you_mean
@@ -268,6 +268,11 @@ def _column(bound: BoundArguments, used: Iterable[str]) -> int | None:
     return next((bound.columns[argument] for argument in used if argument in bound.columns), None)
 
 
+def open_to_agent(tool: Tool) -> bool:
+    """Whether an agent may call a tool that no action stands for."""
+    return tool.hub is None and tool.kind not in _KEPT_FROM_AGENT
+
+
 class Interpreter:
     """Applies one configuration to replies. Safe to use from several threads.
 
@@ -293,6 +298,26 @@ class Interpreter:
         call = parse_call(parts.tool)
         if isinstance(call, ParseFailure):
             return _meaning(parts, None, ReplyProblem("syntax", call.message, call.column))
+        return self._called(parts, call)
+
+    def interpret_call(self, name: str, arguments: Mapping[str, Any]) -> Interpretation:
+        """Interpret a call that a model made by its own tool calling, as the reply with that call in its tool tag.
+
+        Args:
+            name: The action.
+            arguments: Its arguments by name; JSON values.
+
+        Returns:
+            The interpretation. Its format is that of a complete reply: there is no text that could be malformed.
+        """
+        call = _new(Call, (name, (), dict(arguments), (1,) * len(arguments)))
+        parts = Reply(None, spell_call(name, arguments), 0, (), True, None, None)
+        meaning = self._called(parts, call)
+        if meaning.error is None or meaning.error.column is None:
+            return meaning
+        return meaning._replace(error=replace(meaning.error, column=None))
+
+    def _called(self, parts: Reply, call: Call) -> Interpretation:
         mapping = self.config.mappings.get(call.name)
         if call.name == DONE:
             bound = bind_arguments(call, mapping.positional if mapping else None, mapping.keywords if mapping else ())
@@ -358,7 +383,7 @@ class Interpreter:
             return False
         if self.tools is None:
             return True
-        return self._callable(name) and self.tools[name].kind not in _KEPT_FROM_AGENT
+        return name in self.tools and open_to_agent(self.tools[name])
 
     def _unknown_action(self, name: str) -> str:
         known = [*self.config.mappings, *([] if DONE in self.config.mappings else [DONE])]

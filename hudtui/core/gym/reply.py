@@ -6,6 +6,7 @@ says why and where. Values may be spelled as in JSON or as in Python, in any mix
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import unicodedata
@@ -252,6 +253,19 @@ def parse_call(text: str) -> Call | ParseFailure:
         return _Parser(text).call()
     except _ParseError as error:
         return ParseFailure(error.message, error.at + 1)
+
+
+def spell_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """The tool text of a call, its values spelled as in JSON. Where the names are words, `parse_call` reads the same call."""
+    spelled = (f"{key}={_spell(value)}" for key, value in arguments.items())
+    return f"{name}({', '.join(spelled)})"
+
+
+def _spell(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")  # a tag inside a text would end the tool text
+    except (ValueError, TypeError, RecursionError):
+        return '"..."'
 
 
 class _ParseError(Exception):

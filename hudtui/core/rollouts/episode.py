@@ -22,9 +22,10 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
-from hudtui.core.environment.values import Session, ToolResult
+from hudtui.core.environment.values import Session, Tool, ToolResult
 from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.gym import rubric as gym_scores
+from hudtui.core.gym.action_tools import action_tools
 from hudtui.core.gym.interpreter import Interpretation, Interpreter
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.observation import (
@@ -118,6 +119,11 @@ class EpisodePlayer:
         return tuple(self._turns)
 
     @property
+    def actions(self) -> tuple[Tool, ...]:
+        """What the agent can call in this task, as tools; see `action_tools`."""
+        return action_tools(self.config, self._tools)
+
+    @property
     def scores(self) -> Scores:
         """The scores as they stand; task completion is that of the last evaluation."""
         tool = gym_scores.tool_execution(self._successes, self._attempts)
@@ -162,12 +168,34 @@ class EpisodePlayer:
             RuntimeError: The episode has not begun, or it is over.
             TypeError: The reply is no text.
         """
-        if self.stop is not None or not self._messages:
-            raise RuntimeError("this episode is over" if self.stop else "this episode has not begun")
+        self._require_open()
         if not isinstance(reply, str):
             raise TypeError(f"a policy answers with text, not with {type(reply).__name__}")
         began = perf_counter()
-        meaning = self._interpreter.interpret(reply)
+        return await self._play(reply, self._interpreter.interpret(reply), seconds, began)
+
+    async def call(self, name: str, arguments: Mapping[str, Any], *, seconds: float = 0.0) -> Turn:
+        """Play one call that a model made by its own tool calling, as the reply that says it in the configuration's form.
+
+        Args:
+            name: An action: one of `actions`.
+            arguments: By name; JSON values.
+            seconds: What the model took, for the record.
+
+        Raises:
+            RuntimeError: The episode has not begun, or it is over.
+        """
+        self._require_open()
+        began = perf_counter()
+        meaning = self._interpreter.interpret_call(name, arguments)
+        thought = "<think></think>\n" if self.config.parser.use_thinking else ""
+        return await self._play(f"{thought}<tool>{meaning.tool}</tool>", meaning, seconds, began)
+
+    def _require_open(self) -> None:
+        if self.stop is not None or not self._messages:
+            raise RuntimeError("this episode is over" if self.stop else "this episode has not begun")
+
+    async def _play(self, reply: str, meaning: Interpretation, seconds: float, began: float) -> Turn:
         self._interpretations.append(meaning)
         self._messages.append({"role": "assistant", "content": reply})
         turn = await self._act(reply, meaning, seconds)

@@ -46,7 +46,7 @@ from hudtui.core.rollouts.policy import PolicySource, policy_source
 from hudtui.core.rollouts.trace import append_line, episode_to_json, read_trace, redact, write_episode
 from hudtui.core.rollouts.values import Complete, Episode
 from hudtui.core.settings import looks_secret
-from hudtui.core.tasks.read import read_tasks
+from hudtui.core.tasks.read import LoadedTasks, read_tasks
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
 from hudtui.core.trust import require
@@ -70,6 +70,7 @@ class EpisodeDone:
     number: int
     """How many are over now, this one included."""
     total: int
+    """How many there will be; 0 where that is not known."""
     episode: Episode
     rollout: int
     """Which of its task's rollouts it is, from 0."""
@@ -79,13 +80,14 @@ class EpisodeDone:
     def line(self) -> str:
         """The episode in one plain line of a log."""
         episode = self.episode
+        of = f"/{self.total}" if self.total else ""
         rollout = f" rollout={self.rollout}" if self.group > 1 else ""
         reward = f"reward={episode.scores.reward:.3f}" + ("" if episode.scores.reward_found else " (no reward found)")
         error = f' error="{clean_line(episode.error, 300)}"' if episode.error else ""
         if failed := episode.info.get("evaluation_error"):
             error += f' evaluation_error="{clean_line(str(failed), 300)}"'
         return (
-            f"episode {self.number}/{self.total} task={clean_line(episode.task_id, 80)}{rollout} {reward} "
+            f"episode {self.number}{of} task={clean_line(episode.task_id, 80)}{rollout} {reward} "
             f"turns={len(episode.turns)} stop={episode.stop}{error}"
         )
 
@@ -502,38 +504,19 @@ async def run_eval(
     folder = settings.folder
     lookup = with_python_variable(settings.lookup)
     config = load_config(folder / request.config)
-    image, warning = _lock_image(settings)
+    read, warning = await playable_tasks(
+        request.tasks, settings, split=request.split, limit=request.limit, elsewhere=request.source is not None
+    )
     if warning is not None:
         yield warning
-    token = settings.secret("HF_TOKEN")
-    read = await asyncio.to_thread(
-        read_tasks,
-        request.tasks,
-        lookup=lookup,
-        lock_image=image,
-        platform=settings.platform,
-        split=request.split,
-        folder=folder,
-        token=token.get_secret_value() if token is not None else None,
-    )
-    tasks = read.tasks if request.limit is None else read.tasks[: request.limit]
-    if not tasks:
-        raise InputError(
-            f"none of the {read.total} tasks can be played" if read.total else "there are no tasks here",
-            why=str(read.problems[0]) if read.problems else None,
-            where=Location(request.tasks),
-        )
-    if request.source is None:
-        await asyncio.to_thread(
-            require, folder, task_powers((task.mcp_config for task in tasks), tasks_file(request.tasks, folder))
-        )
+    tasks = read.tasks
     out_dir = folder / (request.out_dir or new_out_dir(folder, request))
     endpoint = _endpoint(request, settings)
     if request.policy.startswith("openai:") and endpoint.key is None and endpoint.base_url == DEFAULT_BASE_URL:
         settings.require(request.key_variable)  # OpenAI itself always wants one
     policy = policy_source(request.policy, config, seed=request.seed or 0, endpoint=endpoint, send_seed=request.seed is not None)
     try:
-        connect = _connect(request, folder, lookup)
+        connect = connector(request.source, folder, lookup, timeout=request.timeout)
         yield EvalPrepared(config, tasks, read.problems, policy.name, out_dir, len(tasks) * request.group)
         outcomes: dict[tuple[str, int], EpisodeOutcome] = {}
         events = evaluate(
@@ -565,6 +548,50 @@ async def run_eval(
         yield EvalFinished(summarise(played, tasks, request.group), out_dir)
     finally:
         await policy.aclose()
+
+
+async def playable_tasks(
+    tasks: str, settings: Settings, *, split: str | None = None, limit: int | None = None, elsewhere: bool = False
+) -> tuple[LoadedTasks, Notice | None]:
+    """Read the tasks that episodes are played of, after the user has agreed to what they start.
+
+    Args:
+        tasks: A file or folder of tasks, or a dataset on the Hub.
+        settings: Of the project folder.
+        split: The split of a dataset with several; None: `train`.
+        limit: Keep only the first so many tasks.
+        elsewhere: The tasks are played in another environment than their own, which is not started.
+
+    Returns:
+        The tasks, at least one, with the problems of the others; and a warning where the folder's lock file was left out.
+
+    Raises:
+        InputError: The tasks cannot be read, or none can be played.
+        Untrusted: The tasks name a server that the user has not agreed to.
+    """
+    folder = settings.folder
+    image, warning = _lock_image(settings)
+    token = settings.secret("HF_TOKEN")
+    read = await asyncio.to_thread(
+        read_tasks,
+        tasks,
+        lookup=with_python_variable(settings.lookup),
+        lock_image=image,
+        platform=settings.platform,
+        split=split,
+        folder=folder,
+        token=token.get_secret_value() if token is not None else None,
+    )
+    chosen = read.tasks if limit is None else read.tasks[:limit]
+    if not chosen:
+        raise InputError(
+            f"none of the {read.total} tasks can be played" if read.total else "there are no tasks here",
+            why=str(read.problems[0]) if read.problems else None,
+            where=Location(tasks),
+        )
+    if not elsewhere:
+        await asyncio.to_thread(require, folder, task_powers((task.mcp_config for task in chosen), tasks_file(tasks, folder)))
+    return replace(read, tasks=chosen), warning
 
 
 def tasks_file(tasks: str, folder: Path) -> Path:
@@ -605,12 +632,24 @@ def _lock_image(settings: Settings) -> tuple[str | None, Notice | None]:
         return None, Notice("warning", "the lock file is left out: " + "; ".join(error.lines()))
 
 
-def _connect(request: EvalRequest, folder: Path, lookup: Lookup) -> Connect:
+def connector(source: str | None, folder: Path, lookup: Lookup, *, timeout: float) -> Connect:
+    """Return what opens the environment of a task.
+
+    Args:
+        source: An environment to play in instead of the one each task names.
+        folder: The project folder.
+        lookup: Returns the values of variables.
+        timeout: Seconds for a connection, and for one call.
+
+    Raises:
+        SourceError: The source cannot be understood.
+        Untrusted: A file of the folder names the source, and the user has not agreed to it.
+    """
     from hudtui.core.environment.client import connect
     from hudtui.core.environment.source import parse_source
 
-    if request.source is None:
-        return lambda mcp_config: connect(mcp_config, lookup=lookup, timeout=request.timeout)
-    source = parse_source(request.source, folder=folder, lookup=lookup)
-    require(folder, source.powers)
-    return lambda mcp_config: connect(source, timeout=request.timeout)
+    if source is None:
+        return lambda mcp_config: connect(mcp_config, lookup=lookup, timeout=timeout)
+    place = parse_source(source, folder=folder, lookup=lookup)
+    require(folder, place.powers)
+    return lambda mcp_config: connect(place, timeout=timeout)

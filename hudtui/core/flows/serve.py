@@ -1,0 +1,227 @@
+"""Serve an environment to trainers over the OpenEnv protocol: its tasks, its configuration and its rubric, to many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hudtui.core.environment.bundled import with_python_variable
+from hudtui.core.errors import InputError
+from hudtui.core.events import Notice, Progress
+from hudtui.core.gym.config import load_config
+from hudtui.core.gym.values import GymConfig
+from hudtui.core.rollouts.evaluate import EpisodeDone, connector, playable_tasks, secrets_of
+from hudtui.core.rollouts.outcome import TRACES
+from hudtui.core.rollouts.trace import write_episode
+from hudtui.core.rollouts.values import Episode
+from hudtui.core.tasks.task import Task
+from hudtui.core.text import clean_line
+
+if TYPE_CHECKING:
+    from hudtui.core.settings import Settings
+
+SHORTEST_TOKEN = 16
+
+
+@dataclass(frozen=True)
+class ServeRequest:
+    """What a user asks to be served."""
+
+    config: Path | None = None
+    """None: every tool of the environment is an action."""
+    tasks: str | None = None
+    """None: one task without prompt, set-up and evaluation, in `source`."""
+    source: str | None = None
+    """An environment to play in instead of the one each task names."""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0 chooses a free one."""
+    token_variable: str | None = None
+    """The setting that holds the token; None: a random one."""
+    open: bool = False
+    """Want no token. At addresses of this machine alone."""
+    sessions: int = 64
+    split: str | None = None
+    limit: int | None = None
+    max_turns: int | None = None
+    timeout: float = 60.0
+    images: bool = False
+    reuse: bool = False
+    out_dir: Path | None = None
+    """Gets the episodes that come to their end, as `traces.jsonl`; None: they are not kept."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The server listens."""
+
+    url: str
+    token: str | None
+    name: str
+    tasks: int
+    actions: tuple[str, ...]
+    sessions: int
+
+    @property
+    def socket(self) -> str:
+        """The address of the socket."""
+        return f"ws{self.url.removeprefix('http')}/ws"
+
+    def to_json(self) -> dict[str, Any]:
+        """The form of `hudtui env serve --json`."""
+        return {
+            "url": self.url,
+            "socket": self.socket,
+            "token": self.token,
+            "name": self.name,
+            "tasks": self.tasks,
+            "actions": list(self.actions),
+            "sessions": self.sessions,
+        }
+
+
+async def serve_environment(
+    request: ServeRequest, settings: Settings
+) -> AsyncGenerator[Serving | EpisodeDone | Notice | Progress, None]:
+    """Serve until the iterator is closed or its consumer is cancelled; then every session is closed.
+
+    The environment of the first task is started once before, so that a broken one is known before a trainer waits for it.
+
+    Args:
+        request: What is served. Relative paths start in the settings' folder.
+        settings: Of the project folder.
+
+    Yields:
+        A `Serving` when the server listens, then an event for each episode that is over.
+
+    Raises:
+        InputError: A file or an option cannot be used, or the address cannot be listened at.
+        Untrusted: The tasks name a server that the user has not agreed to.
+        ConnectError: The environment cannot be reached.
+    """
+    from hudtui.core.openenv.app import Access, OpenEnvApp
+    from hudtui.core.openenv.listen import listening
+    from hudtui.core.openenv.session import ServedTasks
+
+    loopback = _is_loopback(request.host)
+    token = _token(request, settings, loopback)
+    folder = settings.folder
+    lookup = with_python_variable(settings.lookup)
+    config = load_config(folder / request.config) if request.config is not None else GymConfig(allow_unmapped=True)
+    tasks, notices = await _tasks(request, settings)
+    for notice in notices:
+        yield notice
+    connect = connector(request.source, folder, lookup, timeout=request.timeout)
+    yield Progress("connect", "Starting the environment once to list its tools")
+    actions = await _actions(tasks[0], config, connect)
+    out = folder / request.out_dir if request.out_dir is not None else None
+    over: asyncio.Queue[EpisodeDone | BaseException] = asyncio.Queue()
+    count = 0
+
+    def keep(task: Task, episode: Episode) -> None:
+        nonlocal count
+        count += 1
+        if out is not None:
+            try:
+                write_episode(out / TRACES, episode, secrets=secrets_of(task.mcp_config, lookup))
+            except InputError as error:
+                over.put_nowait(error)
+        over.put_nowait(EpisodeDone(count, 0, replace(episode, messages=()), 0))
+
+    served = ServedTasks(
+        tasks,
+        config,
+        connect,
+        actions=actions,
+        max_turns=request.max_turns,
+        timeout=request.timeout,
+        images=request.images,
+        reuse=request.reuse,
+        on_episode=keep,
+    )
+    name = _name(request)
+    app = OpenEnvApp(
+        served,
+        name=name,
+        description=f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} served by hudtui",
+        access=Access(token, loopback),
+        most=request.sessions,
+    )
+    try:
+        async with listening(app.asgi, request.host, request.port) as (address, port):
+            host = f"[{address}]" if ":" in address else address
+            names = tuple(tool.name for tool in actions)
+            yield Serving(f"http://{host}:{port}", token, name, len(tasks), names, request.sessions)
+            while True:
+                event = await over.get()
+                if isinstance(event, BaseException):
+                    raise event
+                yield event
+    finally:
+        await app.aclose()
+
+
+async def _tasks(request: ServeRequest, settings: Settings) -> tuple[tuple[Task, ...], list[Notice]]:
+    if request.tasks is None:
+        if request.source is None:
+            raise InputError(
+                "there is nothing to serve", fix="Name a configuration and tasks: hudtui env serve CONFIG TASKS; or --source."
+            )
+        return (Task("free", ""),), []
+    read, warning = await playable_tasks(
+        request.tasks, settings, split=request.split, limit=request.limit, elsewhere=request.source is not None
+    )
+    notices = [warning] if warning is not None else []
+    errors = [problem for problem in read.problems if problem.severity == "error"]
+    if errors:
+        notices.append(Notice("warning", f"{len({one.index for one in errors})} tasks are left out, the first: {errors[0]}"))
+    return read.tasks, notices
+
+
+async def _actions(task: Task, config: GymConfig, connect: Any) -> tuple[Any, ...]:
+    from hudtui.core.rollouts.episode import EpisodePlayer
+
+    async with connect(task.mcp_config) as session:
+        actions = EpisodePlayer(session, config, task).actions
+    if len(actions) <= 1:
+        raise InputError(
+            "the configuration has no action for this environment",
+            why=f"The environment has the tools {', '.join(session.tools) or 'none'}.",
+            fix="`hudtui config check` says what does not fit; without a configuration every tool is an action.",
+        )
+    return actions
+
+
+def _token(request: ServeRequest, settings: Settings, loopback: bool) -> str | None:
+    if request.open:
+        if not loopback:
+            raise InputError(
+                f"without a token, everybody who reaches {request.host} could start environments",
+                fix="Leave out --no-token, or listen at 127.0.0.1 and use a tunnel.",
+            )
+        return None
+    if request.token_variable is None:
+        return secrets.token_urlsafe(24)
+    token = settings.require(request.token_variable).get_secret_value()
+    if len(token) < SHORTEST_TOKEN or not token.isascii() or any(letter.isspace() or letter == "/" for letter in token):
+        raise InputError(
+            f"the value of {request.token_variable} cannot be a token",
+            fix=f"Take at least {SHORTEST_TOKEN} letters and digits without blanks and slashes.",
+        )
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    from hudtui.core.http import is_loopback
+
+    return is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}")
+
+
+def _name(request: ServeRequest) -> str:
+    text = Path(request.tasks).stem if request.tasks is not None else request.source or "environment"
+    words = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in clean_line(text, 60))
+    return words.strip("-.") or "environment"

@@ -1,0 +1,1 @@
+"""Environments served to trainers over the OpenEnv protocol."""
