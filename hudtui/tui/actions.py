@@ -92,6 +92,9 @@ RENAMED: dict[str, str] = {
     "compute.sort": "list.sort",
     "compute.reverse": "list.reverse",
     "compute.pane": "panes.next",
+    "environment.filter": "list.filter",
+    "environment.pane": "panes.next",
+    "environment.pane-before": "panes.previous",
 }
 """Names that actions had in earlier versions. A keymap file may still use them."""
 

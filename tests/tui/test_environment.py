@@ -15,7 +15,8 @@ from hudtui.core.environment import discover as analyzing
 from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Server, Tool, ToolResult
 from hudtui.core.errors import ConnectError
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.environment.screen import EnvironmentScreen, _told
+from hudtui.tui.environment.panes import result_text
+from hudtui.tui.environment.screen import EnvironmentScreen
 from hudtui.tui.environment.tool_form import ToolForm
 from hudtui.tui.environment.tree import Branches
 from hudtui.tui.facts import Services
@@ -122,7 +123,7 @@ def test_picture_loading(snap: Any, project: Path, finds: Any, size: tuple[int, 
         await _name(pilot, "text-2048")
         for _ in range(200):
             await pilot.pause(0.02)
-            if "Looking at" in pilot.app.screen.message:
+            if "Analyzing" in pilot.app.screen.message:
                 break
         for worker in pilot.app.workers:
             worker.name = "forever"  # it is not waited for: the picture is of the wait
@@ -137,7 +138,7 @@ async def test_loading_is_said_and_can_be_cancelled(open_app: Any, project: Path
         await pilot.pause()
         await _name(pilot, "text-2048")
         await pilot.pause()
-        assert "Looking at text-2048" in app.screen.message and "Ctrl-X" in app.screen.message
+        assert "Analyzing text-2048" in app.screen.message and "^x" in app.screen.message
         await pilot.press("tab", "ctrl+x")
         await settle(pilot)
         assert app.screen.message == "Cancelled."
@@ -188,9 +189,8 @@ async def test_a_hidden_function_is_called_through_its_hub(open_app: Any, projec
         await settle(pilot)
         screen: EnvironmentScreen = app.screen
         tree = screen.query_one(Branches)
-        node = next(
-            leaf for branch in tree.root.children for leaf in branch.children if getattr(leaf.data, "name", "") == "board"
-        )
+        leaves = [leaf for branch in tree.root.children for tool in branch.children for leaf in tool.children]
+        node = next(leaf for leaf in leaves if getattr(leaf.data, "name", "") == "board")
         tree.move_cursor(node)
         await settle(pilot)
         await pilot.press("c")
@@ -230,7 +230,7 @@ async def test_what_was_seen_is_shown_at_once_the_next_time(
         await settle(pilot)
         assert app.screen.analysis == FOUND
         assert "the environment is away" in app.screen.message
-        assert "showing what was seen last" in screen_text(app)
+        assert "showing the last analysis" in screen_text(app)
 
 
 async def test_the_filter_narrows_ten_thousand_tools(open_app: Any, project: Path, settle: Any, finds: Any) -> None:
@@ -328,17 +328,18 @@ async def test_a_config_goes_into_the_project_and_is_of_its_platform(
 
 def test_an_answer_in_words() -> None:
     image = ContentBlock("image", data=base64.b64encode(b"GIF89a\x03\x00\x05\x00").decode(), mime_type="image/gif")
-    told = _told(
+    text = result_text(
         ToolResult(
             (ContentBlock("text", "a\x1b]0;x\x07b"), image, ContentBlock("resource_link", uri="file:///x")), {"n": 1}, True
         ),
         0.25,
+        "; o opens it",
     )
-    first, *rest = told.split("\n")
+    first, *rest = text.split("\n")
     assert first == "✗ error in 0.2s"
     assert rest == [
         "ab",
-        "[image: image/gif, 3x5, 0.0 kB; Esc, then o opens it]",
+        "[image: image/gif, 3x5, 0.0 kB; o opens it]",
         "[resource_link file:///x]",
         "structured:",
         "{",
