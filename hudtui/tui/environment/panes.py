@@ -56,9 +56,7 @@ class ToolsPane(Pane):
     """What the environment offers, as a tree: tools with their parameters, resources, prompts."""
 
     BORDER_TITLE = "Tools"
-    HELP = (
-        "The tools of the environment. Functions of a hub stand below its tool; ▸ 3x shows that a tool was called three times."
-    )
+    HELP = "The tools of the environment. Functions of a hub stand below its tool; ▸ 3x shows that a tool was called three times."
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (FILTER_ACTION,)
     DEFAULT_CSS = "ToolsPane > FilterField { dock: top; }"
 
