@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +15,9 @@ from hudtui.cli.compute import Cloud, Count, Hours, Json, Machines, MaxPrice, Mi
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice, OfferSelection
+    from hudtui.core.compute.fit import Fit
     from hudtui.core.compute.values import Offer, Offers
+    from hudtui.core.runs.fit import Demand
 
 
 def register(app: typer.Typer) -> None:
@@ -38,6 +42,16 @@ def gpus(
         str | None,
         typer.Option("--filter", help="Filter as on the screen: '4xh100 <6 >=80 -spot eu'.", metavar="TEXT", show_default=False),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", help="Show which machines hold this model when it is trained; those come first.", show_default=False
+        ),
+    ] = None,
+    training: Annotated[
+        Path | None,
+        typer.Option("--training", help="Training file whose settings, and model, count for the column FITS.", show_default=False),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
     as_json: Json = False,
 ) -> None:
@@ -45,6 +59,10 @@ def gpus(
 
     Prices are per hour for the whole machine with its disk. The providers are Prime Intellect (with a key), this machine, and the
     machines behind SSH that you have listed; `--provider ssh` asks all of ~/.ssh/config.
+
+    With --model or --training, the column FITS compares the memory of the GPUs with the estimated need of the training: `✓`,
+    `✓ tight` where the estimate's error may exceed it, or the GiB that are missing. Machines that fit come first, then the
+    price counts.
     """
     from hudtui.core.compute.choose import choose, select
     from hudtui.core.compute.gpus import has_gpu, parse_spec
@@ -61,6 +79,13 @@ def gpus(
             raise InputError(f"--filter does not know {typed.incomplete[0]!r}", fix="For instance: '4xh100 <6 >=80 -spot eu'.")
         options = {name: value for name, value in vars(query).items() if value not in (None, ())}
         query = replace(typed.query, **options)
+        demand = None
+        if model is not None or training is not None:
+            from hudtui.core.runs.fit import find_demand
+            from hudtui.core.runs.request import RunRequest
+
+            demand = find_demand(RunRequest(model=model, training=training), Path.cwd())
+    fit = None if demand is None else demand.fit
 
     async def work() -> tuple[Offers, frozenset[str]]:
         async with compute.asked(settings, provider or (), machines=host or ()) as providers:
@@ -70,27 +95,32 @@ def gpus(
     absent = {} if provider else dict(unavailable_providers(settings.get))
     named = [offer for offer in market.found if typed.names(offer)]
     conditions = (wanted, typed.words, typed.without, *vars(query).values())
-    narrow = any(value not in (None, ()) for value in conditions)
+    narrow = demand is not None or any(value not in (None, ()) for value in conditions)
     with console.failures(as_json=as_json):
         if market.found and not named:
             raise InputError(
                 "no offer has these words", why=offer_filter, fix="hudtui pods offers without --filter shows all offers."
             )
         try:
-            selection = select(named, query=query, spec=wanted, order=sort, hours=hours)
-            choice = choose(named, query=query, spec=wanted, order=sort, hours=hours) if narrow else None
+            selection = select(named, query=query, spec=wanted, order=sort, hours=hours, fit=fit)
+            choice = choose(named, query=query, spec=wanted, order=sort, hours=hours, fit=fit) if narrow else None
         except InputError as error:
             told = [*market.warnings, *([absent["prime"]] if "prime" in absent else [])]
             lines = [error.fix, *told] if error.fix else told
             raise InputError(error.what, why=error.why, fix="\n".join(lines) or None) from None
     if as_json:
-        console.out_json(_to_json(market, simulated, selection, choice, absent, limit))
+        console.out_json(_to_json(market, simulated, selection, choice, absent, limit, demand))
         return
     if selection.found:
-        _print(selection.found[:limit], simulated)
+        _print(selection.found[:limit], simulated, fit)
+    if demand is not None:
+        console.say("")
+        console.say(f"FITS is for a training of {demand.title}, {_size(demand)}.")
     if choice is not None:
         console.say("")
-        console.say(f"{choice.offer.short} is the best pick:")
+        nearest = demand is not None and demand.fit(choice.offer).state in ("short", "unable")
+        words = "comes nearest, and does not fit" if nearest else "is the best pick"
+        console.say(f"{choice.offer.short} {words}:")
         for reason in choice.reasons:
             console.say(f"  {reason}")
     bare = 0 if narrow else sum(not has_gpu(offer) for offer in market.found)
@@ -106,7 +136,14 @@ def gpus(
         console.say(absent["prime"])
 
 
-def _print(offers: tuple[Offer, ...], simulated: frozenset[str]) -> None:
+def _size(demand: Demand) -> str:
+    """Return what the estimate of a demand is based on."""
+    if demand.shape is None:
+        return "of a size that is not known here"
+    return f"{demand.shape.parameters / 1e9:.3g} billion parameters by {demand.shape.source}"
+
+
+def _print(offers: tuple[Offer, ...], simulated: frozenset[str], fit: Callable[[Offer], Fit] | None) -> None:
     from hudtui.core.compute.choose import price_text
     from hudtui.core.compute.limits import money
 
@@ -122,10 +159,26 @@ def _print(offers: tuple[Offer, ...], simulated: frozenset[str]) -> None:
             offer.stock or "–",
             "–" if offer.setup_minutes is None else f"{offer.setup_minutes:g} min",
             compute.notes_text(offer),
+            *(() if fit is None else (fit(offer).mark,)),
         )
 
-    head = ("OFFER", "GPUS", "VRAM", "PRICE/H", "PER GPU", "FROM", "REGION", "STOCK", "SETUP", "NOTE")
-    compute.table(head, [row(offer) for offer in offers], right=(2, 3, 4, 8))
+    head = (
+        "OFFER",
+        "GPUS",
+        "VRAM",
+        "PRICE/H",
+        "A GPU",
+        "FROM",
+        "REGION",
+        "STOCK",
+        "SETUP",
+        "NOTE",
+        *(() if fit is None else ("FITS",)),
+    )
+    order = range(len(head)) if fit is None else (0, 1, 2, 10, *range(3, 10))
+    rows = [tuple(row(offer)[place] for place in order) for offer in offers]
+    right = (2, 3, 4, 8) if fit is None else (2, 4, 5, 9)
+    compute.table(tuple(head[place] for place in order), rows, right=right)
 
 
 def _to_json(
@@ -135,9 +188,14 @@ def _to_json(
     choice: OfferChoice | None,
     absent: dict[str, str],
     limit: int,
+    demand: Demand | None,
 ) -> dict[str, Any]:
+    def row(offer: Offer) -> dict[str, Any]:
+        told = {**offer.to_json(), "simulated": offer.provider in simulated}
+        return told if demand is None else {**told, "fit": demand.fit(offer).to_json()}
+
     return {
-        "offers": [{**offer.to_json(), "simulated": offer.provider in simulated} for offer in selection.found[:limit]],
+        "offers": [row(offer) for offer in selection.found[:limit]],
         "total": len(selection.found),
         "left_out": len(selection.rejected),
         "choice": choice.to_json() if choice else None,

@@ -101,6 +101,27 @@ def test_offers_as_a_table(sim: PrimeSimulator, run: Run) -> None:
     assert "no real money" in done.stderr and "without a GPU are not shown" in done.stderr
 
 
+def test_offers_say_whether_a_model_fits_and_choose_by_it(sim: PrimeSimulator, run: Run) -> None:
+    done = run("pods", "offers", "--model", "Qwen/Qwen2.5-3B-Instruct", "--no-spot", "--provider", "prime")
+    rows = {" ".join(line.split()[1:3]): line for line in done.stdout.splitlines()}
+    assert "FITS" in done.stdout.splitlines()[0]
+    assert "✓ tight" in rows["1x A6000_48GB"] and "✗ 21 GiB short" in rows["1x RTX4090_24GB"]
+    assert "16 GPUs" in rows["16x H100_80GB"]
+    assert "3 billion parameters by its name" in done.stderr
+    found = json.loads(run("pods", "offers", "--model", "x/y-3B", "--no-spot", "--provider", "prime", "--json").stdout)
+    assert found["choice"]["offer"]["gpu_type"] == "A100_80GB" and found["offers"][0]["fit"]["state"] == "fits"
+    assert [one["fit"]["state"] for one in found["offers"]][-1] == "unable"
+    done = run("pods", "offers", "--model", "x/y-671B", "--provider", "prime")
+    assert "comes nearest, and does not fit" in done.stderr and "is the best pick" not in done.stderr
+
+
+def test_a_training_file_decides_what_fits(sim: PrimeSimulator, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "training.yaml"
+    file.write_text("model: x/y-7B\nlora: false\n")
+    found = json.loads(run("pods", "offers", "1xH100", "--training", str(file), "--provider", "prime", "--json").stdout)
+    assert {one["fit"]["state"] for one in found["offers"]} == {"short"}
+
+
 def test_offers_as_json_and_the_choice_with_its_reasons(sim: PrimeSimulator, run: Run) -> None:
     found = json.loads(run("gpus", "H100", "--no-spot", "--region", "eu", "--json").stdout)
     assert [offer["gpu_count"] for offer in found["offers"]] == [1, 1, 2, 4, 8]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from hudtui.core.compute.fit import Fit
 from hudtui.core.compute.gpus import GpuSpec, fits_socket, has_gpu, resolve
 from hudtui.core.compute.limits import money
 from hudtui.core.compute.values import Offer, Price, Query
@@ -93,6 +94,7 @@ def select(
     spec: GpuSpec | None = None,
     order: str = "price",
     hours: float | None = None,
+    fit: Callable[[Offer], Fit] | None = None,
 ) -> OfferSelection:
     """Sort the offers that meet all conditions. Machines without a GPU are rejected unless they are requested by name.
 
@@ -102,6 +104,7 @@ def select(
         spec: The wanted GPUs.
         order: One of `ORDERS`.
         hours: How long the machine will be used: prices are then compared with prepaid hours.
+        fit: Whether the GPUs of an offer hold the model to train. Those that hold it come first, then the order counts.
 
     Raises:
         InputError: No provider offers such a GPU, or the order does not exist.
@@ -117,7 +120,11 @@ def select(
             rejected.append(RejectedOffer(offer, objections))
         else:
             found.append(offer)
-    return OfferSelection(tuple(sorted(found, key=_sort_key(order, hours))), tuple(rejected))
+    key = _sort_key(order, hours)
+    if fit is not None:
+        ranks = {id(offer): fit(offer).rank for offer in found}
+        return OfferSelection(tuple(sorted(found, key=lambda offer: (ranks[id(offer)], key(offer)))), tuple(rejected))
+    return OfferSelection(tuple(sorted(found, key=key)), tuple(rejected))
 
 
 def choose(
@@ -127,6 +134,7 @@ def choose(
     spec: GpuSpec | None = None,
     order: str = "price",
     hours: float | None = None,
+    fit: Callable[[Offer], Fit] | None = None,
 ) -> OfferChoice:
     """Return the first offer in the given order, by default the cheapest. Arguments as for `select`.
 
@@ -139,11 +147,11 @@ def choose(
     wanted = (
         spec if spec is None or spec.counted or query.gpu_count is not None else GpuSpec(1, spec.name, spec.memory, spec.socket)
     )
-    selection = select(offers, query=query, spec=wanted, order=order, hours=hours)
+    selection = select(offers, query=query, spec=wanted, order=order, hours=hours, fit=fit)
     if not selection.found:
         raise _nothing(selection.rejected, wanted)
     best = selection.found[0]
-    return OfferChoice(best, tuple(_reasons(best, selection, order, hours, wanted is not spec)), selection.rejected)
+    return OfferChoice(best, tuple(_reasons(best, selection, order, hours, wanted is not spec, fit)), selection.rejected)
 
 
 def _objections(offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[str, ...]) -> Iterable[OfferMismatch]:
@@ -223,14 +231,38 @@ _BEST = {
 }
 
 
-def _reasons(best: Offer, selection: OfferSelection, order: str, hours: float | None, one_gpu: bool) -> Iterable[str]:
-    others = selection.found[1:]
-    if not others:
+def _reasons(
+    best: Offer,
+    selection: OfferSelection,
+    order: str,
+    hours: float | None,
+    one_gpu: bool,
+    fit: Callable[[Offer], Fit] | None,
+) -> Iterable[str]:
+    verdict = None if fit is None else fit(best)
+    found = selection.found
+    if fit is not None and verdict is not None:
+        found = tuple(offer for offer in found if fit(offer).state == verdict.state)
+        yield verdict.why
+    others = found[1:]
+    if verdict is not None and verdict.state in ("short", "unable"):
+        yield "No other offer holds the model either." if len(selection.found) > 1 else "It is the only offer."
+    elif verdict is not None and verdict.state == "unknown":
+        yield f"It has {_BEST[order]} of the {len(found)} offers of which the fit is not known."
+    elif not others:
         yield "It is the only offer that fits."
     else:
         span = "" if hours is None else f" for {hours:g} h"
-        those = f"the {len(selection.found)} offers{' with one GPU' if one_gpu else ''} that fit"
+        those = f"the {len(found)} offers{' with one GPU' if one_gpu else ''} that fit"
+        if verdict is not None and verdict.state == "tight":
+            those += ", all of them tightly"
         yield f"It has {_BEST[order]}{span} of {those}; next comes {_brief(others[0])}."
+    if fit is not None and verdict is not None and verdict.holds:
+        least = price_in_usd(best, hours)
+        worse = [offer for offer in selection.found if fit(offer).state != verdict.state and offer.price.stated]
+        for offer in [one for one in worse if price_in_usd(one, hours) < least][:2]:  # the nearest to a fit come first
+            yield f"Cheaper, but {fit(offer).reason or 'its memory is not known'}: {_brief(offer)}."
+    others = selection.found[1:]
     price = best.price
     if best.spot:
         firm = next((offer for offer in others if not offer.spot), None)
@@ -251,8 +283,8 @@ def _reasons(best: Offer, selection: OfferSelection, order: str, hours: float | 
         yield f"For ranking, prices in other currencies are rounded up at rates of {RATES_FROM}: {rates}."
     if best.stock.lower() in _LITTLE:
         yield "There are few of them: it may be gone by the time it is asked for."
-    cheaper = [item for item in selection.rejected if _one_step_away(item) and price_in_usd(item.offer) < price_in_usd(best)]
-    for item in sorted(cheaper, key=lambda item: price_in_usd(item.offer))[:2]:
+    left_out = [item for item in selection.rejected if _one_step_away(item) and price_in_usd(item.offer) < price_in_usd(best)]
+    for item in sorted(left_out, key=lambda item: price_in_usd(item.offer))[:2]:
         yield f"Cheaper, but left out: {_brief(item.offer)}: {item.reason}."
     own = next((offer for offer in others if offer.provider in OWN_PROVIDERS and not offer.price.stated), None)
     if own is not None:

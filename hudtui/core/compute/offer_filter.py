@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hudtui.core.compute.choose import OWN_PROVIDERS, OfferChoice, choose, price_in_usd, select
+from hudtui.core.compute.fit import Fit
 from hudtui.core.compute.gpus import has_gpu
 from hudtui.core.compute.values import Offer, Query
 from hudtui.core.errors import InputError
@@ -81,7 +82,14 @@ class OfferList:
     """Why no offer fits, for people."""
 
 
-def arrange(offers: Sequence[Offer], wanted: OfferFilter, sort: str, *, reverse: bool = False) -> OfferList:
+def arrange(
+    offers: Sequence[Offer],
+    wanted: OfferFilter,
+    sort: str,
+    *,
+    reverse: bool = False,
+    fit: Callable[[Offer], Fit] | None = None,
+) -> OfferList:
     """Return the offers that match a filter, sorted.
 
     Args:
@@ -89,10 +97,11 @@ def arrange(offers: Sequence[Offer], wanted: OfferFilter, sort: str, *, reverse:
         wanted: The filter.
         sort: One of `SORTS`.
         reverse: Sort the other way round.
+        fit: Whether the GPUs of an offer hold the model to train; see `select`.
     """
     named = [offer for offer in offers if wanted.names(offer)]
     order = sort if sort in ("gpu-price", "vram", "count", "setup") else "price"
-    fits = (*select(named, query=wanted.query, order=order).found, *_plain(named, wanted.query))
+    fits = (*select(named, query=wanted.query, order=order, fit=fit).found, *_plain(named, wanted.query))
     key = _KEYS.get(sort)
     shown = sorted(fits, key=key) if key is not None else list(fits)
     if reverse:
@@ -100,7 +109,7 @@ def arrange(offers: Sequence[Offer], wanted: OfferFilter, sort: str, *, reverse:
     choice: OfferChoice | None = None
     nothing: tuple[str, ...] = ("No offer has these words.",) if offers else ()
     try:
-        choice = choose(named, query=wanted.query, order=order) if named else None
+        choice = choose(named, query=wanted.query, order=order, fit=fit) if named else None
     except InputError as error:
         nothing = tuple(error.lines()) if wanted.query != Query() else ("No machine with a GPU is on offer.",)
     return OfferList(tuple(shown), len(offers), choice, nothing)

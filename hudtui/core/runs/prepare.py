@@ -7,12 +7,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hudtui.core.compute.limits import Limits, limits_from_settings
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text
 from hudtui.core.remote.hosts import LOCAL, find_host, pod_host
+from hudtui.core.runs.fit import GIB_PER_GB, Demand, find_demand
 from hudtui.core.runs.launch import draft_run
 from hudtui.core.runs.preflight import Check, PreflightReport, Remedy, check_environments, check_files, check_keys, check_model
 from hudtui.core.runs.request import RunRequest
@@ -20,29 +21,26 @@ from hudtui.core.runs.spec import Rental, RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line
 from hudtui.core.training.engine import as_rehearsal
-from hudtui.core.training.memory import layout
 from hudtui.core.training.options import JobOptions
 from hudtui.core.training.plan import file_ref
-from hudtui.core.training.recipe import read_settings, recipe_for, recipe_from
+from hudtui.core.training.recipe import read_settings
 from hudtui.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice
-    from hudtui.core.compute.gpus import GpuSpec
+    from hudtui.core.compute.fit import Fit
     from hudtui.core.compute.hardware import Hardware
     from hudtui.core.compute.limits import Estimate
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer
     from hudtui.core.settings import Settings
 
-DEFAULT_GPUS = "2xA100"
+DEFAULT_COUNT = 2
 """GPUs of a training by default: one serves the model, the other trains it."""
+DEFAULT_GPUS = f"{DEFAULT_COUNT}xA100"
+"""GPUs of a training of a model whose size is not known."""
 REHEARSAL_STEPS = 3
 """Steps of a rehearsal by default."""
-GIB_PER_GB = 1e9 / 2**30
-"""Offers give GB, drivers GiB: the driver of a 48 GB card may report 45."""
-_MEMORY_ERROR = 4 / 3
-"""The estimate of memory is good to about a third: above this factor the model certainly does not fit."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +102,15 @@ async def prepare_run(
     key: str | None = None
     host = request_host(request)
     limits = _limits(request, settings, report)
+    demand = await asyncio.to_thread(_demand, request, workspace)
     if host is not None:
         machine = await _check_machine(host, request, report)
     else:
         try:
             provider = await asyncio.to_thread(open_request_provider, request, settings, providers)
-            choice = await _choose_offer(request, provider, report)
+            choice = await _choose_offer(request, provider, demand, limits, report)
+            if demand is not None and request.engine == "trl":
+                _check_memory(demand.fit(choice.offer), report, rented=True)
             key = await _ssh_key(provider, settings, report) if starts else None
         except HudtuiError as error:
             _refuse_provider(request, error, report)
@@ -124,6 +125,7 @@ async def prepare_run(
         return Preparation(tuple(report.checks), None, choice)
     try:
         spec = await asyncio.to_thread(resolve, request, workspace, report, limits)
+        spec = replace(spec, shape=None if demand is None else demand.shape)
         if host is None:
             assert choice is not None and provider is not None
             spec, estimate = _with_rental(spec, request, choice.offer, provider, key, settings)
@@ -131,11 +133,12 @@ async def prepare_run(
             target = find_host(pod_host(spec.rent.machine))
         else:
             spec = _with_machine(spec, request, machine)
+            if demand is not None and request.engine == "trl":
+                _check_memory(demand.on_gpus(spec.gpus, spec.gpu_memory), report, rented=False)
             target = find_host(host)
         if request.rehearse:
             spec = replace(as_rehearsal(spec, steps=request.steps or REHEARSAL_STEPS), trainer_python=request.python)
         record = await asyncio.to_thread(draft_run, spec, target, store)
-        _check_memory(spec, report)
     except HudtuiError as error:
         report.refuse("plan", error)
         return Preparation(tuple(report.checks), None, choice, estimate)
@@ -284,9 +287,10 @@ def _refuse_provider(request: RunRequest, error: HudtuiError, report: PreflightR
         report.refuse("machine", error, remedy=remedy)
 
 
-async def _choose_offer(request: RunRequest, provider: Provider, report: PreflightReport) -> OfferChoice:
-    from hudtui.core.compute.choose import OfferChoice, choose
-    from hudtui.core.compute.gpus import has_gpu, parse_spec
+async def _choose_offer(
+    request: RunRequest, provider: Provider, demand: Demand | None, limits: Limits, report: PreflightReport
+) -> OfferChoice:
+    from hudtui.core.compute.choose import OfferChoice
     from hudtui.core.compute.provider import find_offer
     from hudtui.core.compute.values import Query
 
@@ -307,18 +311,41 @@ async def _choose_offer(request: RunRequest, provider: Provider, report: Preflig
                 raise InputError(text, why="Offers come and go.", fix=fix)
             choice = OfferChoice(offer, by_user)
         else:
-            gpus = request.gpus or (DEFAULT_GPUS if request.trains else None)
-            spec = parse_spec(gpus) if gpus else None
-            offers = _suitable_offers(found.found, request, spec)
-            if spec is None and offers and not any(map(has_gpu, offers)):
-                spec = parse_spec("cpu")
-            query = Query(spot=False if spec else None, clouds=request.clouds, regions=request.regions)
-            choice = choose(offers, spec=spec, query=query)
+            choice = _choose_of(_payable(found.found, limits), request, demand)
     report.add("machine", "fine", f"{provider.title}: {offer_text(choice.offer)}")
     if provider.features.simulated and request.trains:
         text = "simulated machines have no GPU: a training ends at the check of the GPUs"
         report.add("machine", "warning", text, "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).")
     return choice
+
+
+def _payable(offers: Sequence[Offer], limits: Limits) -> list[Offer]:
+    """Leave out the offers that charge more at once than the run may cost, if others remain."""
+    if limits.run_budget is None:
+        return list(offers)
+    return [offer for offer in offers if offer.price.for_hours(0) <= limits.run_budget] or list(offers)
+
+
+def _choose_of(offers: Sequence[Offer], request: RunRequest, demand: Demand | None) -> OfferChoice:
+    """Choose for a training by fit, then by price; for other work a machine without a GPU if there is one."""
+    from hudtui.core.compute.choose import choose, select
+    from hudtui.core.compute.gpus import has_gpu, parse_spec
+    from hudtui.core.compute.values import Query
+
+    query = Query(spot=False, clouds=request.clouds, regions=request.regions)
+    if demand is None:
+        if request.gpus is not None:
+            return choose(offers, spec=parse_spec(request.gpus), query=query)
+        if any(not has_gpu(offer) for offer in offers):
+            return choose(offers, spec=parse_spec("cpu"), query=query)
+        return choose(offers, query=replace(query, spot=None))
+    gpus = request.gpus or (DEFAULT_GPUS if demand.shape is None else None)
+    if gpus is not None:
+        return choose(offers, spec=parse_spec(gpus), query=query, fit=demand.fit)
+    usual = replace(query, gpu_count=DEFAULT_COUNT)
+    if any(demand.fit(offer).holds for offer in select(offers, query=usual).found):
+        query = usual
+    return choose(offers, query=query, fit=demand.fit)
 
 
 def offer_text(offer: Offer) -> str:
@@ -414,53 +441,24 @@ def _limits(request: RunRequest, settings: Settings, report: PreflightReport) ->
 # --- memory ---------------------------------------------------------------------------------------------------------------
 
 
-def _suitable_offers(offers: Sequence[Offer], request: RunRequest, spec: GpuSpec | None) -> tuple[Offer, ...]:
-    """Narrow the offers: for a training to GPUs that hold the model, without a need for GPUs to machines without one.
-
-    Returns all offers if none of them is suitable.
-    """
-    from hudtui.core.compute.choose import select
-    from hudtui.core.compute.gpus import has_gpu
-    from hudtui.core.compute.values import Query
-
+def _demand(request: RunRequest, workspace: Workspace) -> Demand | None:
+    """Return what the training needs; None for other work, or if its settings cannot be used: the plan says so."""
     if not request.trains:
-        plain = tuple(offer for offer in offers if not has_gpu(offer))
-        return plain if spec is None and plain else tuple(offers)
-    good = tuple(offer for offer in offers if _holds_model(offer, request))
+        return None
     try:
-        usable = bool(good) and bool(select(good, spec=spec, query=Query(spot=False)).found)
-    except InputError:  # no offer has the GPU that was asked for
-        usable = False
-    return good if usable else tuple(offers)
-
-
-def _holds_model(offer: Offer, request: RunRequest) -> bool:
-    if not offer.gpu_count or offer.gpu_memory is None:
-        return False
-    memory = offer.gpu_memory * GIB_PER_GB
-    chosen: dict[str, Any] = {"model": request.model, "max_turns": request.max_turns}
-    try:
-        values = {} if request.training is None else dict(read_settings(read_text(request.training), name=str(request.training)))
-        values |= {name: value for name, value in chosen.items() if value is not None}
-        needed = layout(offer.gpu_count, recipe_from(values), memory).memory
+        return find_demand(request, workspace.folder)
     except InputError:
-        return False
-    return needed is not None and max(gpu.total for gpu in needed) <= memory
+        return None
 
 
-def _check_memory(spec: RunSpec, report: PreflightReport) -> None:
-    """Compare the memory that the model needs with that of the GPUs."""
-    if spec.engine != "trl" or spec.rehearse:
-        return
-    needed = layout(spec.gpus, recipe_for(spec), spec.gpu_memory).memory
-    if needed is None:
-        return  # the model's size is unknown; a note of the plan says so
-    most = max(needed, key=lambda gpu: gpu.total)
-    text = f"GPU {most.gpu} ({most.role}) needs about {most.total:.0f} GiB and has {spec.gpu_memory:.0f}"
+def _check_memory(fit: Fit, report: PreflightReport, *, rented: bool) -> None:
+    """Add the check of the GPUs' memory."""
+    if fit.state == "unknown":
+        return  # a note of the plan says so
     fix = "Take larger GPUs (--gpus), more of them, a smaller model, or lower batch_size or max_seq_len (--training FILE)."
-    if most.total <= spec.gpu_memory:
-        report.add("memory", "fine", text)
-    elif most.total <= spec.gpu_memory * _MEMORY_ERROR or spec.rent is None:
-        report.add("memory", "warning", f"{text}: it may run out of memory", fix)
+    if fit.state == "fits":
+        report.add("memory", "fine", fit.why)
+    elif fit.hopeless and rented:
+        report.add("memory", "missing", f"{fit.why} The model does not fit.", fix, remedy="choose-machine")
     else:
-        report.add("memory", "missing", f"{text}: the model does not fit", fix, remedy="choose-machine")
+        report.add("memory", "warning", f"{fit.why} It may run out of memory.", fix)

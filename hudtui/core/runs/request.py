@@ -58,11 +58,11 @@ class RunRequest(JobOptions):
     provider: str | None = knob(None, "Provider to rent from: prime; or local for this machine.", group=WHERE)
     gpus: str | None = knob(
         None,
-        "GPUs to rent, such as 4xH100; 2xA100 for a training by default.",
+        "GPUs to rent, such as 4xH100; by default those for a training that hold the model, the cheapest first.",
         "--gpus",
         "-g",
         label="GPUs",
-        hint="to rent, such as 4xH100; 2xA100 for a training when empty",
+        hint="to rent, such as 4xH100; the cheapest that hold the model when empty",
         group=WHERE,
     )
     offer: Offer | None = None

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hudtui.core.errors import InputError
-from hudtui.core.training.recipe import Recipe, billions
+from hudtui.core.training.recipe import Recipe
+from hudtui.core.training.shape import ModelShape, shape_by_name
 
 GIB = 2**30
-_VOCABULARY = 152_000
-"""Size of a typical vocabulary; the logits of a batch have that many numbers per token."""
 _OVERHEAD = 2.0
 """GiB for CUDA, NCCL and fragmentation."""
 
@@ -63,7 +62,7 @@ class GpuLayout:
         return bool(set(self.serve) & set(self.train))
 
 
-def layout(gpus: int, recipe: Recipe, gpu_memory: float) -> GpuLayout:
+def layout(gpus: int, recipe: Recipe, gpu_memory: float, shape: ModelShape | None = None) -> GpuLayout:
     """Assign the GPUs: a single GPU serves and trains; with two, each has one task; with more, up to half (a power of two) serve.
 
     The weights are spread over the training GPUs if one of them cannot hold them.
@@ -72,6 +71,7 @@ def layout(gpus: int, recipe: Recipe, gpu_memory: float) -> GpuLayout:
         gpus: GPUs of the machine.
         recipe: The training.
         gpu_memory: Memory of each GPU in GiB.
+        shape: The size of the model; None: as its name tells.
 
     Raises:
         InputError: `gpus` is not between 1 and 8.
@@ -79,33 +79,31 @@ def layout(gpus: int, recipe: Recipe, gpu_memory: float) -> GpuLayout:
     if not 1 <= gpus <= 8:
         raise InputError(f"{gpus} GPUs: this engine trains on 1 to 8 of one machine", fix="Take a machine with fewer.")
     if gpus == 1:
-        return _with_memory(GpuLayout((0,), (0,)), recipe)
+        return _with_memory(GpuLayout((0,), (0,)), recipe, shape)
     serving = 1 << int(math.log2(gpus // 2))
-    plain = _with_memory(GpuLayout(tuple(range(serving)), tuple(range(serving, gpus))), recipe)
+    plain = _with_memory(GpuLayout(tuple(range(serving)), tuple(range(serving, gpus))), recipe, shape)
     if len(plain.train) > 1 and plain.memory is not None and plain.memory[-1].total > gpu_memory:
-        return _with_memory(replace(plain, sharded=True), recipe)
+        return _with_memory(replace(plain, sharded=True), recipe, shape)
     return plain
 
 
-def _with_memory(where: GpuLayout, recipe: Recipe) -> GpuLayout:
-    return replace(where, memory=_memory(where, recipe))
+def _with_memory(where: GpuLayout, recipe: Recipe, shape: ModelShape | None) -> GpuLayout:
+    shape = shape or shape_by_name(recipe.model)
+    return where if shape is None else replace(where, memory=_memory(where, recipe, shape))
 
 
-def _memory(where: GpuLayout, recipe: Recipe) -> tuple[GpuMemory, ...] | None:
-    size = billions(recipe.model)
-    if size is None:
-        return None
-    parameters = size * 1e9
-    width, depth = _shape(size)
-    weights = parameters * 2 / GIB
+def _memory(where: GpuLayout, recipe: Recipe, shape: ModelShape) -> tuple[GpuMemory, ...]:
+    width, depth = shape.width, shape.depth
+    served = shape.parameters * 2 / GIB
+    weights = shape.parameters * (2 if recipe.bf16 else 4) / GIB  # of the trainer; the server takes 16 bits
     # 2 matrices of width x rank for each of 4 targets a layer; weight, gradient, and two moments in 32 bits.
-    trained = 8 * width * recipe.lora_rank * depth if recipe.lora else parameters
+    trained = 8 * width * recipe.lora_rank * depth if recipe.lora else shape.parameters
     optimizer = trained * 16 / GIB
     tokens = recipe.batch_size * recipe.max_seq_len
     kept = depth * 2 if recipe.gradient_checkpointing else depth * 34
-    activations = tokens * (width * kept + _VOCABULARY * 4) / GIB
+    activations = tokens * (width * kept + shape.vocabulary * 4) / GIB
     episodes = recipe.batch_size * recipe.gradient_accumulation * len(where.train)
-    cache = episodes * recipe.max_seq_len * 2 * depth * width / 4 * 2 / GIB  # keys and values, shared by groups of 4 heads
+    cache = episodes * recipe.max_seq_len * 2 * depth * shape.cache_width * 2 / GIB  # keys and values
     shards = len(where.train) if where.sharded else 1
     found = []
     for gpu in range(max(*where.serve, *where.train) + 1):
@@ -114,7 +112,7 @@ def _memory(where: GpuLayout, recipe: Recipe) -> tuple[GpuMemory, ...] | None:
             GpuMemory(
                 gpu,
                 "serve and train" if serves and trains else "serve" if serves else "train",
-                weights=(weights / len(where.serve) if serves else 0.0) + (weights / shards if trains else 0.0),
+                weights=(served / len(where.serve) if serves else 0.0) + (weights / shards if trains else 0.0),
                 optimizer=optimizer / shards if trains else 0.0,
                 activations=activations if trains else 0.0,
                 cache=cache / len(where.serve) if serves else 0.0,
@@ -136,9 +134,3 @@ def check_memory(found: tuple[GpuMemory, ...], gpu_memory: float) -> None:
                 why=need.line(),
                 fix="Take larger GPUs, more of them, or a smaller model.",
             )
-
-
-def _shape(size: float) -> tuple[float, float]:
-    """Return the approximate width and depth of a model with that many billions of parameters."""
-    depth = 28 * max(size / 1.5, 0.5) ** 0.3
-    return math.sqrt(size * 1e9 / (12 * depth)), depth

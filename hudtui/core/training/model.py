@@ -9,6 +9,7 @@ from typing import Literal
 
 from hudtui.core.text import clean_line
 from hudtui.core.training.recipe import TINY, Recipe
+from hudtui.core.training.shape import cached_folder, is_hub_id
 
 _SERVED = re.compile(
     r"(?:gpt-(?:3\.5|4|5)|chatgpt|o[1-9](?:-|$)|text-(?:davinci|embedding)|davinci|claude|gemini|grok-(?:[2-9]|beta|code))",
@@ -16,7 +17,6 @@ _SERVED = re.compile(
 )
 """Names of models whose weights are not published."""
 _MAKERS = ("openai", "anthropic", "google", "xai", "x-ai")
-_ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 _OPEN = Recipe().model
 
 
@@ -48,10 +48,10 @@ def assess_model(name: str, folder: Path, *, here: bool) -> ModelAssessment:
     if _SERVED.match(rest) and (not owner or owner.lower() in _MAKERS):
         fix = f"{open_one} To play the tasks with this one: --engine rollouts --policy openai:{clean_line(rest, 60)}"
         return ModelAssessment("refused", f"{shown} is served by its maker alone: without its weights it cannot be trained", fix)
-    if not _ID.fullmatch(name) or ".." in name or "--" in name:
+    if not is_hub_id(name):
         why = "has no owner" if not owner else "is no id of the Hub"
         return ModelAssessment("refused", f"{shown} {why}: a model on the Hub is OWNER/NAME", open_one)
-    if _is_cached(name):
+    if cached_folder(name) is not None:
         return ModelAssessment("fine", f"{shown}, which this computer has fetched before")
     return ModelAssessment(
         "unknown", f"whether the Hub has {shown} is not known here: it is asked on the machine, before the training begins"
@@ -72,9 +72,3 @@ def _judge_folder(path: Path, shown: str, *, here: bool) -> ModelAssessment:
         fix = "Name the folder that holds it. An adapter is merged first: hudtui runs export --format merged."
         return ModelAssessment("refused", f"the folder {shown} holds no model: it has no config.json", fix)
     return ModelAssessment("fine", f"the folder {shown}")
-
-
-def _is_cached(name: str) -> bool:
-    from huggingface_hub import try_to_load_from_cache
-
-    return isinstance(try_to_load_from_cache(name, "config.json"), str)

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from hudtui.core.errors import InputError, Location
 from hudtui.core.training.options import JobOptions
 from hudtui.core.training.package_data import resource_bytes
+from hudtui.core.training.shape import ModelShape
 
 T = TypeVar("T")
 _STAGE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -81,6 +82,8 @@ class JobSpec(JobOptions):
     """GPUs of the machine that this run uses."""
     gpu_memory: float = 80.0
     """Memory of each GPU in GiB."""
+    shape: ModelShape | None = None
+    """The size of the model; None: as its name tells."""
     learning_rate: float | None = None
     held_out: int | None = None
     """Tasks kept out of the training for evaluation."""

@@ -5,7 +5,6 @@ The defaults are those of the trainer that hudtui's predecessor used (GRPO with 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -14,6 +13,7 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.knobs import knob, out_of_bounds
 from hudtui.core.text import did_you_mean
 from hudtui.core.training.plan import JobSpec
+from hudtui.core.training.shape import billions
 
 RECIPE = "files/recipe.json"
 """Where the recipe lies in a run's folder."""
@@ -161,15 +161,6 @@ REHEARSAL: Mapping[str, Any] = {
     "warm_start": 80,
 }
 """What a rehearsal changes, so that it takes a minute on a CPU."""
-
-
-def billions(model: str) -> float | None:
-    """Parameters of a model in billions, as its name tells; None when it does not."""
-    found = re.findall(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?)([bBmM])(?![A-Za-z0-9])", model)
-    if not found:
-        return None
-    number, unit = found[-1]
-    return float(number) / (1 if unit in "bB" else 1000)
 
 
 def default_learning_rate(model: str) -> float:

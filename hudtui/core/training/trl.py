@@ -11,7 +11,8 @@ from hudtui.core.training.memory import GpuLayout, check_memory, layout
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.package_data import resource_bytes
 from hudtui.core.training.plan import WHEELS, JobSpec, Plan, PlanFile, PlanOutput, PlanPort, Readiness, RestartPolicy, Site, Stage
-from hudtui.core.training.recipe import RECIPE, TINY, Recipe, billions, recipe_for
+from hudtui.core.training.recipe import RECIPE, TINY, Recipe, recipe_for
+from hudtui.core.training.shape import shape_by_name
 
 PORT = 8000
 """Of the model's server. It listens on the loopback address alone: its admin routes ask for no key."""
@@ -76,7 +77,7 @@ class Trl:
             notes.append("a rehearsal: a tiny model that knows nothing, on the CPU; its rewards say nothing about a real one")
         else:
             if where.memory is None:
-                notes.append(f"the name {recipe.model} does not tell how large the model is: its memory was not estimated")
+                notes.append(f"the size of the model {recipe.model} is not known here: the memory of the GPUs was not estimated")
             else:
                 notes += [gpu.line() for gpu in where.memory]
             shared = tuple(name for name in secrets if name in _SHARED_SECRETS)
@@ -161,7 +162,7 @@ def _gpus(spec: JobSpec, recipe: Recipe) -> GpuLayout:
     """
     if recipe.model == TINY:
         raise InputError("the model `tiny` is for rehearsals", fix="Name another one with --model, or add --rehearse.")
-    where = layout(spec.gpus, recipe, spec.gpu_memory)
+    where = layout(spec.gpus, recipe, spec.gpu_memory, spec.shape)
     recipe.check_batch(len(where.train))
     check_memory(where.memory or (), spec.gpu_memory)
     return where
@@ -174,8 +175,8 @@ def _bootstrap(spec: JobSpec, site: Site, recipe: Recipe, venv: str, lock: str, 
         argv += ["--first", site.path("files/torch-cpu.txt"), "--cuda", site.path("files/rehearse-cuda.txt")]
         argv += ["--python", "3.11", "--disk", "7"]
     else:
-        size = billions(recipe.model)
-        weights = 2.2 * size if size is not None else 20.0
+        shape = spec.shape or shape_by_name(recipe.model)
+        weights = 2.2e-9 * shape.parameters if shape is not None else 20.0
         argv += ["--python", PYTHON, "--disk", f"{_ENVIRONMENT_GIB + weights + 10:.0f}", "--driver", str(DRIVER)]
         least = [gpu.floor for gpu in where.memory] if where.memory else [0.0] * spec.gpus
         argv += ["--vram", ",".join(f"{gib:.0f}" for gib in least)]

@@ -279,6 +279,9 @@ def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
     ("asked", "gpu"),
     [
         (RunRequest(provider="prime", gpus="1xA100"), "A100_80GB"),
+        (RunRequest(provider="prime"), "A100_80GB"),
+        (RunRequest(provider="prime", settings={"lora": False}), "B200_180GB"),
+        (RunRequest(provider="prime", regions=("united_states",)), "H100_80GB"),
         (RunRequest(engine="rollouts", policy="random", provider="prime"), "CPU_NODE"),
         (RunRequest(provider="prime", rehearse=True), "CPU_NODE"),
         (RunRequest(engine="rollouts", policy="random", provider="prime", gpus="1x4090"), "RTX4090_24GB"),
@@ -290,6 +293,28 @@ async def test_the_cheapest_machine_that_the_work_fits(
     prepared = await _prepare(project, store, asked, starts=False)
     assert prepared.record is not None, prepared.missing
     assert prepared.choice is not None and prepared.choice.offer.gpu_type == gpu
+
+
+async def test_without_gpus_the_cheapest_that_holds_the_model_is_taken(
+    project: Path, store: RunStore, prime: PrimeSimulator
+) -> None:
+    prepared = await _prepare(project, store, RunRequest(provider="prime"), starts=False)
+    assert prepared.choice is not None
+    assert (prepared.choice.offer.gpu_count, prepared.choice.offer.gpu_type) == (2, "A100_80GB"), "one serves, the other trains"
+    assert "GPU 1 (train) needs about 32 GiB of 75." in prepared.choice.reasons
+    large = await _prepare(project, store, RunRequest(provider="prime", model="x/y-32B"), starts=False)
+    assert large.choice is not None and large.choice.offer.gpu_count == 8, "two do not hold it"
+    unknown = await _prepare(project, store, RunRequest(provider="prime", model="me/mine"), starts=False)
+    assert unknown.choice is not None and unknown.choice.offer.gpu_type == "A100_80GB"
+    assert "Whether it fits is not known: the size of the model is not known here." in unknown.choice.reasons
+
+
+async def test_what_certainly_does_not_fit_is_refused_before_it_is_rented(
+    project: Path, store: RunStore, prime: PrimeSimulator
+) -> None:
+    prepared = await _prepare(project, store, RunRequest(provider="prime", model="x/y-671B"), starts=False)
+    assert prepared.record is None and prepared.missing
+    assert any("GiB" in check.text for check in prepared.missing)
 
 
 @pytest.mark.parametrize(

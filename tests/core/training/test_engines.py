@@ -99,7 +99,7 @@ def test_a_model_too_large_for_one_gpu_is_spread() -> None:
 def test_what_does_not_fit_is_refused_before_anything_is_downloaded() -> None:
     with pytest.raises(InputError, match="GPU 0 would have to hold"):
         plan(model="Qwen/Qwen2.5-72B-Instruct", gpu_memory=80.0)
-    assert any("does not tell how large" in note for note in plan(model="/models/mine").notes)
+    assert any("is not known here" in note for note in plan(model="/models/mine").notes)
 
 
 def test_memory_grows_with_the_model_and_shrinks_with_the_gpus() -> None:

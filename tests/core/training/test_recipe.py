@@ -8,13 +8,13 @@ from hudtui.core.errors import InputError
 from hudtui.core.training.plan import JobSpec
 from hudtui.core.training.recipe import (
     Recipe,
-    billions,
     default_learning_rate,
     read_recipe,
     read_settings,
     recipe_for,
     recipe_from,
 )
+from hudtui.core.training.shape import billions
 
 SPEC = JobSpec("trl", "x", "/w")
 

@@ -1,0 +1,75 @@
+"""Which machines hold the model of a training: the estimate of `training.memory` against offers and machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.compute.fit import Fit, judge_memory, unable
+from hudtui.core.compute.values import Offer
+from hudtui.core.errors import InputError
+from hudtui.core.files import read_text
+from hudtui.core.runs.request import RunRequest
+from hudtui.core.training.memory import layout
+from hudtui.core.training.recipe import Recipe, read_settings, recipe_from
+from hudtui.core.training.shape import ModelShape, find_shape
+
+GIB_PER_GB = 1e9 / 2**30
+"""Offers give GB, drivers GiB: the driver of a 48 GB card may report 45."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a training needs of its GPUs."""
+
+    recipe: Recipe
+    shape: ModelShape | None = None
+    """The size of the model; None if it is not known here."""
+
+    @property
+    def title(self) -> str:
+        """The training in a few words: `Qwen2.5-3B-Instruct, LoRA`."""
+        return f"{self.recipe.model.rpartition('/')[2]}, {'LoRA' if self.recipe.lora else 'all weights'}"
+
+    def on_gpus(self, gpus: int, memory: float | None) -> Fit:
+        """Return whether the GPUs of a machine hold the model.
+
+        Args:
+            gpus: GPUs that train and serve.
+            memory: GiB of each; None if not known.
+        """
+        if self.shape is None:
+            return judge_memory(None, memory)
+        try:
+            where = layout(gpus, self.recipe, float("inf") if memory is None else memory, self.shape)
+            self.recipe.check_batch(len(where.train))
+        except InputError as error:
+            return Fit("unable", f"It cannot be trained there: {error.what}.", reason=f"not on {gpus} GPUs")
+        most = max(where.memory or (), key=lambda gpu: gpu.total)
+        return judge_memory(most.total, memory, role=f"GPU {most.gpu} ({most.role})")
+
+    def fit(self, offer: Offer) -> Fit:
+        """Return whether the GPUs of an offer hold the model."""
+        verdict = unable(offer, bfloat16=self.recipe.bf16)
+        if verdict is not None:
+            return verdict
+        return self.on_gpus(offer.gpu_count, None if offer.gpu_memory is None else offer.gpu_memory * GIB_PER_GB)
+
+
+def find_demand(request: RunRequest, folder: Path) -> Demand:
+    """Return what the training of a request needs. Reads the training file, and the files of the model that are here.
+
+    Args:
+        request: The training.
+        folder: Start of relative paths.
+
+    Raises:
+        InputError: The training file or a setting cannot be used.
+    """
+    file = request.training
+    values: dict[str, Any] = {} if file is None else dict(read_settings(read_text(folder / file), name=str(file)))
+    values |= request.settings
+    chosen = {"model": request.model, "max_turns": request.max_turns, "steps": request.steps}
+    recipe = recipe_from(values | {name: value for name, value in chosen.items() if value is not None})
+    return Demand(recipe, find_shape(recipe.model, folder))
