@@ -50,7 +50,9 @@ def gpus(
     ] = None,
     training: Annotated[
         Path | None,
-        typer.Option("--training", help="Training file whose settings, and model, count for the column FITS.", show_default=False),
+        typer.Option(
+            "--training", help="Training file whose settings, and model, count for the column FITS.", show_default=False
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
     as_json: Json = False,
