@@ -87,7 +87,7 @@ async def _walk(folder: Path) -> DemoResult:
                 elif isinstance(event, Notice):
                     console.say(f"{event.severity}: {event.message}")
                 elif isinstance(event, DemoWorkspace):
-                    made = f"made {', '.join(event.created)}" if event.created else "taken up as it is"
+                    made = f"made {', '.join(event.created)}" if event.created else "used as it is"
                     console.say(f"{'workspace':<9} {shown(event.folder)}: {made}")
                 elif isinstance(event, RunBegun):
                     run = event.run

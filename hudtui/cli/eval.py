@@ -96,10 +96,10 @@ def evaluate(
     from hudtui.core.rollouts.evaluate import EvalRequest
 
     if limit == 0:
-        raise typer.BadParameter("0 tasks are none; -1 plays all", param_hint="--limit")
+        raise typer.BadParameter("must be at least 1; -1 plays all tasks", param_hint="--limit")
     if model is not None:
         if policy != "greedy":
-            raise typer.BadParameter("give one of them", param_hint="--model, --policy")
+            raise typer.BadParameter("these options exclude each other", param_hint="--model, --policy")
         policy = f"openai:{model}"
     with console.failures(as_json=as_json):
         tasks, config, split, limit, group = _of_gym(tasks, env_args, config, split, limit, group)

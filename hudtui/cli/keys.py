@@ -166,7 +166,7 @@ def set_path(
     if key.warning:
         console.say(f"warning: {key.warning}")
     if hidden.get(VARIABLE) != str(key.path):
-        console.say(f"warning: {VARIABLE} is also set in {hidden.origin(VARIABLE)}, and that one counts")
+        console.say(f"warning: {VARIABLE} is also set in {hidden.origin(VARIABLE)}, which takes precedence")
     if as_json:
         console.out_json({"path": str(key.path), "fingerprint": key.fingerprint, "file": str(file)})
         return

@@ -48,7 +48,7 @@ def takes_request(*names: str, **defaults: Any) -> Callable[[C], C]:
             values = {name: given.pop(name) for name in names}
             if dataset is not None:
                 if values["tasks"] is not None:
-                    raise typer.BadParameter("give one of them", param_hint="TASKS, --dataset")
+                    raise typer.BadParameter("these options exclude each other", param_hint="TASKS, --dataset")
                 values["tasks"] = dataset
             lists = {name: tuple(value or ()) for name, value in values.items() if types[name] == tuple[str, ...]}
             command(request=RunRequest(**{**values, **lists}), **given)

@@ -118,7 +118,7 @@ def list_pods(provider: Providers = None, as_json: Json = False) -> None:
             right=(3, 4, 5),
         )
     elif not found.warnings:
-        console.say("No machine is rented now. hudtui pods offers lists what can be had; hudtui pods create rents one.")
+        console.say("No machine is rented now. hudtui pods offers lists offers; hudtui pods create rents one.")
     for owned in unseen:
         ago = duration(time.time() - owned.created)
         console.say(f"{owned.name} was asked for {ago} ago and is not listed: hudtui pods reconcile")
@@ -475,10 +475,10 @@ async def _look(providers: Mapping[str, Provider], ledger: Ledger) -> PodsSnapsh
     from hudtui.core.compute.provider import ProviderError
     from hudtui.core.paths import app_paths
 
-    async with compute.busy("asking what is rented"):
+    async with compute.busy("asking for the rented machines"):
         found = await Overview(providers, ledger, cache=app_paths().cache / "offers.json").look()
     if found.silent and not found.pods and len(found.silent) == len(providers):
-        raise ProviderError(found.silent[0].why, fix="hudtui knows of no machine there, which does not mean that there is none.")
+        raise ProviderError(found.silent[0].why, fix="hudtui knows of no machine there, but there may be one.")
     return found
 
 

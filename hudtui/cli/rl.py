@@ -49,7 +49,7 @@ class _RunsByItself(HelpGroup):
 
         near = did_you_mean(word, self.commands)
         if near and word.isalpha() and not Path(word).exists():
-            raise typer.BadParameter(f"there is no command {word!r}, and no file of that name; did you mean {near}?")
+            raise typer.BadParameter(f"there is not a command {word!r}, and no file of that name; did you mean {near}?")
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The commands, and the options and tasks of `run`."""
@@ -118,7 +118,7 @@ def init(
     The agent gets the environment's tools, without setup and evaluation. An existing file is never overwritten without --force.
     """
     if to_stdout and output is not None:
-        raise typer.BadParameter("give one of them", param_hint="--stdout, --output")
+        raise typer.BadParameter("these options exclude each other", param_hint="--stdout, --output")
     from hudtui.core.flows.generate import default_file, make_config, require_free, write_config
     from hudtui.core.project import open_project
 

@@ -57,13 +57,13 @@ def run(
     Exit code 2 if --dry-run finds something missing.
     """
     if request.host is not None and request.provider is not None:
-        raise typer.BadParameter("give one of them", param_hint="--host, --provider")
+        raise typer.BadParameter("these options exclude each other", param_hint="--host, --provider")
     market = (("--offer", request.offer_name), ("--cloud", request.clouds), ("--region", request.regions))
     chosen = [name for name, value in market if value]
     if chosen and (request.host is not None or request.provider == "local"):
-        raise typer.BadParameter("this is about machines to rent", param_hint=chosen[0])
+        raise typer.BadParameter("this is only for machines to rent", param_hint=chosen[0])
     if request.offer_name is not None and (request.clouds or request.regions or request.gpus):
-        raise typer.BadParameter("an offer says GPUs, cloud and region itself", param_hint="--offer")
+        raise typer.BadParameter("an offer already has GPUs, cloud and region", param_hint="--offer")
     if request.rehearse and request.engine != "trl":
         raise typer.BadParameter("only a training (--engine trl) can be rehearsed", param_hint="--rehearse")
     from hudtui.core.training.recipe import parse_settings
@@ -209,8 +209,8 @@ def _may_detach(record: RunRecord) -> None:
     """Raises an error where this computer has to stay connected while the run continues."""
     if record.spec.rent is not None:
         raise InputError(
-            "a rented machine is watched over from here until it is ended",
-            fix="Leave --detach out. Ctrl-C leaves the run to itself; `hudtui runs resume` watches over it again.",
+            "a rented machine is managed from this computer until it is ended",
+            fix="Leave --detach out. Ctrl-C leaves the run running; `hudtui runs resume` manages it again.",
         )
     if record.spec.tunnels:
         raise InputError("this run needs a tunnel from this computer until it ends", fix="Leave --detach out.")

@@ -317,7 +317,7 @@ def print_view(view: RunView, record: RunRecord | None = None) -> None:
         ("engine", run.engine),
         ("started", clock(run.started) if run.started else "-"),
         ("time", seconds_text(view.elapsed)),
-        ("last sign", None if view.silent is None else f"{seconds_text(view.silent)} ago{dead}"),
+        ("heartbeat", None if view.silent is None else f"{seconds_text(view.silent)} ago{dead}"),
         ("step", view.step),
         ("left", f"about {seconds_text(view.left)}" if run.active and view.left is not None else None),
         ("machine", None if run.host == "local" else run.host),

@@ -92,7 +92,7 @@ def list_runs(
         str | None, typer.Option("--group", metavar="FIELD", help="List the runs by this field.", show_default=False)
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
-    active: Annotated[bool, typer.Option("--active", help="Only those that have not ended.")] = False,
+    active: Annotated[bool, typer.Option("--active", help="Only runs that have not ended.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the runs of this workspace, the newest first.
@@ -131,7 +131,7 @@ def list_runs(
             return
         cells = [_list_row(one, is_managed(store, one.summary.id)) for _, members in groups for one in members]
         runlog.table(
-            ("STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "SIGN", "NOTE"),
+            ("STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "HEARTBEAT", "NOTE"),
             cells,
             titles=None if by is None else [(f"{by}: {value}", len(members)) for value, members in groups],
         )
@@ -361,7 +361,7 @@ def pull(
             console.out_json({**told, "left": list(found.left)})
             return
         console.out(str(target))
-        console.say(f"{found.files} files, {found.size:,} bytes; {found.fetched:,} bytes were not here before")
+        console.say(f"{found.files} files, {found.size:,} bytes; {found.fetched:,} bytes copied")
         if found.told:
             console.say(found.told)
 

@@ -31,7 +31,7 @@ def trust(
     from hudtui.core.flows.trust import changes, listing, status, survey
 
     if show and revoke:
-        raise typer.BadParameter("give one of them", param_hint="--show, --revoke")
+        raise typer.BadParameter("these options exclude each other", param_hint="--show, --revoke")
     with console.failures(as_json=as_json):
         folder = Path.cwd()
         if revoke:

@@ -320,9 +320,9 @@ class TestAsVfEval:
             (["hud-vf-gym", "-a", json.dumps({**ARGS, "num_tasks": 0})], "a whole number from 1"),
             (["hud-vf-gym", "-a", json.dumps(ARGS), "-c", "c.yaml"], "named twice"),
             (["tasks.json", "-c", "c.yaml", "-a", "{}"], "--env-args is for a gym"),
-            (["tasks.json", "-c", "c.yaml", "-m", "x", "-p", "random"], "give one of them"),
+            (["tasks.json", "-c", "c.yaml", "-m", "x", "-p", "random"], "these options exclude each other"),
             (["tasks.json"], "--config"),
-            (["tasks.json", "-c", "c.yaml", "-n", 0], "0 tasks are none"),
+            (["tasks.json", "-c", "c.yaml", "-n", 0], "must be at least 1"),
             (["tasks.json", "-c", "c.yaml", "-m", "gpt-4.1-mini"], "OPENAI_API_KEY is not set"),
         ],
     )

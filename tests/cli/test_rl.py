@@ -95,7 +95,7 @@ def test_from_nothing_to_results_at_home_and_no_machine(workspace: Path, sim: Pr
 
 def test_a_rented_machine_is_not_left_alone_from_the_beginning(workspace: Path, sim: PrimeSimulator) -> None:
     said = hudtui(*RENT, "--yes", "--detach", code=2).stderr
-    assert "watched over from here" in said and "Leave --detach out" in said and ordered(sim) == 0
+    assert "managed from this computer" in said and "Leave --detach out" in said and ordered(sim) == 0
 
 
 def test_a_dry_run_is_the_plan_as_json_and_buys_nothing(workspace: Path, sim: PrimeSimulator) -> None:

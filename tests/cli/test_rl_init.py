@@ -50,7 +50,7 @@ def test_a_file_is_never_overwritten_unasked(own_world: Path) -> None:
     target.write_text("mine")
     result = run("init", "text-2048", "-o", "mine.yaml")
     assert result.exit_code == 2 and result.stdout == ""
-    assert "mine.yaml: there is a file of this name already" in result.stderr and "--force" in result.stderr
+    assert "mine.yaml: this file exists" in result.stderr and "--force" in result.stderr
     assert target.read_text() == "mine"
     assert run("init", "text-2048", "-o", "mine.yaml", "--force").exit_code == 0
     assert load_config(target).mappings

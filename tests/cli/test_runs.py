@@ -100,7 +100,7 @@ def test_a_run_from_start_to_result(workspace: Path) -> None:
     assert "✓ finished" in words and "seed-1" in words and "mean reward" in words
     table = hudtui("runs").stdout.splitlines()
     assert (
-        table[0].split() == ["STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "SIGN", "NOTE"]
+        table[0].split() == ["STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "HEARTBEAT", "NOTE"]
         and run in table[1]
     )
 
@@ -174,7 +174,7 @@ def test_stopping_asks_unless_told_not_to(endless: str) -> None:
     assert json.loads(hudtui("runs", "show", endless, "--json").stdout)["state"] == "running"
     done = hudtui("runs", "stop", endless, "--yes", "--json")
     assert json.loads(done.stdout)["state"] == "stopped"
-    assert "nothing of it is left running" in done.stderr
+    assert "none of its processes is running" in done.stderr
     assert "has ended already" in hudtui("runs", "stop", endless, "--yes").stderr
 
 

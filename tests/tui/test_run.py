@@ -345,10 +345,10 @@ async def test_a_run_survives_the_app_and_can_be_stopped_by_the_next(open_app: A
         await pilot.pause()
         await pilot.press("y")
         for _ in range(600):
-            if app.screen.message.endswith("nothing of it is left running."):
+            if app.screen.message.endswith("none of its processes is running."):
                 break
             await pilot.pause(0.05)
-        assert "is stopped; nothing of it is left running." in app.screen.message
+        assert "is stopped; none of its processes is running." in app.screen.message
 
 
 async def test_what_is_wrong_is_said_before_anything_starts(

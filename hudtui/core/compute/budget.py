@@ -156,5 +156,5 @@ def _reached(budget: float, price: Price, rest: float, others: Sequence[BudgetSh
         f"the day's budget of {money(budget, price.currency)} has no room for another machine",
         why=f"{', '.join(said)}; {money(max(rest, 0.0), price.currency)} is left, "
         f"which at {money(price.hourly, price.currency)} an hour does not pay for {needs}.",
-        fix="End one (hudtui pods), give it lower limits, or raise HUDTUI_BUDGET_DAY.",
+        fix="End a machine (hudtui pods), lower its limits, or raise HUDTUI_BUDGET_DAY.",
     )

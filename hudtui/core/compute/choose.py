@@ -276,13 +276,13 @@ def _reasons(
         up_front = money(price.for_hours(0), price.currency)
         yield f"{price.prepaid_hours:g} hours are charged at once, used or not: {up_front}."
     if price.disk:
-        yield f"Its price has {money(price.disk, price.currency)} for the disk in it."
+        yield f"Its price includes {money(price.disk, price.currency)} for the disk in it."
     foreign = {offer.price.currency.upper() for offer in selection.found} - {"USD"}
     if foreign:
         rates = ", ".join(f"1 {name} as {RATES.get(name, max(RATES.values())):g} USD" for name in sorted(foreign))
         yield f"For ranking, prices in other currencies are rounded up at rates of {RATES_FROM}: {rates}."
     if best.stock.lower() in _LITTLE:
-        yield "There are few of them: it may be gone by the time it is asked for."
+        yield "There are few of them: it may be gone when you rent it."
     left_out = [item for item in selection.rejected if _one_step_away(item) and price_in_usd(item.offer) < price_in_usd(best)]
     for item in sorted(left_out, key=lambda item: price_in_usd(item.offer))[:2]:
         yield f"Cheaper, but left out: {_brief(item.offer)}: {item.reason}."
@@ -306,7 +306,7 @@ def _brief(offer: Offer) -> str:
 
 _HINTS: dict[str, Callable[[Offer], str]] = {
     "count": lambda offer: f"with {offer.gpu_count} GPU{'s' * (offer.gpu_count != 1)}",
-    "socket": lambda offer: f"with the socket {clean_line(offer.socket, 20) or 'that is not told'}",
+    "socket": lambda offer: f"with the socket {clean_line(offer.socket, 20) or 'unknown'}",
     "vram": lambda offer: f"with --min-vram {offer.gpu_memory or 0:g}",
     "price": lambda offer: "at a higher --max-price",
     "spot": lambda offer: "with --spot" if offer.spot else "without --spot",

@@ -317,7 +317,7 @@ class _Attempt:
         if pod is None:
             await mark_terminated(record, self.provider, self.ledger)
             self.outcome = f"{self.name} is gone."
-            raise PodGone(f"{record.name} is gone", why=f"{self.provider.title} does not know it any more")
+            raise PodGone(f"{record.name} is gone", why=f"{self.provider.title} no longer knows it")
         self.pod = pod
         await self.update("created", pod=pod.id, last=pod)
         yield self.step("adopted", f"found {record.name} again: {pod.status or pod.stage}")
@@ -421,7 +421,7 @@ class _Attempt:
             raise ProvisionFailed(
                 f"{self.name} failed: {clean_line(found.failure, 300)}", fix="It is gone; nothing is left of it."
             )
-        unknown = "does not know it any more" if found is None else f"calls it {clean_line(found.status)}"
+        unknown = "no longer knows it" if found is None else f"calls it {clean_line(found.status)}"
         raise PodGone(
             f"{self.name} is gone: it was taken back, or ended elsewhere",
             why=f"{self.provider.title} {unknown}",
@@ -467,8 +467,8 @@ class _Attempt:
 
     async def _end_what_was_created(self, why: str) -> None:
         if not self.requested:
-            await self.update("never", why="cancelled before it was asked for")
-            self.outcome = f"{self.name} was not asked for."
+            await self.update("never", why="cancelled before the request")
+            self.outcome = f"{self.name} was not requested."
             return
         pod = self.pod or await self.look()
         with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep the pod alive
@@ -594,7 +594,7 @@ async def terminate_pod(pod: str | Pod, provider: Provider, ledger: Ledger, *, w
     """End a pod, verify that it is gone, and note the bill.
 
     Its end is requested again for as long as it is there. It counts as gone when the provider, asked for this pod, says so or
-    does not know it any more, and the provider's list of living pods lacks it.
+    no longer knows it, and the provider's list of living pods lacks it.
 
     Args:
         pod: The name it was ordered under, its provider's id, or the pod itself. A pod without a record can be ended too.
@@ -656,7 +656,7 @@ async def mark_terminated(record: PodRecord, provider: Provider, ledger: Ledger,
     if record.state == "ending":
         why, unasked = record.why, False
     elif record.until is not None and (record.seen or record.created) < record.until <= time.time():
-        why, unasked = "its time was over: the guard on it ended it", False
+        why, unasked = "its time was over, and its guard ended it", False
     else:
         why, unasked = await _why_taken_back(record, provider), True
     facts: dict[str, Any] = {"pod": ended.id or None, "ended": ended.terminated, "billed": ended.bill}
@@ -699,8 +699,8 @@ async def _find_by_name(record: PodRecord, provider: Provider) -> Pod | None:
 async def _mark_never(record: PodRecord, provider: Provider, ledger: Ledger, why: str) -> Pod:
     if record.state != "never" and record.state != "ended" and time.time() - record.created < UNSEEN_GRACE:
         raise TerminationUnverified(
-            f"{record.name} was asked for a moment ago, and is not there yet",
-            why="Its creation may still come to pass.",
+            f"{record.name} was requested a moment ago and is not listed yet",
+            why="It may still be created.",
             fix="It is looked for again at the next start; `hudtui pods reconcile` looks now.",
         )
     await ledger.run(ledger.update, record.name, "never", why=why)
@@ -728,7 +728,7 @@ async def _end(provider: Provider, pod_id: str, seen: Pod | None, sleep: Sleep) 
         if not listed and (now is None or not now.alive):
             if seen is None and now is None and await find_in_history(provider, pod=pod_id) is None:
                 return None, ProviderError(
-                    "this account does not know it, neither among the living nor in its history",
+                    "this account does not know it",
                     fix="Is this the key of the account that it was rented with?",
                 )
             return now or seen, None

@@ -203,7 +203,7 @@ class Overview:
         answers = dict(zip(rest, await asyncio.gather(*map(ask, rest)), strict=True))
         unreachable = {one.provider for one in found.silent}  # they are named already
         refused = [
-            f"{provider.title} did not tell of the account: {answer.what}"
+            f"{provider.title} did not answer about the account: {answer.what}"
             for provider, answer in answers.items()
             if isinstance(answer, ProviderError) and provider.name not in unreachable
         ]

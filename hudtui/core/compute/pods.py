@@ -252,8 +252,8 @@ class Ledger:
                 )
             except sqlite3.IntegrityError:
                 raise InputError(
-                    f"the name {clean_line(order.name)} is already used: a machine was asked for under it before",
-                    fix="Take another name: each is used once.",
+                    f"the name {clean_line(order.name)} is already used: an earlier machine has it",
+                    fix="Choose another name: each is used once.",
                 ) from None
             if limits is not None:
                 _set_limits(database, order.name, limits.to_json())
@@ -444,7 +444,7 @@ def _seen(pod: Pod, at: float) -> dict[str, Any]:
 def _read(database: sqlite3.Connection, name: str) -> PodRecord:
     row = database.execute(f"{_select(database)} WHERE name = ?", (name,)).fetchone()
     if row is None:
-        raise MachineError(f"no machine called {clean_line(name)} was ever asked for")
+        raise MachineError(f"no machine called {clean_line(name)} was ever requested")
     return _record(row)
 
 

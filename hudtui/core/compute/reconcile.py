@@ -253,8 +253,7 @@ async def _compare(
             if found.pod:
                 whose = f" It was rented with the account {clean_line(found.account, 60)}." if found.account else ""
                 warnings.append(
-                    f"{provider.title} knows {found.name} neither among the living nor in its history: is this the account's key?"
-                    + whose
+                    f"{provider.title} does not know {found.name}, not even in its history: is this the account's key?" + whose
                 )
         elif found.state == "ended":
             lost.append(found)
@@ -309,9 +308,9 @@ def _orphan(pod: Pod, entry: PodRecord | None, closed: bool, account: Account | 
     if entry is None:
         why = "it has a name of hudtui's and was not ordered here: you on another machine, or a member of your team, may use it"
     elif entry.state == "ending":
-        why = "its end was asked for, and has not come"
+        why = "its end was requested and is not confirmed"
     elif closed:
-        why = "it was taken for ended, or for never created"
+        why = "it was recorded as ended, or as never created"
     elif entry.state != "ready":
         why = "its set-up was interrupted, and no guard is on it"
     else:

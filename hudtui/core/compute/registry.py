@@ -66,7 +66,7 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
     if simulator and simulator != OFF:
         if not is_loopback(simulator):
             raise InputError(
-                f"{SIMULATOR} is no address of this machine",
+                f"{SIMULATOR} is not an address of this machine",
                 why=f"It is {clean_line(simulator, 80)!r}.",
                 fix="Start one with `python -m hudtui.sim`, and set the address that it prints.",
             )

@@ -49,14 +49,14 @@ def find_sky(lookup: Callable[[str], str | None], which: Callable[[str], str | N
     """How SkyPilot is called here; None where it is not.
 
     Raises:
-        InputError: The setting is no command.
+        InputError: The setting is not a command.
     """
     given = lookup(PROGRAM)
     if given:
         try:
             words = tuple(shlex.split(given))
         except ValueError as error:
-            raise InputError(f"{PROGRAM} is no command", why=str(error)) from None
+            raise InputError(f"{PROGRAM} is not a command", why=str(error)) from None
         return words
     found = which("sky")
     return (found,) if found else None

@@ -149,7 +149,7 @@ class ServerMessages:
                     raise ConnectError(
                         f"the server {self._name!r} sends requests without end instead of answering",
                         why=f"It sent {MAX_SERVER_REQUESTS:,} requests in a row.",
-                        fix="Look at what it does, or use another version of it.",
+                        fix="Check what it does, or use another version of it.",
                     )
                 return item
 

@@ -159,7 +159,7 @@ async def connect(
                 await session.list_tools()
         except TimeoutError:
             raise ConnectError(
-                f"the tools were not listed within {timeout:g} s", fix="Give it more time, or look at what the server does."
+                f"the tools were not listed within {timeout:g} s", fix="Give it more time, or check what the server does."
             ) from None
         session.timings["list"] = time.perf_counter() - began
         yield session

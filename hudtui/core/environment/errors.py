@@ -40,7 +40,7 @@ _FIXES = (
 )
 _UNKNOWN_HOST = r"name or service not known|nodename nor servname|temporary failure in name|no address associated|getaddrinfo"
 _CHECK_PATH = "Check the path: MCP endpoints usually end in /mcp or /sse."
-_ASK_LESS = "Ask it for less at a time, or look at what it does."
+_ASK_LESS = "Ask it for less at a time, or check what it does."
 _PUBLIC_HEADERS = ("mcp-image", "environment-name", "run-id")
 
 
@@ -104,7 +104,7 @@ def timeout_error(
 ) -> ConnectError:
     """Nothing came within the time limit; `asked` names the request, and is empty for the connection itself."""
     stderr = _stderr(process, secrets)
-    fix = _fix_for(stderr) or f"Give it more time{'' if asked else ' with --timeout'}, or look at what it does."
+    fix = _fix_for(stderr) or f"Give it more time{'' if asked else ' with --timeout'}, or check what it does."
     if spec.contained and stderr and re.search(r"(?i)pulling|locally", stderr):
         pull = f"{spec.command} pull {spec.args[-1]}"
         fix = f"The image was still being fetched: run `{pull}` first, or give it more time with --timeout."
@@ -165,7 +165,7 @@ def _process_failed(
         return ConnectError(
             f"the server {name} {ended}{'' if connected else ' before it answered'}",
             why=stderr or "It wrote nothing to standard error.",
-            fix=_fix_for(stderr) or f"Try it by hand: {clean_line(secrets.hide(spec.where), 300)}",
+            fix=_fix_for(stderr) or f"Try it yourself: {clean_line(secrets.hide(spec.where), 300)}",
         )
     detail = _answer(error) or (f"It writes other text to standard output: {stray}" if process.stray else None)
     return ConnectError(
@@ -201,7 +201,7 @@ def _http_failed(
             return ConnectError(
                 f"{url} broke off the connection in the middle of an answer",
                 why=text or type(leaf).__name__,
-                fix="Look at the server's log, and connect again.",
+                fix="Check the server's log, and connect again.",
             )
         if isinstance(leaf, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
             return ConnectError(f"{url} is not an address that can be reached", why=text)
@@ -256,7 +256,7 @@ def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerS
         return ConnectError(f"429: {url} asks to send fewer requests", fix="Wait a little, and try again.")
     if status >= 500:
         return ConnectError(
-            f"{status}: the server at {url} failed", fix="Try again in a while, and look at the server's log if it is yours."
+            f"{status}: the server at {url} failed", fix="Try again in a while, and check the server's log if it is yours."
         )
     return ConnectError(f"{status}: {url} refused the request", why=clean_line(response.content_type, 60) or None)
 

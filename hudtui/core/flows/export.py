@@ -69,7 +69,7 @@ async def export_model(project: Project, request: ExportRequest) -> AsyncIterato
     from hudtui.core.training.export import copy_model, find_trained_model, merge_command, push
 
     if request.push_to is not None and request.push_to.count("/") != 1:
-        raise InputError(f"{request.push_to!r} is no name for a model", fix="Name it ORG/NAME.")
+        raise InputError(f"{request.push_to!r} is not a name for a model", fix="Name it ORG/NAME.")
     place, name = await asyncio.to_thread(_run_folder, project, request)
     model = await asyncio.to_thread(find_trained_model, place, request.step)
     label = name if model.step is None else f"{name}-step{model.step}"

@@ -68,7 +68,7 @@ def require_free(project: Project, file: Path) -> None:
     """
     if _taken(project.folder / file):
         raise InputError(
-            "there is a file of this name already; it is left as it is",
+            "this file exists; it is left as it is",
             fix="Overwrite it with --force, or write another one with -o FILE.",
             where=Location(str(file)),
         )
@@ -130,7 +130,7 @@ async def write_config(
         if file is None:
             return None
     if replace is None and _taken(project.folder / file):
-        lines = ("Its present content is lost.",)
+        lines = ("Its content will be lost.",)
         if not await person.confirm(f"Replace {file}?", lines, yes="Replace", danger=True):
             return None
         replace = True

@@ -69,7 +69,7 @@ async def prepare_key(project: Project, provider: Provider, person: Person, *, s
     if found is None and not set_up:
         raise InputError(
             f"{provider.title} does not know your SSH key {home_short(key.path)}, so you could not log in",
-            fix="Make it known first: hudtui pods keys register",
+            fix="Register it first: hudtui pods keys register",
         )
     found = found or await register(key, provider, person)
     return None if found is None else LoginKey(found.id, key.fingerprint)
@@ -92,8 +92,8 @@ async def make_private(key: KeyFile, person: Person) -> KeyFile:
     """Offer to let the owner alone read a key. Returns the key; it is still `exposed` if the user declined."""
     if not key.exposed:
         return key
-    lines = (home_short(key.path), "ssh refuses such a key.")
-    if await person.confirm("Others may read your private key", lines, yes="Make it yours alone (chmod 400)"):
+    lines = (home_short(key.path), "ssh refuses it.")
+    if await person.confirm("Others may read your private key", lines, yes="Make it readable by you only (chmod 400)"):
         await asyncio.to_thread(key.path.chmod, 0o400)
         person.say(f"Only you can read {home_short(key.path)} now.")
         return replace(key, exposed=False)
@@ -121,7 +121,11 @@ async def register(
     if known is not None and known.primary:
         person.say(f"{provider.title} knows {home_short(key.path)} already.")
         return known
-    why = "does not know it yet. New machines let only known keys in." if known is None else "knows it, but prefers another key."
+    why = (
+        "does not know it yet. New machines accept only registered keys."
+        if known is None
+        else "knows it, but another key is the primary one."
+    )
     lines = (home_short(key.path), key.fingerprint, "", f"{provider.title} {why}")
     question = "Register this SSH key?" if known is None else "Make this SSH key the primary one?"
     if not await person.confirm(question, lines, yes="Register" if known is None else "Make it primary"):
@@ -151,7 +155,7 @@ async def _keep(project: Project, path: Path, person: Person) -> Path | None:
     file = await asyncio.to_thread(lambda: keep_path(path, project.settings()))
     settings = await asyncio.to_thread(project.settings)
     if key_path(settings.get) != path:
-        text = f"{VARIABLE} is set to {settings.get(VARIABLE)} in {settings.origin(VARIABLE)}, and that key counts."
+        text = f"{VARIABLE} is set to {settings.get(VARIABLE)} in {settings.origin(VARIABLE)}, and that key takes precedence."
         person.say(text, severity="warning")
     else:
         person.say(f"{home_short(path)} is the key for rented machines now" + (f", in {home_short(file)}." if file else "."))

@@ -80,5 +80,5 @@ async def may_replace(person: Person, path: Path, name: str) -> bool:
         name: The file as the person named it.
     """
     return not await asyncio.to_thread(path.exists) or await person.confirm(
-        f"Replace {name}?", ("What stands there now is lost.",), yes="Replace", danger=True
+        f"Replace {name}?", ("Its content will be lost.",), yes="Replace", danger=True
     )

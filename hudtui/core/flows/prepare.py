@@ -109,7 +109,7 @@ async def set_key(name: str, project: Project, person: Person) -> bool:
         await asyncio.to_thread(save_project_setting, project.folder, name, value)
     settings = await asyncio.to_thread(project.settings)
     if settings.get(name) != value:
-        person.say(f"{name} is set elsewhere too ({settings.origin(name)}), and that value counts.", severity="warning")
+        person.say(f"{name} is also set in {settings.origin(name)}, and that value takes precedence.", severity="warning")
         return False
     person.say(f"{name} is in {home_short(file)} now.")
     return True

@@ -196,7 +196,7 @@ async def change_limits(
         _, host = await log_in_to_pod(pod, pod_login(lookup))
         return await _watch(host, pod, provider, ledger, lookup)
     except HudtuiError as error:
-        return f"The guard on the machine keeps the limits that it had: {'; '.join(error.lines())}"
+        return f"The guard on the machine keeps its old limits: {'; '.join(error.lines())}"
 
 
 def _write_limits(ledger: Ledger, name: str, limits: Limits) -> None:
@@ -319,7 +319,7 @@ async def end_pods(
     ended: list[str] = []
     failed: list[HudtuiError] = []
     for each in pods:
-        yield Progress("end", f"Ending {_name(each.pod)}, and making sure")
+        yield Progress("end", f"Ending {_name(each.pod)}, and verifying it")
         try:
             gone = await terminate_pod(each.pod, each.provider, ledger, why=WHY, sleep=sleep)
         except HudtuiError as error:

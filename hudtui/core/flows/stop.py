@@ -62,10 +62,10 @@ async def stop(
     name = _name(summary)
     if not summary.active and not summary.holds_machine:
         return Stopped(summary, f"{name} has ended already: {summary.state}.")
-    rented = "What it has written comes here, and its machine is ended."
+    rented = "Its results are fetched, and its machine is ended."
     if summary.active:
-        left = rented if record.spec.rent is not None else "The log and what it has written stay."
-        lines = (f"Its processes are ended, {'at once' if now else 'politely first'}.", left)
+        left = rented if record.spec.rent is not None else "The log and the results stay."
+        lines = (f"Its processes are ended, {'at once' if now else 'first with SIGTERM, then with SIGKILL'}.", left)
         agreed = await person.confirm(f"Stop {name}?", lines, yes="Stop", no="Let it run", danger=True)
     else:
         agreed = await person.confirm(f"End the machine of {name}?", (rented,), yes="End it", no="Not now", danger=True)
@@ -143,7 +143,7 @@ def _report(summary: RunSummary, record: RunRecord) -> str:
     what = f"{_name(summary)} is {summary.state}"
     rent = record.spec.rent
     if rent is None:
-        return f"{what}; nothing of it is left running."
+        return f"{what}; none of its processes is running."
     if summary.holds_machine:
         return f"{what}; its machine is KEPT and still costs money: hudtui pods terminate {rent.machine}"
     if summary.machine != "released":

@@ -493,7 +493,7 @@ class RemoteRun:
         noted = await mark_terminated(owned, self.context.provider, self.context.ledger, pod=pod)
         raise MachineError(
             f"the machine of run {self.run} is gone: {noted.why}",
-            why=f"{self.context.provider.title} {'does not know it any more' if pod is None else f'calls it {pod.status}'}",
+            why=f"{self.context.provider.title} {'no longer knows it' if pod is None else f'calls it {pod.status}'}",
         ) from error
 
     async def stop(self, grace: float | None) -> None:

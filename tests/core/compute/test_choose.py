@@ -123,7 +123,7 @@ def test_what_is_to_know_about_the_price() -> None:
         "It is the only offer that fits.",
         "Its price may change while it runs.",
         "24 hours are charged at once, used or not: €537.60.",
-        "Its price has €0.40 for the disk in it.",
+        "Its price includes €0.40 for the disk in it.",
         "For ranking, prices in other currencies are rounded up at rates of November 2026: 1 EUR as 1.2 USD.",
     )
     assert price_text(price) == "~€22.40" and price_text(Price(0, stated=False)) == "unknown"

@@ -80,7 +80,7 @@ async def test_nothing_is_asked_for_that_is_not_written_down(world: Any, tmp_pat
 async def test_a_name_is_used_once(world: Any) -> None:
     order = await world.order()
     await _steps(_acquire(world, order))
-    with pytest.raises(InputError, match="before"):
+    with pytest.raises(InputError, match="already used"):
         await _steps(_acquire(world, order))
     assert world.asked("POST") == 1
 
@@ -234,7 +234,7 @@ async def test_leaving_at_any_step_leaves_nothing(world: Any, kind: str) -> None
         if step.kind == kind:
             break
     await steps.aclose()
-    assert len(told) == 1 and ("was not asked for" in told[0] if kind == "intended" else "was ended" in told[0])
+    assert len(told) == 1 and ("was not requested" in told[0] if kind == "intended" else "was ended" in told[0])
     assert world.ledger.get(NAME).state == ("never" if kind == "intended" else "ended")
     _nothing_is_left(world)
 

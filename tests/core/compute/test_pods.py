@@ -54,7 +54,7 @@ def test_only_its_owner_reads_it(ledger: Ledger) -> None:
 def test_a_name_is_used_once(ledger: Ledger) -> None:
     ledger.reserve(_order(), provider="prime")
     ledger.update("hudtui-a", "never", why="no")
-    with pytest.raises(InputError, match="before"):
+    with pytest.raises(InputError, match="already used"):
         ledger.reserve(_order(), provider="prime")
 
 

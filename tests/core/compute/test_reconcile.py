@@ -49,7 +49,7 @@ async def test_whose_machine_is_it(forgotten: Any) -> None:
     told = {orphan.pod.id: orphan for orphan in found.orphans}
     assert set(told) == {over, half, ending, strange}
     assert "run r2 is over" in told[over].why
-    assert "set-up was interrupted" in told[half].why and "has not come" in told[ending].why
+    assert "set-up was interrupted" in told[half].why and "is not confirmed" in told[ending].why
     assert told[strange].owned is None and "not ordered here" in told[strange].why
     assert found.warnings == () and found.to_json()["orphans"]
 
@@ -110,7 +110,7 @@ async def test_what_was_taken_for_ended_and_is_alive(forgotten: Any) -> None:
     forgotten.ledger.update("hudtui-never", "never")
     found = await _look(forgotten, active=lambda entry: True)
     assert {orphan.pod.id for orphan in found.orphans} == {ended, never}
-    assert all("was taken for" in orphan.why for orphan in found.orphans)
+    assert all("was recorded as" in orphan.why for orphan in found.orphans)
 
 
 async def test_machines_that_ended_meanwhile(forgotten: Any) -> None:

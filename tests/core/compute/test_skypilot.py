@@ -119,7 +119,7 @@ def test_it_is_found_on_the_path_or_named() -> None:
     words = find_sky({"HUDTUI_SKY": "uvx --from 'skypilot[aws,gcp]' sky"}.get, which=lambda name: None)
     assert words == ("uvx", "--from", "skypilot[aws,gcp]", "sky")
     assert PROGRAM in {key.name for key in known_settings(HUD)}, "a setting that is listed"
-    with pytest.raises(InputError, match="no command"):
+    with pytest.raises(InputError, match="not a command"):
         find_sky({"HUDTUI_SKY": "uvx '"}.get)
 
 

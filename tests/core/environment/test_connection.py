@@ -233,7 +233,7 @@ async def test_a_server_that_dies_without_a_word(odd):
     error = await refused(command(*odd("die_silently")))
     assert "ended with exit code 4" in error.what
     assert error.why == "It wrote nothing to standard error."
-    assert "by hand" in error.fix
+    assert "yourself" in error.fix
 
 
 async def test_a_server_that_hangs_ends_by_its_own_time_limit(odd, marker):

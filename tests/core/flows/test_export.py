@@ -91,6 +91,6 @@ async def test_a_merge_reports_its_beginning(project: Project) -> None:
 
 
 async def test_a_name_that_the_hub_does_not_take_is_refused_before_anything_is_copied(project: Project) -> None:
-    with pytest.raises(InputError, match="is no name for a model"):
+    with pytest.raises(InputError, match="is not a name for a model"):
         await export(project, push_to="mine")
     assert not (project.folder / "exports").exists()

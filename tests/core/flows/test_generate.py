@@ -59,7 +59,7 @@ async def test_a_file_is_replaced_only_when_the_user_agrees(project: Project) ->
     person = ScriptedPerson("a.yaml", False)
     assert await write_config(project, found(), person) is None
     assert person.titles[1] == "Replace a.yaml?" and person.questions[1].danger and target.read_text() == "mine: 1\n"
-    with pytest.raises(InputError, match="there is a file of this name already"):
+    with pytest.raises(InputError, match="this file exists"):
         await write_config(project, found(), ScriptedPerson(), file=Path("a.yaml"), per_value=False, replace=False)
     assert target.read_text() == "mine: 1\n"
     assert await write_config(project, found(), ScriptedPerson("a.yaml", True, False))
@@ -74,7 +74,7 @@ async def test_a_file_that_appears_while_the_user_thinks_is_kept(project: Projec
             target.write_text("theirs: 1\n")
             return True
 
-    with pytest.raises(InputError, match="there is a file of this name already"):
+    with pytest.raises(InputError, match="this file exists"):
         await write_config(project, found(), Slow("a.yaml"))
     assert target.read_text() == "theirs: 1\n"
 

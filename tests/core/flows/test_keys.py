@@ -91,7 +91,7 @@ async def test_an_environment_variable_that_counts_is_named(
     person = ScriptedPerson()
     key, file = await create_key(project, Path.home() / ".ssh" / "second", person)
     assert key.path.name == "second" and file == user_file()
-    assert person.said[0].startswith("PRIME_SSH_KEY_PATH is set to /nowhere/key") and "counts" in person.said[0]
+    assert person.said[0].startswith("PRIME_SSH_KEY_PATH is set to /nowhere/key") and "takes precedence" in person.said[0]
 
 
 async def test_a_new_key_replaces_none(project: Project, prime: PrimeProvider, monkeypatch: pytest.MonkeyPatch) -> None:

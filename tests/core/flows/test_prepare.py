@@ -139,7 +139,7 @@ async def test_a_key_that_the_process_has_is_not_replaced(project: Project, monk
     monkeypatch.setenv("PRIME_API_KEY", "pit_wrong_0123456789")
     person = ScriptedPerson("pit_right_0123456789")
     assert not await set_key("PRIME_API_KEY", project, person)
-    assert person.said == ["PRIME_API_KEY is set elsewhere too (environment), and that value counts."]
+    assert person.said == ["PRIME_API_KEY is also set in environment, and that value takes precedence."]
 
 
 async def test_a_placeholder_is_no_key(project: Project) -> None:

@@ -225,7 +225,7 @@ async def test_a_guard_that_cannot_be_reached_keeps_its_limits_and_that_is_said(
 
     monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", fails)
     told = await change_limits(pod, Limits(max_hours=2), world.prime, world.ledger, world.project.settings().get)
-    assert told == "The guard on the machine keeps the limits that it had: it does not answer"
+    assert told == "The guard on the machine keeps its old limits: it does not answer"
     assert world.ledger.limits(pod.name) == Limits(max_hours=2)
 
 

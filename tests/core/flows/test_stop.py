@@ -51,11 +51,11 @@ async def test_a_run_is_stopped_only_when_the_user_agrees(project: Project) -> N
     assert await stop(record.id, project, person) is None and project.runs.summary(record.id).active
     stopped = await stop(record.id, project, person, on_event=lambda event: heard.append(event.message))
     assert stopped is not None and stopped.summary.state == "stopped"
-    assert stopped.report == f"run {record.id} (test) is stopped; nothing of it is left running."
+    assert stopped.report == f"run {record.id} (test) is stopped; none of its processes is running."
     assert heard == [f"Stopping run {record.id} (test)"]
     question = person.questions[0]
     assert question.title == f"Stop run {record.id} (test)?" and question.danger
-    assert question.lines == ("Its processes are ended, politely first.", "The log and what it has written stay.")
+    assert question.lines == ("Its processes are ended, first with SIGTERM, then with SIGKILL.", "The log and the results stay.")
 
 
 async def test_a_run_that_has_ended_is_not_asked_about(project: Project) -> None:
@@ -96,7 +96,7 @@ async def test_a_machine_is_called_ended_only_when_it_is(
     assert stopped is not None and said in stopped.report
     assert person.questions[0].lines == (
         "Its processes are ended, at once.",
-        "What it has written comes here, and its machine is ended.",
+        "Its results are fetched, and its machine is ended.",
     )
 
 

@@ -66,7 +66,7 @@ class PrimeHttp:
     ) -> None:
         parts = parse_address(base_url, "an API", "https://host (PRIME_API_BASE_URL)")
         if not keeps_secrets(base_url):
-            raise InputError(f"{clean_line(base_url, 200)} would carry the API key in the clear", fix="Use https.")
+            raise InputError(f"{clean_line(base_url, 200)} would send the API key unencrypted", fix="Use https.")
         self.base_url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix(PREFIX)}"
         self._title = title
         secret = require_key(key.get_secret_value(), "PRIME_API_KEY")
@@ -157,5 +157,5 @@ class PrimeHttp:
                 f"{self._title} limits the rate of requests", status=status, told=told, fix="Try again in a minute."
             )
         if status >= 500:
-            return PrimeApiError(f"{self._title} failed", status=status, told=told, fix="Try again in a while.")
+            return PrimeApiError(f"{self._title} failed", status=status, told=told, fix="Try again later.")
         return PrimeApiError(f"{self._title} refused the request", status=status, told=told)
