@@ -22,7 +22,7 @@ def action_tools(config: GymConfig, tools: Mapping[str, Tool]) -> tuple[Tool, ..
 
     Returns:
         The actions in the order of the configuration, then the unmapped tools, then `done`. The schema of an action has its
-        arguments: one that becomes a tool's parameter unchanged has that parameter's schema, one that is transformed has none.
+        arguments: an argument that becomes a tool's parameter unchanged has that parameter's schema, a transformed one has none.
         An action whose tool does not exist is left out, because it cannot be called.
     """
     found = [

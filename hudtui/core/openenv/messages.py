@@ -125,7 +125,7 @@ def read_action(data: Any) -> ReplyAction | CallAction | ListAction:
     """The action of a `step`.
 
     Raises:
-        Refused: It is none of the three kinds of action, or a field is of the wrong kind.
+        Refused: The action has none of the three kinds, or a field is of the wrong kind.
     """
     fields = _object(data, "an action")
     kind = fields.get("type", "reply" if "reply" in fields else None)
