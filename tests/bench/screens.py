@@ -82,12 +82,13 @@ class Walk:
     floor: str
     """The part of the minimal app that is compared with."""
     step: str = "down"
+    """Pressed in turns, with commas between them."""
     before: str = ""
     """Pressed once before the steps."""
 
 
 WALKS = (
-    Walk("environment: tools", "1", "move", "table"),
+    Walk("environment: tools", "1", "move", "table", "down,down,down,up,up,up"),
     Walk("mapping: editor", "2", "2048", "field"),
     Walk("mapping: typing", "2", "2048", "field", "x"),
     Walk("dataset: tasks", "3", "board-", "table"),
@@ -260,9 +261,9 @@ class Row:
         )
 
 
-def steps(terminal: Terminal, name: str, key: bytes, count: int) -> Row:
-    """The same key again and again; the first two are not counted."""
-    found = [terminal.press(key) for _ in range(count + 2)][2:]
+def steps(terminal: Terminal, name: str, keys: list[bytes], count: int) -> Row:
+    """The keys in turns, again and again; the first two are not counted."""
+    found = [terminal.press(keys[number % len(keys)]) for number in range(count + 2)][2:]
     return Row(name, [one[0] for one in found], [one[1] for one in found if one[0]], [one[2] for one in found])
 
 
@@ -289,7 +290,7 @@ def main() -> None:
             with started(before, [sys.executable, str(folder.parent / "floor.py"), part], size, folder, env) as terminal:
                 terminal.press(TAB)
                 terminal.press(b"\x1b[F")  # a log begins at its end: nothing changes
-                floors[part] = steps(terminal, f"floor: {part}", key, given.steps)
+                floors[part] = steps(terminal, f"floor: {part}", [key], given.steps)
         print(f"{given.size}{', over ssh' if given.ssh else ''}, {given.steps} keys each")
         print(f"{'':20} {'opens ms':>8} {'bytes':>8} {'idle':>6} {'a key':>8} {'most':>8} {'ms':>7} {'paint':>7} {'ratio':>7}")
         for part, row in floors.items():
@@ -313,7 +314,7 @@ def main() -> None:
                 idle = 0
                 while (left := given.idle - (time.perf_counter() - begun)) > 0:
                     idle += terminal.read(left, left)[0]
-                row = steps(terminal, walk.name, named(walk.step)[0], given.steps)
+                row = steps(terminal, walk.name, named(walk.step), given.steps)
                 row.opens, row.opened, row.idle = cost, opened, idle
                 print(row.text(floors[walk.floor]), flush=True)
                 terminal.press(ESCAPE)
