@@ -7,7 +7,7 @@ the simulator's. Each screen is opened by its keys, then one key is pressed agai
 for one key (the median, and the most), `ms` the processor time of all the app's threads (the median), `paint` the time until the
 answer to the key had come (95th percentile; on a busy machine this says more about the machine). The last column is the ratio of
 processor time to the same key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own between Header and
-Footer. `opens` is the processor time from the key until the screen is quiet, and `idle` what is sent while no key is pressed.
+Footer. `opens` is the processor time from the key until the screen is quiet, `idle` what is sent while no key is pressed, and `MiB` the memory after the keys.
 With --ssh everything goes through a real sshd on loopback and OpenSSH's client: what the client's terminal got.
 """
 
@@ -247,6 +247,7 @@ class Row:
     opens: float = 0.0
     opened: int = 0
     idle: int = 0
+    memory: float = 0.0
 
     def cost(self) -> float:
         return statistics.median(self.cpu)
@@ -257,7 +258,7 @@ class Row:
         middle = statistics.median(self.counts)
         return (
             f"{self.name:20} {self.opens * 1000:8.0f} {self.opened:8} {self.idle:6} {middle:8.0f} {max(self.counts):8} "
-            f"{self.cost() * 1000:7.1f} {late * 1000:7.1f} {ratio:7.2f}"
+            f"{self.cost() * 1000:7.1f} {late * 1000:7.1f} {ratio:7.2f} {self.memory:5.0f}"
         )
 
 
@@ -292,7 +293,9 @@ def main() -> None:
                 terminal.press(b"\x1b[F")  # a log begins at its end: nothing changes
                 floors[part] = steps(terminal, f"floor: {part}", [key], given.steps)
         print(f"{given.size}{', over ssh' if given.ssh else ''}, {given.steps} keys each")
-        print(f"{'':20} {'opens ms':>8} {'bytes':>8} {'idle':>6} {'a key':>8} {'most':>8} {'ms':>7} {'paint':>7} {'ratio':>7}")
+        print(
+            f"{'':20} {'opens ms':>8} {'bytes':>8} {'idle':>6} {'a key':>8} {'most':>8} {'ms':>7} {'paint':>7} {'ratio':>7} {'MiB':>5}"
+        )
         for part, row in floors.items():
             print(row.text(floors[part]))
         with started(before, [sys.executable, "-m", "hudtui"], size, folder, env) as terminal:
@@ -315,7 +318,7 @@ def main() -> None:
                 while (left := given.idle - (time.perf_counter() - begun)) > 0:
                     idle += terminal.read(left, left)[0]
                 row = steps(terminal, walk.name, named(walk.step), given.steps)
-                row.opens, row.opened, row.idle = cost, opened, idle
+                row.opens, row.opened, row.idle, row.memory = cost, opened, idle, terminal.memory()
                 print(row.text(floors[walk.floor]), flush=True)
                 terminal.press(ESCAPE)
                 terminal.press(ESCAPE)

@@ -679,14 +679,14 @@ def _sequence(function: Callable[..., Any]) -> Guard:
 
 @_guard("zip")
 def _zip(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
-    # A zip of zips takes many items at a time from each, and those from theirs, without a guard in between.
-    parts = [_pulled(budget, part) if hasattr(part, "__next__") else part for part in arguments]
+    # A zip of zips takes many items at a time from each, and those from theirs, without a guard in between. Ranges make new numbers.
+    parts = [_pulled(budget, part) if hasattr(part, "__next__") or type(part) is range else part for part in arguments]
     return zip(*parts, **keywords)  # noqa: B905 - `strict` may be among the keywords
 
 
-def _pulled(budget: Budget, source: Iterator[Any]) -> Iterator[Any]:
+def _pulled(budget: Budget, source: Iterable[Any]) -> Iterator[Any]:
     for member in source:
-        budget.allocate(8 * len(member) if type(member) is tuple else 8)
+        budget.allocate(8 * len(member) if type(member) is tuple else 40)
         yield member
 
 

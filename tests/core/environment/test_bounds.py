@@ -151,7 +151,7 @@ def test_no_word_of_a_server_reaches_the_terminal_as_it_is(tmp_path):
         assert server.stdout is not None
         try:
             port = int(server.stdout.readline())
-            words = ["env", "analyze", "--sse", f"http://127.0.0.1:{port}/sse", "--timeout", "20"]
+            words = ["env", "analyze", "--sse", f"http://127.0.0.1:{port}/sse", "--timeout", "6"]
             done = subprocess.run(
                 [sys.executable, "-m", "hudtui", *words], capture_output=True, text=True, timeout=100, check=False
             )
