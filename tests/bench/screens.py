@@ -3,11 +3,11 @@
     python tests/bench/screens.py [--size 160x48] [--steps 25] [--idle 6] [--ssh] [--keys launch=5,n ...]
 
 The real app runs in a pseudo-terminal over a demo workspace with 2 000 tasks, 60 runs and a log of 20 000 lines; the machines are
-the simulator's. Each screen is opened by its keys, then one key is pressed again and again. `bytes` is what the terminal was sent
-for one key (the median, and the most), `ms` the processor time of all the app's threads (the median), `paint` the time until the
-answer to the key had come (95th percentile; on a busy machine this says more about the machine). The last column is the ratio of
-processor time to the same key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own between Header and
-Footer. `opens` is the processor time from the key until the screen is quiet, `idle` what is sent while no key is pressed, and `MiB` the memory after the keys.
+the simulator's. Each screen is opened by its keys, then one key is pressed again and again. `a key` is what the terminal was sent
+for it in bytes (the median), `ms` the processor time of all the app's threads (the median), `paint` the time until the answer to
+the key had come (95th percentile; on a busy machine this says more about the machine), `ratio` the processor time beside the same
+key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own between Header and Footer. `opens` is the processor
+time from the key until the screen is quiet, `idle` what is sent while no key is pressed, and `MiB` the memory after the keys.
 With --ssh everything goes through a real sshd on loopback and OpenSSH's client: what the client's terminal got.
 """
 

@@ -679,7 +679,7 @@ def _sequence(function: Callable[..., Any]) -> Guard:
 
 @_guard("zip")
 def _zip(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
-    # A zip of zips takes many items at a time from each, and those from theirs, without a guard in between. Ranges make new numbers.
+    # A zip of zips takes many items at a time from each, and those from theirs, without a guard in between. Ranges make numbers.
     parts = [_pulled(budget, part) if hasattr(part, "__next__") or type(part) is range else part for part in arguments]
     return zip(*parts, **keywords)  # noqa: B905 - `strict` may be among the keywords
 
