@@ -6,7 +6,7 @@ The real app runs in a pseudo-terminal over a demo workspace with 2 000 tasks, 6
 the simulator's. Each screen is opened by its keys, then one key is pressed again and again. `a key` is what the terminal was sent
 for it in bytes (the median), `ms` the processor time of all the app's threads (the median), `paint` the time until the answer to
 the key had come (95th percentile; on a busy machine this says more about the machine), `ratio` the processor time beside the same
-key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own between Header and Footer. `opens` is the processor
+key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own. `opens` is the processor
 time from the key until the screen is quiet, `idle` what is sent while no key is pressed, and `MiB` the memory after the keys.
 With --ssh everything goes through a real sshd on loopback and OpenSSH's client: what the client's terminal got.
 """
@@ -293,9 +293,10 @@ def main() -> None:
                 terminal.press(b"\x1b[F")  # a log begins at its end: nothing changes
                 floors[part] = steps(terminal, f"floor: {part}", [key], given.steps)
         print(f"{given.size}{', over ssh' if given.ssh else ''}, {given.steps} keys each")
-        print(
-            f"{'':20} {'opens ms':>8} {'bytes':>8} {'idle':>6} {'a key':>8} {'most':>8} {'ms':>7} {'paint':>7} {'ratio':>7} {'MiB':>5}"
+        heads = (
+            f"{'opens ms':>8} {'bytes':>8} {'idle':>6} {'a key':>8} {'most':>8} {'ms':>7} {'paint':>7} {'ratio':>7} {'MiB':>5}"
         )
+        print(f"{'':20} {heads}")
         for part, row in floors.items():
             print(row.text(floors[part]))
         with started(before, [sys.executable, "-m", "hudtui"], size, folder, env) as terminal:
