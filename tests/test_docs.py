@@ -16,6 +16,10 @@ from hudtui.cli.app import build
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+GUIDES = {
+    *("index.md", "tutorial.md", "environments.md", "configuration.md", "tasks.md", "compute.md", "hosts.md", "runs.md"),
+    *("training.md", "monitor.md", "settings.md", "trust.md", "coming-from.md"),
+}
 FENCED = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(hudtui [^`]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -58,6 +62,26 @@ def test_every_command_parses(page: Path) -> None:
         except Exception as error:  # whatever the parser raises, the line is wrong
             wrong.append(f"{line}: {error!r}")
     assert not wrong, "\n".join(wrong)
+
+
+OTHERS = {"--help", "--http", "--rm"}  # of every command, of the bundled environment, of docker
+INLINE_CODE = re.compile(r"`([^`\n]+)`")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+
+
+def options(command: Any = COMMAND) -> set[str]:
+    own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    return own.union(*(options(inner) for inner in getattr(command, "commands", {}).values()))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.parent.name != "docs" or page.name in GUIDES], ids=lambda page: page.name
+)
+def test_every_option_of_the_guides_exists(page: Path) -> None:
+    known = options() | OTHERS
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    wrong = {option for code in INLINE_CODE.findall(text) for option in OPTION.findall(code) if option not in known}
+    assert not wrong
 
 
 def test_the_parser_finds_mistakes() -> None:
