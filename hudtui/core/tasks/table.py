@@ -41,6 +41,8 @@ LISTED_VALUES = 12
 """Values of a field that the statistics list; the others are summed up."""
 
 _IN_MEMORY = 64 << 20
+_AS_IT_IS = 8 << 20
+"""Bytes that are stored without compression. The compressor itself, with all that its import loads, takes 40 MB."""
 _REMEMBERED_BATCHES = 32
 _CATEGORY_FIELDS = ("category", "categories", "type", "domain", "topic", "game", "difficulty", "level", "split")
 _MOST_FIELDS, _MOST_VALUES = 24, 200
@@ -169,7 +171,7 @@ class _Spool:
 
     def put(self, data: bytes) -> None:
         size = 0
-        if self._places:  # the first rows should not wait for the import of the compressor
+        if self._places and sum(self._places[-1][:2]) > _AS_IT_IS:
             import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
             size, data = len(data), pa.compress(data, codec="lz4", asbytes=True)

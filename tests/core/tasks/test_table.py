@@ -38,7 +38,8 @@ def found(index: TaskIndex, want: TaskFilter, start: int = 0) -> list[int]:
 
 @pytest.fixture
 def mixed(task: Make, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Good tasks, warned ones and broken ones, in several batches."""
+    """Good tasks, warned ones and broken ones, in several batches, the later of which are compressed."""
+    monkeypatch.setattr(indexing, "_AS_IT_IS", 500_000)
     monkeypatch.setenv("HUD_API_KEY", "a-key-for-tests")
     tasks: list[Any] = []
     for number in range(6000):
