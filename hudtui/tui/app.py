@@ -30,6 +30,7 @@ from hudtui.tui import preferences
 from hudtui.tui.actions import REGISTRY, Acting, AppAction, keys_of, shown, with_keys
 from hudtui.tui.facts import Facts, Marks, Services
 from hudtui.tui.home.screen import HomeScreen
+from hudtui.tui.progress import RunProgress
 from hudtui.tui.rented_runs import RentedRuns
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.spending import Spending
@@ -156,6 +157,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Keys that came while the one before was still being handled."""
         self.spending = Spending(self)
         """What is rented, and what it costs."""
+        self.progress = RunProgress(self)
+        """What the newest runs have measured."""
         self.rented = RentedRuns(self)
         """Runs on rented machines."""
         self._begun = False
@@ -195,8 +198,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def get_default_screen(self) -> HudtuiScreen:
         """Home."""
-        home = self._opened["home"] = HomeScreen()
-        return home
+        self.home = self._opened["home"] = HomeScreen()
+        return self.home
 
     def on_mount(self) -> None:
         """Everything else waits for the first paint."""
@@ -419,7 +422,15 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             for screen in self._opened.values():
                 if screen.is_attached:
                     screen.show_facts()
+        self.progress.follow(facts)
         return facts
+
+    def show_progress(self) -> None:
+        """Tell the screens what runs have measured."""
+        for screen in self._opened.values():
+            if screen.is_attached:
+                screen.show_frame()
+                screen.progress_changed()
 
     def show_money(self) -> None:
         """Tell the screens what is alive and what it costs."""

@@ -67,6 +67,8 @@ class Money:
     spent: str
     """By those that are alive, so far; with `~` where no bill says so."""
     today: str
+    budget: str = ""
+    """Of the day; empty for none."""
     orphans: int = 0
     """Of the machines, how many no run owns."""
     warn: bool = False

@@ -106,6 +106,9 @@ class HudtuiScreen(Acting, Screen[None]):
     def money_changed(self) -> None:
         """Machines and their costs were refreshed; see `app.spending`."""
 
+    def progress_changed(self) -> None:
+        """The numbers of runs were read again; see `app.progress`."""
+
     def time_passed(self) -> None:
         """Some seconds passed while this screen is shown: update times and ages. Draw only what has changed."""
 
@@ -278,9 +281,10 @@ class HudtuiScreen(Acting, Screen[None]):
         if not self._framed or not self.app.is_running:
             return
         app = self.app
-        title = "" if any(step.name == self.NAME for step in STEPS) else self.TITLE or ""  # the bar below marks those
-        self.query_one(HeaderBar).show(app.facts, app.folder, title, app.spending.money)
-        self.query_one(StepBar).show(app.facts.steps if app.facts else {}, self.NAME)
+        title = "" if self.NAME in ("home", *(step.name for step in STEPS)) else self.TITLE or ""  # the bar below marks those
+        self.query_one(HeaderBar).show(app.facts, app.folder, title, app.spending.money, app.progress.alarms)
+        running = len(app.facts.running) if app.facts else 0
+        self.query_one(StepBar).show(app.facts.steps if app.facts else {}, self.NAME, running)
 
     def show_facts(self) -> None:
         """Bring the frame and the screen up to date with `app.facts`, as soon as its widgets are made."""

@@ -6,6 +6,7 @@ Imported before the first paint: the overview and everything behind it is import
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,7 +173,7 @@ class Spending:
     async def _count(self, session: ComputeSession) -> None:
         """Add up the known costs, without a request, and update the screens."""
         noted = frozenset(self._app.preferences.noted)
-        self.money = await asyncio.to_thread(_money, session.overview, noted)
+        self.money = await asyncio.to_thread(_money, session, noted)
         self._app.show_money()
 
     # -- machines that were taken back ---------------------------------------------------------------------------------------
@@ -345,14 +346,16 @@ def _unattended(app: HudtuiApp, session: ComputeSession | None) -> tuple[Unatten
     return find_unattended(Ledger(), providers, settings, folder=app.folder, mine=app.rented.manages)
 
 
-def _money(overview: Overview, noted: Collection[str]) -> Money | None:
+def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     """What the header shows: by what was seen last, and by what is written down now. Runs in a thread."""
     from datetime import datetime
 
     from hudtui.core.compute.costs import sum_costs
-    from hudtui.core.compute.limits import money
+    from hudtui.core.compute.limits import limits_from_settings, money
+    from hudtui.core.errors import HudtuiError
     from hudtui.core.http import is_loopback
 
+    overview = session.overview
     held = overview.holdings
     orphans = held.orphans if held is not None else ()
     spending = sum_costs(
@@ -377,12 +380,17 @@ def _money(overview: Overview, noted: Collection[str]) -> Money | None:
     ]
     known = [one for one in held.pods if one.pod.name in names] if held is not None else []
     old = [one.seen for one in known if not one.reachable and one.seen is not None]
+    budget = ""
+    with contextlib.suppress(HudtuiError):  # a mistyped limit is told where money is about to be spent
+        day = limits_from_settings(session.settings).day_budget
+        budget = "" if day is None else money(day)
     per_hour = spending.per_hour + sum(one.hourly or 0.0 for one in asked)
     return Money(
         machines=len(who),
         per_hour=money(per_hour, spending.currency) + ("+" if spending.mixed else ""),
         spent=("" if spending.billed else "~") + money(spending.alive, spending.currency),
         today=money(spending.today, spending.currency),
+        budget=budget,
         orphans=len(orphans),
         warn=any(one.verdict is not None and one.verdict.level != "fine" for one in known),
         simulated=bool(simulated) and all(simulated),

@@ -17,7 +17,7 @@ from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
 from hudtui.tui.widgets.charts import (
     ChartLine,
     SeriesStyle,
-    chart,
+    curves,
     figure,
     series_styles,
     smooth,
@@ -79,12 +79,12 @@ def cursor_columns(text: str) -> list[int]:
 
 def test_charts_are_the_same_for_the_same_numbers() -> None:
     line = tuple((float(x), float(x)) for x in range(100))
-    drawn = chart("up", [ChartLine(line)], 30, 7).plain.split("\n")
-    assert [len(row) for row in drawn] == [30] * 7 and drawn[0] == "up" + "99".rjust(28)
-    assert drawn[1].startswith("100 ┤") and drawn[-2].startswith("  0 ┤") and drawn[1].endswith("⢀⣠⠤⠖⠊")
+    drawn = curves([ChartLine(line)], 30, 6).plain.split("\n")
+    assert [len(row) for row in drawn] == [30] * 6
+    assert drawn[0].startswith("100 ┤") and drawn[-2].startswith("  0 ┤") and drawn[0].endswith("⢀⣠⠤⠖⠊")
     assert drawn[-1].split() == ["0", "50", "99"]
-    assert chart("none", [ChartLine(())], 24, 4).plain == "\n".join(["none".ljust(24), *[" " * 24] * 3])
-    assert [len(row) for row in chart("one", [ChartLine(((1.0, 1e300), (1.0, -1e300)))], 24, 5).plain.split("\n")] == [24] * 5
+    assert curves([ChartLine(())], 24, 4).plain == "\n".join([" " * 24] * 4)
+    assert [len(row) for row in curves([ChartLine(((1.0, 1e300), (1.0, -1e300)))], 24, 5).plain.split("\n")] == [24] * 5
     assert smooth([(0.0, 1.0), (1.0, 0.0)], 0.0) == ((0.0, 1.0), (1.0, 0.0))
     assert smooth([(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)], 0.9)[-1][1] == pytest.approx(1.0)
     many = [(float(x), math.sin(x / 50)) for x in range(10_000)]
@@ -176,7 +176,7 @@ def test_curves_without_colours_differ_by_their_dashes() -> None:
     flat = tuple((float(x), 0.5) for x in range(50))
 
     def row(style: SeriesStyle) -> str:
-        return chart("x", [ChartLine(flat, style)], 60, 6).plain.split("\n")[3][8:]
+        return curves([ChartLine(flat, style)], 60, 5).plain.split("\n")[2][8:]
 
     styles = series_styles(next(theme for theme in OWN if theme.name == MONOCHROME))
     rows = [row(style) for style in styles]

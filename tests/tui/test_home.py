@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tui.test_run import make_run, make_training
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
 from hudtui.tui import steps
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Facts, RunFact, Services, StepFact, WalletFact
+from hudtui.tui.facts import Facts, Money, RunFact, Services, StepFact, WalletFact
+from hudtui.tui.home.reads import RunRead
+from hudtui.tui.widgets.virtual_table import VirtualTable
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SIZES = [(160, 48), (120, 36), (80, 24), (60, 20)]
@@ -137,14 +140,14 @@ async def test_growing_and_shrinking_re_flows(
     one = app(project, **full(project))
     async with open_app(project, size=(160, 48), services=one.services) as (running, pilot):
         wide = screen_text(running)
-        assert any("Steps" in line and "Project" in line for line in wide.splitlines())
+        assert "Next" in wide and "Recent runs" in wide and "Project" in wide
         await pilot.resize_terminal(59, 19)
         await pilot.pause()
-        assert "at least 60x20" in screen_text(running) and "Steps" not in screen_text(running)
+        assert "at least 60x20" in screen_text(running) and "Recent" not in screen_text(running)
         await pilot.resize_terminal(60, 20)
         await pilot.pause()
         text = screen_text(running)
-        assert "Steps" in text and "1 ✓ env" in text
+        assert "Next" in text and "Running" in text and "1 ✓ env" in text
         assert all(len(line) <= 60 for line in text.splitlines())
         await pilot.resize_terminal(160, 48)
         await pilot.pause()
@@ -236,7 +239,7 @@ async def test_a_failed_or_stopped_run_is_not_done(
         assert "The last run failed: grpo failed" in screen_text(running) and "All steps are done" not in screen_text(running)
     wrong = {**done, "mapping": StepFact("failed", "7 errors in configs/a.yaml", "Mend it.", 7)}
     async with open_app(project, services=app(project, **{**full(project), "steps": wrong}).services) as (running, _):
-        assert "✗ mapping 7 errors" in screen_text(running) and "Mapping: 7 errors in configs/a.yaml" in screen_text(running)
+        assert "2 ✗ 7 mapping" in screen_text(running) and "Mapping: 7 errors in configs/a.yaml" in screen_text(running)
 
 
 async def test_the_real_demo_workspace_is_read(
@@ -257,7 +260,7 @@ async def test_a_click_on_the_road_opens_a_station(
     monkeypatch.setattr(HudtuiApp, "open_screen", lambda self, name, **given: opened.append(name))
     async with open_app(project, size=(120, 36), services=app(project).services) as (_, pilot):
         await pilot.click("StepBar", offset=(30, 0))
-        await pilot.click("StepBar", offset=(50, 0))
+        await pilot.click("StepBar", offset=(45, 0))
         assert opened == ["mapping", "dataset"]
 
 
@@ -268,3 +271,100 @@ async def test_a_click_on_a_key_does_the_same(open_app: Callable[..., Any], proj
         await pilot.click("KeyBar", offset=(start + 2, 0))
         await pilot.pause()
         assert type(running.screen).__name__ == "HelpScreen"
+
+
+# -- with runs in the store ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measured(project: Path) -> Path:
+    """A project with two trainings and a run of tasks, all of which have ended."""
+    make_training(project, "a-train", "grpo lora 16", seed=2)
+    make_training(project, "b-train", "grpo lora 8", seed=1)
+    make_run(project, "c-tasks", "finished", name="greedy on all")
+    return project
+
+
+async def shown(pilot: Any, screen_text: Callable[[Any], str], *words: str) -> str:
+    """Wait until home shows all of the words: runs are read after the first paint."""
+    for _ in range(500):
+        await pilot.pause(0.02)
+        text = screen_text(pilot.app)
+        if all(word in text for word in words):
+            return text
+    raise AssertionError(f"{words} not in\n{text}")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_with_numbers(snap: Callable[..., bool], measured: Path, screen_text: Any, size: tuple[int, int]) -> None:
+    async def read(pilot: Any) -> None:
+        await shown(pilot, screen_text, "Reward: grpo lora 16", "┤")
+
+    assert snap(HudtuiApp(measured, services=Services(now=lambda: NOON, sync_runs=_quiet)), size=size, run_before=read)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_home_shows_what_runs_have_measured(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], measured: Path, size: tuple[int, int]
+) -> None:
+    async with open_app(measured, size=size, services=Services(now=lambda: NOON, sync_runs=_quiet)) as (_, pilot):
+        text = await shown(pilot, screen_text, "Reward: grpo lora 16", "┤")
+        assert all(len(line) <= size[0] for line in text.splitlines())
+        if size[0] >= 100:
+            assert "0.869" in text and "greedy on all" in text and "0.438" in text
+
+
+async def test_enter_in_the_list_of_runs_opens_the_run(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], measured: Path, settle: Any
+) -> None:
+    async with open_app(measured, services=Services(now=lambda: NOON, sync_runs=_quiet)) as (running, pilot):
+        await shown(pilot, screen_text, "Reward: grpo lora 16")
+        while not isinstance(running.focused, VirtualTable):
+            await pilot.press("tab")
+        row = [run.title for run in running.facts.runs].index("greedy on all")
+        await pilot.press(*["down"] * row, "enter")
+        await settle(pilot)
+        for _ in range(500):
+            if running.screen.NAME == "run" and running.screen.chosen == "c-tasks":
+                break
+            await pilot.pause(0.02)
+        assert running.screen.chosen == "c-tasks"
+
+
+async def test_a_run_of_tasks_is_shown_by_task(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
+) -> None:
+    make_run(project, "tasks-b", "finished", name="greedy on all")
+    async with open_app(project, size=(120, 36), services=Services(now=lambda: NOON, sync_runs=_quiet)) as (_, pilot):
+        text = await shown(pilot, screen_text, "Reward: greedy on all", "mean 0.438 of 6 tasks")
+        bars = [line for line in text.splitlines() if "board-" in line]
+        assert len(bars) == 6 and "▆" in bars[-1] and "0.75" in bars[-1]
+
+
+async def test_money_is_told_with_the_budget_of_the_day(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
+) -> None:
+    async with open_app(project, size=(120, 36), services=app(project, **full(project)).services) as (running, pilot):
+        assert "Money" not in screen_text(running)
+        running.spending.money = Money(2, "$4.90", "$1.02", "$1.13", budget="$20.00", orphans=1, warn=True)
+        running.show_money()
+        await pilot.pause()
+        text = screen_text(running)
+        assert "2 pods   $4.90/h   today $1.13 of $20.00" in text
+        assert "2 pods $4.90/h · $1.13 today ! 1 unclaimed" in text.splitlines()[0]
+        running.spending.money = None
+        running.show_money()
+        await pilot.pause()
+        assert "Money" not in screen_text(running)
+
+
+async def test_alarms_of_runs_in_progress_are_counted_in_the_header(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
+) -> None:
+    async with open_app(project, size=(120, 36), services=app(project, **full(project)).services) as (running, pilot):
+        running.progress.found["a"] = RunRead("2048 greedy", reward="0.5", step="3/9", alarms=("loss is NaN since step 3",))
+        running.show_progress()
+        await pilot.pause()
+        text = screen_text(running)
+        assert "! 1 alarm" in text.splitlines()[0] and "! loss is NaN since step 3" in text and "step 3/9" in text
+        assert "5 ● 1 run" in text.splitlines()[1]

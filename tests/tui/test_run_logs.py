@@ -19,7 +19,7 @@ from hudtui.tui.log.lines import LogLines
 from hudtui.tui.log.view import LogView
 from hudtui.tui.runs.logs import OPENING_LINES, RunLogs
 from hudtui.tui.runs.words import alarm_lines, head
-from hudtui.tui.widgets.charts import ChartLine, chart
+from hudtui.tui.widgets.charts import ChartLine, curves
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 from hudtui.tui.widgets.tables import Grid
 
@@ -128,9 +128,9 @@ async def test_one_chart_alone_and_all_again(open_app: Any, project: Path, scree
 
 
 def rows_of(*values: float, **more: Any) -> list[str]:
-    """The rows of a chart's curves: between its title and its x axis."""
-    drawn = chart("x", [ChartLine(tuple((float(x), y) for x, y in enumerate(values)))], 30, 8, **more)
-    return drawn.plain.split("\n")[1:-1]
+    """The rows of a chart's curves, above its x axis."""
+    drawn = curves([ChartLine(tuple((float(x), y) for x, y in enumerate(values)))], 30, 7, **more)
+    return drawn.plain.split("\n")[:-1]
 
 
 def test_a_scale_that_is_known_is_kept() -> None:

@@ -5,33 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from textual.containers import Container, VerticalScroll
-from textual.content import Content
+from textual import on
+from textual.containers import Vertical
 from textual.widget import Widget
-from textual.widgets import Static
 
-from hudtui.core.text import clean_line, home_short
+from hudtui.core.text import home_short
 from hudtui.tui.actions import AppAction, keys_of, shown
-from hudtui.tui.facts import Facts, RunFact
+from hudtui.tui.facts import Facts
+from hudtui.tui.home.panes import MoneyPane, NextPane, ProjectPane, RecentPane, RewardPane, RunningPane, age
 from hudtui.tui.screen import HudtuiScreen
-from hudtui.tui.steps import GLYPHS, SCREENS, STEPS, STYLES
-from hudtui.tui.widgets.fit import cut, cut_left, pad
-from hudtui.tui.widgets.words import ago, span
-
-RECENT = 5
-"""Runs that are listed here; the Runs screen lists all."""
-
-_RUN_STYLES = {"failed": "bold $error", "lost": "bold $warning", "finished": "$success"}
+from hudtui.tui.steps import SCREENS
+from hudtui.tui.widgets.pane import SIDE_BY_SIDE, Pane, Panes
+from hudtui.tui.widgets.scrolling import Page
+from hudtui.tui.widgets.virtual_table import VirtualTable
 
 
 class HomeScreen(HudtuiScreen):
-    """The steps in detail, what comes next, the newest runs, the files of the project."""
+    """What comes next, runs in progress, the newest rewards, money, the newest runs, and the project."""
 
     NAME = "home"
+    AUTO_FOCUS = "#home-next Static"
     TITLE = "home"
     HELP = (
-        "The steps from an environment to a watched run. Each one shows whether it is done, next, missing or running. "
-        "Enter goes to the next one, 1 to 5 open any of them."
+        "Where the project stands: the next step, runs in progress, the newest rewards, rented machines and their cost. "
+        "{key:home.next} opens the next step, 1 to 5 open any of them; in the list of runs it opens a run."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("home.next", "Next step", "Open the step that comes next.", "enter"),
@@ -50,33 +47,96 @@ class HomeScreen(HudtuiScreen):
         """The ages that are shown."""
 
     def content(self) -> Iterable[Widget]:
-        """What is next, the steps beside the project, the newest runs."""
-        with VerticalScroll(id="home-scroll"):
-            yield Static(Content.styled("Reading the project…", "$foreground-muted"), id="home-next")
-            with Container(id="home-panes"):
-                yield Static(id="home-steps", classes="home-pane")
-                yield Static(id="home-project", classes="home-pane")
-            yield Static(id="home-runs", classes="home-pane")
+        """What happens on the left, what there is on the right; all below one another where the terminal is narrow."""
+        with Page(id="home-scroll", can_focus=False), Panes(side_by_side=0, id="home-panes"):
+            with Vertical(id="home-left"):
+                yield NextPane(self._key, id="home-next")
+                yield RunningPane(id="home-running")
+                yield RewardPane(id="home-reward")
+            with Vertical(id="home-right"):
+                yield MoneyPane(id="home-money")
+                yield RecentPane(id="home-recent")
+                yield ProjectPane(id="home-project")
+
+    def on_mount(self) -> None:
+        """Until the project was read there is one pane."""
+        self._arrange()
+        for pane in self.query(Pane):
+            self._present(pane, pane.id == "home-next")
 
     def on_resize(self) -> None:
-        """Lines are cut to the width."""
-        if self.app.facts is not None:
-            self.call_after_refresh(self._show, self.app.facts)
+        """Panes stand below one another where there is no room beside."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Two columns where there is room for them, and a curve that fills the left one."""
+        self.set_class(self.app.size.width < SIDE_BY_SIDE or not self.query_one(RewardPane).display, "-stacked")
+
+    def _present(self, pane: Pane, there: bool) -> None:
+        """Show a pane that has something to show, and take away one that has nothing."""
+        if pane.disabled == there or pane.display != there:
+            pane.disabled = not there
+            pane.display = there
+        right = self.query_one("#home-right")
+        right.display = any(not one.disabled for one in right.query(Pane))
 
     def time_passed(self) -> None:
         """Runs grow older."""
         facts = self.app.facts
         if facts is not None and self._ages(facts) != self._aged:
-            self._show(facts)
+            self._show_runs(facts)
 
     def _ages(self, facts: Facts) -> tuple[str, ...]:
-        """Ages and durations of the listed runs."""
-        return tuple(_age(run, self.app.services.now().timestamp()) for run in facts.runs[:RECENT])
+        """Ages of the listed runs."""
+        return tuple(age(run, self.app.services.now().timestamp()) for run in facts.runs)
 
     def facts_changed(self, facts: Facts) -> None:
         """Show the project."""
-        self._show(facts)
+        self.query_one(NextPane).show(facts)
+        self.query_one(ProjectPane).show(facts)
+        self._present(self.query_one(ProjectPane), not facts.empty)
+        self._show_runs(facts)
         self.refresh_bindings()
+
+    def money_changed(self) -> None:
+        """Show what is rented."""
+        spending, pane = self.app.spending, self.query_one(MoneyPane)
+        if spending.money is not None:
+            pane.show(spending.money, spending.holdings)
+        self._present(pane, spending.money is not None)
+
+    def _show_runs(self, facts: Facts) -> None:
+        self._aged = self._ages(facts)
+        running = self.query_one(RunningPane)
+        running.show(facts.running, self.app.progress.found)
+        self._present(running, bool(facts.running))
+        recent = self.query_one(RecentPane)
+        recent.show(facts.runs, self.app.progress.found, self.app.services.now().timestamp())
+        self._present(recent, bool(facts.runs))
+        reward = self.query_one(RewardPane)
+        measured = [
+            read
+            for run in (*facts.running, *facts.runs)
+            if (read := self.app.progress.found.get(run.id)) and (read.curve or read.tasks)
+        ]
+        if measured:
+            reward.show(measured[0])
+        self._present(reward, bool(measured))
+        self._arrange()
+
+    def progress_changed(self) -> None:
+        """Show what runs have measured."""
+        if self.app.facts is not None:
+            self._show_runs(self.app.facts)
+
+    def on_screen_resume(self) -> None:
+        """Coming back: runs went on meanwhile."""
+        self.app.progress.look_now()
+
+    @on(VirtualTable.Selected)
+    def _open_run(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        self.app.open_screen("run", run=self.query_one(RecentPane).runs[event.row].id)
 
     def offers(self, action_id: str) -> bool:
         """The demo is for folders that hold nothing of ours yet."""
@@ -124,142 +184,13 @@ class HomeScreen(HudtuiScreen):
         self.busy("Writing the demo workspace")
         await self.app.make_demo(folder)
 
-    # -- pictures ----------------------------------------------------------------------------------------------------
-
-    def _show(self, facts: Facts) -> None:
-        self._aged = self._ages(facts)
-        wide = self.has_class("-w120")
-        full = max(self.size.width - 6, 20)
-        half = max((self.size.width - 8) // 2, 20) if wide else full
-        self.query_one("#home-next", Static).update(self._next(facts))
-        self.query_one("#home-steps", Static).update(self._steps(facts, half - 2))
-        self.query_one("#home-project", Static).update(self._project(facts, half - 2))
-        runs = self.query_one("#home-runs", Static)
-        runs.update(self._runs(facts, full))
-        runs.display = not facts.empty
-
     def _key(self, action_id: str) -> str:
         from hudtui.tui.actions import REGISTRY
 
         keys = keys_of(REGISTRY[action_id], self.app._keymap)
         return shown(keys[0]) if keys else "^p"
 
-    def _next(self, facts: Facts) -> Content:
-        if facts.empty:
-            return Content.assemble(
-                ("Welcome. hudtui leads from an environment to a watched training run.", "bold"),
-                "\nThis folder holds no project yet. Press ",
-                (f" {self._key('home.demo')} ", "bold $accent reverse"),
-                " for a demo workspace that runs at once,\nor ",
-                (f" {self._key('app.open-environment')} ", "bold $accent reverse"),
-                " to look at an environment of your own.",
-            )
-        enter = Content.assemble("Press ", (f" {self._key('home.next')} ", "bold $accent reverse"))
-        name = facts.next_step
-        if name is None:
-            going = len(facts.running)
-            if going:
-                text = "A run is going. " if going == 1 else f"{going} runs are going. "
-                return Content.styled(f"{GLYPHS['running']} {text}", "bold $success") + enter + Content(" to watch.")
-            done = Content.styled("✓ All steps are done. ", "bold $success")
-            return done + enter + Content(" for the results, or to start another run.")
-        fact = facts.step(name)
-        step = next(one for one in STEPS if one.name == name)
-        if fact.state == "failed":
-            what = "The last run failed" if name == "run" else step.title.capitalize()
-            wrong = Content.assemble((f"{GLYPHS['failed']} {what}: {clean_line(fact.detail)}", "bold $error"), "  ")
-            return wrong + Content(f"{clean_line(fact.what_next)}  ") + enter
-        lines = Content.assemble(
-            (f"{GLYPHS['next']} Next: {step.title}", "bold $accent"),
-            f"  {clean_line(fact.what_next) or step.question}  ",
-        )
-        return lines + enter if name in SCREENS else lines
-
-    def _steps(self, facts: Facts, width: int) -> Content:
-        lines = [Content.styled("Steps", "bold $primary")]
-        for step in STEPS:
-            fact = facts.step(step.name)
-            style = STYLES[fact.state]
-            detail = clean_line(fact.detail) or step.question
-            lines.append(
-                Content.assemble(
-                    (f"{step.key} ", "bold $accent" if step.name in SCREENS else "$foreground-muted"),
-                    (f"{GLYPHS[fact.state]} {pad(step.title, 14)}", style),
-                    cut(detail, max(width - 18, 8)),
-                )
-            )
-        return Content("\n").join(lines)
-
-    def _project(self, facts: Facts, width: int) -> Content:
-        rows: list[tuple[str, str, str]] = []
-        if facts.account is not None:
-            account = facts.account
-            if account.origin is None:
-                rows.append(("key", f"○ no {account.variable}; local work needs none", "$foreground-muted"))
-            else:
-                rows.append(("key", f"✓ {account.variable} from {account.origin}", ""))
-        relative = facts.workspace.relative if facts.workspace is not None else str
-        rows.append(("configs", _names([relative(path) for path in facts.configs]), ""))
-        rows.append(("tasks", _names([relative(path) for path in facts.task_files]), ""))
-        rows.append(("lock file", relative(facts.lock) if facts.lock else "none", ""))
-        if facts.image:
-            name, _, digest = facts.image.partition("@")
-            rows.append(("image", name + (f" @{digest.removeprefix('sha256:')[:12]}" if digest else ""), ""))
-        if facts.dataset:
-            rows.append(("dataset", facts.dataset, ""))
-        lines = [Content.styled("Project", "bold $primary")]
-        for name, value, style in rows:
-            value = clean_line(value)
-            fitted = cut_left(value, width - 11) if name == "image" else cut(value, max(width - 11, 8))  # a tag ends it
-            lines.append(
-                Content.assemble(
-                    (pad(name, 11), "$foreground-muted"), (fitted, style or ("$foreground-muted" if value == "none" else ""))
-                )
-            )
-        for warning in facts.warnings[:3]:
-            lines.append(Content.styled(cut(f"! {clean_line(warning)}", 2 * width - 12), "$warning"))
-        if len(facts.warnings) > 3:
-            lines.append(Content.styled(f"! and {len(facts.warnings) - 3} more", "$warning"))
-        return Content("\n").join(lines)
-
-    def _runs(self, facts: Facts, width: int) -> Content:
-        lines = [Content.styled("Recent runs", "bold $primary")]
-        if not facts.runs:
-            lines.append(Content.styled("none yet", "$foreground-muted"))
-        for run in facts.runs[:RECENT]:
-            lines.append(self._run(run, width))
-        if len(facts.runs) > RECENT:
-            lines.append(
-                Content.styled(f"and {len(facts.runs) - RECENT} more: press {self._key('app.open-run')}", "$foreground-muted")
-            )
-        return Content("\n").join(lines)
-
-    def _run(self, run: RunFact, width: int) -> Content:
-        style = "bold $success" if run.running else _RUN_STYLES.get(run.state, "$foreground-muted")
-        took = span(run.seconds) if run.seconds is not None else ""
-        when = _age(run, self.app.services.now().timestamp())
-        tail = f"{took:>7}  {when:<10}"
-        room = max(width - 11 - len(tail) - 2, 12)
-        name = min(room, 30)
-        line = Content.assemble(
-            (f"{run.glyph} {pad(run.state, 9)}", style), pad(clean_line(run.title), name), "  ", (tail, "$foreground-muted")
-        )
-        if run.result and room - name > 12:
-            line += Content(" " + cut(clean_line(run.result), room - name))
-        return line
-
 
 def _goal(facts: Facts) -> str:
     """Where Enter leads: to the next step; with all of them passed, to the runs."""
     return facts.next_step or "run"
-
-
-def _age(run: RunFact, now: float) -> str:
-    """How long ago it began."""
-    return ago(now - run.started_at) if run.started_at else ""
-
-
-def _names(names: list[str]) -> str:
-    if not names:
-        return "none"
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -392,42 +392,34 @@ def title_line(title: str, values: Sequence[tuple[str, str]], width: int, *, mar
     return Content.assemble((head, "bold reverse" if marked else "bold" if values else f"bold {_MUTED}"), gap, right)
 
 
-def chart(
-    title: str,
+def curves(
     lines: Sequence[ChartLine],
     width: int,
     height: int,
     *,
-    unit: str = "",
     last: float | None = None,
     scale: Scale | None = None,
     log: bool = False,
     by_time: bool = False,
 ) -> Content:
-    """Return a chart by itself as `height` lines of `width` cells: title and newest value, the curves, the x axis.
+    """Return curves with both axes, without a title, as `height` lines of `width` cells.
 
     Args:
-        title: What it shows.
         lines: The curves; the first one is drawn last, above the others.
         width: Cells, at least 20.
-        height: Lines, at least 4.
-        unit: Of the values.
-        last: The newest value as it came; by default the end of the first curve.
+        height: Lines, at least 3.
+        last: A value that the y axis holds beside those of the curves: the newest one of a curve that was smoothed.
         scale: The ends of the y axis where they are known.
         log: Logarithmic, if all values are above 0.
         by_time: x is in seconds.
     """
     shown = [line for line in lines if line.points]
     if not shown:
-        empty = [title_line(title, (), width), *(Content(" " * width) for _ in range(height - 1))]
-        return Content("\n").join(empty)
-    value = last if last is not None else shown[0].points[-1][1]
-    told = f"{figure(value)}{f' {unit}' if unit else ''}"
-    axis = value_axis([*values_of(shown), value], scale=scale, log=log)
+        return Content("\n").join([Content(" " * width)] * height)
+    axis = value_axis([*values_of(shown), *([] if last is None else [last])], scale=scale, log=log)
     x = (min(line.points[0][0] for line in shown), max(line.points[-1][0] for line in shown))
     label_width = axis.label_width
     columns = width - label_width - 2
-    drawing = draw(shown, columns, height - 2, axis, x)
+    drawing = draw(shown, columns, height - 1, axis, x)
     below = Content.styled(" " * (label_width + 2) + x_labels(*x, columns, by_time=by_time), _MUTED)
-    head = title_line(title, [(told, shown[0].style.colour)], width)
-    return Content("\n").join([head, *drawing.lines(label_width), below])
+    return Content("\n").join([*drawing.lines(label_width), below])

@@ -1,4 +1,4 @@
-"""The first line of every screen: platform, workspace, account, running work."""
+"""The first line of every screen: the project, what it costs, alarms, the account."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from textual.content import Content
 from textual.widget import Widget
 
-from hudtui.core.text import clean_line, home_short
+from hudtui.core.text import clean_line, home_short, plural
 from hudtui.tui.facts import Facts, Money
 from hudtui.tui.widgets.fit import cut, cut_left
 
@@ -26,60 +26,63 @@ class HeaderBar(Widget):
         self._title = ""
         self._folder: Path | None = None
         self._money: Money | None = None
+        self._alarms = 0
 
-    def show(self, facts: Facts | None, folder: Path, title: str, money: Money | None = None) -> None:
-        """Show a project. `facts` is None while nothing is known but the folder, `money` while nothing is paid for."""
-        if (facts, folder, title, money) != (self._facts, self._folder, self._title, self._money):
-            self._facts, self._folder, self._title, self._money = facts, folder, title, money
+    def show(self, facts: Facts | None, folder: Path, title: str, money: Money | None = None, alarms: int = 0) -> None:
+        """Show a project.
+
+        Args:
+            facts: None while nothing is known but the folder.
+            folder: The project.
+            title: Of a screen that is no step.
+            money: None while nothing is paid for.
+            alarms: Of the runs in progress.
+        """
+        new = (facts, folder, title, money, alarms)
+        if new != (self._facts, self._folder, self._title, self._money, self._alarms):
+            self._facts, self._folder, self._title, self._money, self._alarms = new
             self.refresh()
 
     def render(self) -> Content:
         """The line, at most as wide as the widget."""
-        width = self.size.width
-        facts = self._facts
-        left = [("hudtui", "bold $primary")]
-        if self._title and width >= 80:
-            left.append((f"  {self._title}", "bold"))
-        if facts is not None:
-            left.append((f"  {cut(clean_line(facts.platform), 20)}", "$accent"))
+        width = self.content_size.width
+        facts, money = self._facts, self._money
         right: list[tuple[str, str]] = []
-        if facts is not None and not facts.trusted:
-            right.append(("! not trusted", "bold $warning"))
-        if facts is not None and facts.account is not None:
-            account = facts.account
-            if account.origin is None:
-                right.append((f"○ no {account.variable}" if width >= 80 else "○ no key", "$foreground-muted"))
-            elif width >= 100:
-                right.append((f"✓ {account.variable} from {account.origin}", "$success"))
-            else:
-                right.append(("✓ key", "$success"))
-        if facts is not None and facts.running:
-            count = len(facts.running)
-            right.append(
-                (f"● {count} run{'s' if count > 1 else ''} running" if width >= 80 else f"● {count} running", "$success")
-            )
-        if self._money is not None and self._money.machines:
-            right.append(_money(self._money, width))
-        if self._money is not None and self._money.taken:
-            taken = self._money.taken
-            words = f"{taken} machine{'s' if taken > 1 else ''} taken back" if width >= 80 else f"{taken} taken"
+        if money is not None and money.machines:
+            right.append(_money(money, width))
+        if money is not None and money.taken:
+            words = f"{plural(money.taken, 'machine')} taken back" if width >= 80 else f"{money.taken} taken"
             right.append((f"✗ {words}", "bold $error"))
+        if self._alarms:
+            right.append((f"! {plural(self._alarms, 'alarm')}", "bold $warning"))
+        if facts is not None and facts.account is not None and facts.account.origin is not None and width >= 80:
+            right.append((f"{cut(clean_line(facts.platform), 20)} ✓", "$success"))
         tail = Content("   ").join(Content.styled(text, style) for text, style in right)
-        head = Content.assemble(*left)
-        room = width - head.cell_length - tail.cell_length - 4
+        head = Content.styled("hudtui", "bold $primary")
+        if self._title and width >= 80:
+            head += Content.styled(f"  {self._title}", "bold")
+        trust = Content("")
+        if facts is not None and not facts.trusted:
+            trust = Content.styled("  ! not trusted", "bold $warning")
+        elif facts is not None and not facts.empty and width >= 100:
+            trust = Content.styled(" (trusted)", "$foreground-muted")
+        room = width - head.cell_length - trust.cell_length - tail.cell_length - 4
         if self._folder is not None and room >= 8:
             head += Content.styled(f"  {cut_left(home_short(self._folder), room)}", "$foreground-muted")
+        head += trust
         gap = max(width - head.cell_length - tail.cell_length, 1)
         return head + Content(" " * gap) + tail
 
 
 def _money(money: Money, width: int) -> tuple[str, str]:
     """What is being paid for, and its style; short where there is little room."""
-    words = f"{money.per_hour}/h" if width < 80 else f"{money.per_hour}/h, {money.spent} so far"
+    words = f"{plural(money.machines, 'pod')} {money.per_hour}/h"
+    if width >= 80:
+        words += f" · {money.today} today"
     if money.orphans:
         words += f" ! {money.orphans}" if width < 100 else f" ! {money.orphans} unclaimed"
     if money.as_of:
         words += f" ({money.as_of})" if width < 100 else f" as of {money.as_of}"
     if money.simulated:
         words += " (sim)" if width < 100 else " (simulated)"
-    return f"◆ {words}", "bold $warning" if money.orphans or money.warn or money.as_of else "bold $accent"
+    return words, "bold $warning" if money.orphans or money.warn or money.as_of else "bold $accent"

@@ -134,7 +134,7 @@ class KeyBar(Widget):
     @staticmethod
     def _piece(key: ActiveKey) -> Content:
         if key.why_not:
-            return Content.styled(f"{key.key} {key.action.title}", "$foreground-muted strike")
+            return Content.styled(f"{key.key} {key.action.title}", "$foreground-disabled")
         return Content.assemble((key.key, "bold $footer-key-foreground"), " ", key.action.title)
 
     async def on_click(self, event: events.Click) -> None:

@@ -1,4 +1,4 @@
-"""The five steps of a project as one line: key, sign and name of each, and a word where something is left to do."""
+"""The five steps of a project as one line: key, sign and name of each, errors, and how many runs are in progress."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ class StepBar(Widget):
         super().__init__()
         self._steps: Mapping[str, StepFact] = {}
         self._current = ""
+        self._running = 0
         self._spans: list[tuple[int, int, str]] = []
 
-    def show(self, steps: Mapping[str, StepFact], current: str) -> None:
-        """Show how the steps stand; `current` is the one on screen."""
-        if (steps, current) != (self._steps, self._current):
-            self._steps, self._current = steps, current
+    def show(self, steps: Mapping[str, StepFact], current: str, running: int = 0) -> None:
+        """Show how the steps stand; `current` is the one on screen, `running` the number of runs in progress."""
+        if (steps, current, running) != (self._steps, self._current, self._running):
+            self._steps, self._current, self._running = steps, current, running
             self.refresh()
 
     def render(self) -> Content:
@@ -76,12 +77,13 @@ class StepBar(Widget):
         for step in STEPS:
             state = self._state(step)
             fact = self._steps.get(step.name)
-            glyph = GLYPHS[state]
-            word = " next" if state == "next" and form < 3 else ""
+            sign = GLYPHS[state]
             if fact is not None and fact.errors:
-                word = f" {plural(fact.errors, 'error')}" if form < 2 else f" {fact.errors}"
+                sign += f" {fact.errors}"
             name = step.title if form < 2 else step.short
-            text = f"{step.key}{glyph}{name}{word}" if form == 3 else f"{step.key} {glyph} {name}{word}"
+            if step.name == "run" and self._running:
+                name = plural(self._running, "run")
+            text = f"{step.key}{sign}{name}" if form == 3 else f"{step.key} {sign} {name}"
             parts.append((step, f" {text} " if form == 0 else text))
         return parts, (" ", "  ", "  ", " ")[form]
 
