@@ -203,6 +203,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Everything else waits for the first paint."""
+        # Coming back from a shell or another program: nothing has changed, but the terminal shows nothing of it any more.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh())
         loop = asyncio.get_running_loop()
         if not self.is_headless:
             for number in (signal.SIGTERM, signal.SIGHUP):

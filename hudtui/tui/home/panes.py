@@ -270,24 +270,29 @@ class RecentPane(Pane):
         super().__init__(id=id)
         self.table = VirtualTable(self.COLUMNS, empty="No run yet.")
         self.runs: Sequence[RunFact] = ()
-        self._read: Mapping[str, RunRead] = {}
-        self._now = 0.0
 
     def compose(self) -> ComposeResult:
         yield self.table
 
     def show(self, runs: Sequence[RunFact], read: Mapping[str, RunRead], now: float) -> None:
         """Show runs, with what was read of them so far; `now` is in seconds since the epoch."""
-        self.runs, self._read, self._now = runs, read, now
+        self.runs = runs
         self.table.styles.height = min(len(runs), max(min(self.app.size.height - 32, 11), 4)) + 1
-        self.table.show(self)
+        self.table.show(_RunRows(runs, read, now))
+
+
+class _RunRows:
+    """The rows of the list of runs."""
+
+    def __init__(self, runs: Sequence[RunFact], read: Mapping[str, RunRead], now: float) -> None:
+        self._runs, self._read, self._now = runs, read, now
 
     def __len__(self) -> int:
-        return len(self.runs)
+        return len(self._runs)
 
     def cells(self, row: int) -> Sequence[Cell]:
         """Return the cells of a run."""
-        run = self.runs[row]
+        run = self._runs[row]
         read = self._read.get(run.id)
         style = {"failed": "table--error", "lost": "table--warning", "finished": "table--ok"}.get(run.state, "")
         style = "table--ok" if run.running else style

@@ -34,13 +34,13 @@ class StepBar(Widget):
         super().__init__()
         self._steps: Mapping[str, StepFact] = {}
         self._current = ""
-        self._running = 0
+        self._in_progress = 0
         self._spans: list[tuple[int, int, str]] = []
 
     def show(self, steps: Mapping[str, StepFact], current: str, running: int = 0) -> None:
         """Show how the steps stand; `current` is the one on screen, `running` the number of runs in progress."""
-        if (steps, current, running) != (self._steps, self._current, self._running):
-            self._steps, self._current, self._running = steps, current, running
+        if (steps, current, running) != (self._steps, self._current, self._in_progress):
+            self._steps, self._current, self._in_progress = steps, current, running
             self.refresh()
 
     def render(self) -> Content:
@@ -81,8 +81,8 @@ class StepBar(Widget):
             if fact is not None and fact.errors:
                 sign += f" {fact.errors}"
             name = step.title if form < 2 else step.short
-            if step.name == "run" and self._running:
-                name = plural(self._running, "run")
+            if step.name == "run" and self._in_progress:
+                name = plural(self._in_progress, "run")
             text = f"{step.key}{sign}{name}" if form == 3 else f"{step.key} {sign} {name}"
             parts.append((step, f" {text} " if form == 0 else text))
         return parts, (" ", "  ", "  ", " ")[form]
