@@ -6,9 +6,10 @@ Imported before the first paint: what reads runs is imported later.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from hudtui.tui.app import HudtuiApp
@@ -52,7 +53,8 @@ class RunProgress:
             return
         name = "forever" if facts.running else "reads"  # nothing waits for what never ends
         if not any(worker.group == "reads" and not worker.is_finished for worker in self._app.workers):
-            self._app.run_worker(self._keep_reading, name=name, group="reads", exclusive=True, exit_on_error=False)
+            work: Callable[[], Any] = self._keep_reading
+            self._app.run_worker(work, name=name, group="reads", exclusive=True, exit_on_error=False)
 
     def look_now(self) -> None:
         """Home is shown again: read at once."""

@@ -20,7 +20,7 @@ from hudtui.tui.widgets.words import ago, span
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hudtui.core.compute.overview import PodsSnapshot
+    from hudtui.core.compute.overview import PodRow, PodsSnapshot
     from hudtui.tui.home.reads import RunRead
 
 _MUTED = "$foreground-muted"
@@ -236,7 +236,7 @@ class MoneyPane(TextPane):
             lines.append(Content.styled(cut(f"✗ {plural(money.taken, 'machine')} taken back", width), "bold $error"))
         return Content("\n").join(lines)
 
-    def _pod(self, one: object, width: int) -> Content:
+    def _pod(self, one: PodRow, width: int) -> Content:
         from hudtui.tui.home.reads import pod_words
 
         assert self.pods is not None
