@@ -1,4 +1,4 @@
-"""What the screens of the steps need, imported in the idle moment after the first paint, so that they open faster."""
+"""What screens need, imported in the idle moment after the first paint, so that they open faster."""
 
 from __future__ import annotations
 
@@ -31,19 +31,22 @@ BEHIND = {
 }
 """Step -> modules that its screen imports late."""
 
+ALWAYS = ("environment", "compute", "run", "launch", "settings")
+"""Screens that have something to show in every project."""
+
 
 def soon(facts: Facts) -> tuple[str, ...]:
-    """The steps that have something to show in this project."""
+    """Return the screens that have something to show in this project."""
     there = {"mapping": facts.configs, "dataset": facts.task_files}
-    return tuple(name for name, files in there.items() if files)
+    return (*(name for name, files in there.items() if files), *ALWAYS)
 
 
 async def prepare(app: HudtuiApp, names: tuple[str, ...]) -> None:
-    """Import what some steps need, in a thread, and read their styles.
+    """Import what some screens need, in a thread, and read their styles.
 
     Args:
         app: The app, which has painted.
-        names: Steps.
+        names: Screens.
     """
     await asyncio.to_thread(_import, names)
     for name in names:
@@ -59,7 +62,7 @@ async def prepare(app: HudtuiApp, names: tuple[str, ...]) -> None:
 def _import(names: tuple[str, ...]) -> None:
     for name in names:
         screen_class(name)
-        for module in BEHIND[name]:
+        for module in BEHIND.get(name, ()):
             import_module(module)
 
 

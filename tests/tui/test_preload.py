@@ -34,10 +34,10 @@ def full(project: Path) -> Path:
 
 async def test_only_what_the_project_has_is_prepared(open_app: Callable[..., Any], project: Path) -> None:
     async with open_app(project) as (app, _):
-        assert preload.soon(app.facts) == ()
+        assert preload.soon(app.facts) == preload.ALWAYS
     (project / "tasks.json").write_text(json.dumps([TASK]))
     async with open_app(project) as (app, _):
-        assert preload.soon(app.facts) == ("dataset",)
+        assert preload.soon(app.facts) == ("dataset", *preload.ALWAYS)
 
 
 async def test_a_prepared_station_reads_no_styles_anew(
@@ -53,6 +53,10 @@ async def test_a_prepared_station_reads_no_styles_anew(
         await pilot.press("2")
         await settle(pilot)
         assert app.screen.NAME == "mapping" and app.screen.config is not None
+        for name in preload.ALWAYS:
+            app.open_screen(name)
+            await settle(pilot)
+            assert name == app.screen.NAME
 
 
 def test_everything_that_a_station_imports_at_its_opening_is_there(full: Path) -> None:
