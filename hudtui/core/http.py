@@ -346,13 +346,13 @@ def origin_of(url: str) -> tuple[str, str | None, int | None]:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an http(s) address is of this machine."""
+    """Whether the address of a web server or of a socket is of this machine."""
     import ipaddress
 
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        return parts.scheme in ("http", "https") and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
+        return parts.scheme in ("http", "https", "ws", "wss") and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
     except ValueError:
         return False
 

@@ -18,7 +18,9 @@ from typing import Any
 
 from hudtui.core.environment.bundled import is_bundled
 from hudtui.core.environment.connection import RpcError, ServerConnection
-from hudtui.core.environment.servers import Secrets, ServerSpec, fill_variables, parse_mcp_config
+from hudtui.core.environment.openenv import PROTOCOL as OPENENV
+from hudtui.core.environment.openenv import OpenEnvConnection, base_url, is_openenv
+from hudtui.core.environment.servers import Secrets, ServerSpec, fill_variables, mask_url, parse_mcp_config
 from hudtui.core.environment.source import Source
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult, read_result, read_tools
 from hudtui.core.errors import ConnectError, SourceError
@@ -75,7 +77,8 @@ class EnvironmentSession:
             raw = await link.request("tools/call", {"name": tool, "arguments": dict(arguments)}, timeout=timeout)
         except RpcError as error:
             return ToolResult((ContentBlock("text", text=error.message),), None, True)
-        return read_result(raw)
+        result = read_result(raw)
+        return replace(result, over=True) if link.over else result
 
     async def list_tools(self) -> None:
         """Fill `tools` from every server.
@@ -142,7 +145,9 @@ async def connect(
     hidden = Secrets()
     filled = [fill_variables(spec, lookup or os.environ.get, hidden) for spec in specs]
     links = [
-        ServerConnection(spec, written=written, timeout=timeout, secrets=hidden)
+        (OpenEnvConnection if is_openenv(spec.url or "") else ServerConnection)(
+            spec, written=written, timeout=timeout, secrets=hidden
+        )
         for (spec, _), written in zip(filled, specs, strict=True)
     ]
     session = EnvironmentSession(links, hidden)
@@ -150,7 +155,12 @@ async def connect(
     try:
         began = time.perf_counter()
         tell(Progress("connect", ", ".join(f"{'Connecting to' if spec.url else 'Starting'} {spec.where}" for spec in specs)))
-        await _open_all(links)
+        session.links = tuple(await _open_all(links))
+        session.warnings += [
+            f"the server {link.spec.name!r} speaks OpenEnv: as {mask_url(_socket_url(link))} it is reached at once"
+            for link in session.links
+            if link.protocol == OPENENV and not is_openenv(link.spec.url or "")
+        ]
         session.timings["connect"] = time.perf_counter() - began
         tell(Progress("tools", "Listing tools"))
         began = time.perf_counter()
@@ -186,16 +196,40 @@ def _servers(source: Source) -> tuple[ServerSpec, ...]:
     return source.servers
 
 
-async def _open_all(links: Sequence[ServerConnection]) -> None:
-    """Open all connections at once. The first failure counts, and ends the wait for the others."""
-    tasks = [asyncio.create_task(link.open()) for link in links]
+async def _open_all(links: list[ServerConnection]) -> list[ServerConnection]:
+    """Open all connections at once. The first failure counts, and ends the wait for the others.
+
+    Args:
+        links: The connections; those that are made in place of one of them are added.
+    """
+    tasks = [asyncio.create_task(_open(link, links)) for link in tuple(links)]
     try:
-        await asyncio.gather(*tasks)
+        return await asyncio.gather(*tasks)
     except BaseException:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+async def _open(link: ServerConnection, links: list[ServerConnection]) -> ServerConnection:
+    """Open a connection; where a URL turns out to be that of an OpenEnv server, the connection to that."""
+    try:
+        await link.open()
+        return link
+    except ConnectError:
+        if link.spec.url is None or link.spec.sse or not link.refused:
+            raise
+        other = OpenEnvConnection(link.spec, written=link.written, timeout=link.timeout, secrets=link.secrets)
+        if not await other.answers():
+            raise
+    links.append(other)
+    await other.open()
+    return other
+
+
+def _socket_url(link: ServerConnection) -> str:
+    return f"ws{base_url(link.spec.url or '').removeprefix('http')}"
 
 
 async def _close_all(links: Sequence[ServerConnection], *, hurry: bool) -> None:

@@ -66,8 +66,8 @@ class ServerConnection:
     def __init__(self, spec: ServerSpec, *, written: ServerSpec, timeout: float, secrets: Secrets) -> None:
         self.spec = spec
         self.timeout = timeout
-        self._written = written
-        self._secrets = secrets
+        self.written = written
+        self.secrets = secrets
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._owner: asyncio.Task[None] | None = None
@@ -80,6 +80,8 @@ class ServerConnection:
         """Which limit an HTTP response exceeded."""
         self._small_events = False
         """The SDK limits an event to 1 MiB."""
+        self.over = False
+        """The environment said with its last answer that the episode is over. MCP has no word for that."""
         self.server: tuple[str, str] = ("", "")
         """The server's own name and version."""
         self.protocol = ""
@@ -92,14 +94,21 @@ class ServerConnection:
         return self._process.pid if self._process is not None else None
 
     @property
+    def refused(self) -> bool:
+        """Whether the server at a URL answered, and the answer was that it does not know MCP's requests or this path."""
+        if not self._responses:
+            return False
+        return self._responses[-1].status < 500 and self._responses[-1].status not in (401, 403, 407, 429)
+
+    @property
     def stray_output(self) -> tuple[int, str]:
         """How many lines on standard output were no messages, and the first of them."""
         process = self._process
-        return (0, "") if process is None else (process.stray, self._secrets.hide(clean_line(process.first_stray, 120)))
+        return (0, "") if process is None else (process.stray, self.secrets.hide(clean_line(process.first_stray, 120)))
 
     def errors(self) -> str:
         """The end of a started server's standard error."""
-        return "" if self._process is None else self._secrets.hide(self._process.errors())
+        return "" if self._process is None else self.secrets.hide(self._process.errors())
 
     async def open(self) -> None:
         """Start or reach the server and shake hands.
@@ -116,7 +125,7 @@ class ServerConnection:
                 return
             if self._owner in done:
                 raise self._why()
-            error = timeout_error(self.spec, self.timeout, self._process, self._secrets)
+            error = timeout_error(self.spec, self.timeout, self._process, self.secrets)
             await self.close(hurry=True)
             raise error
         except asyncio.CancelledError:
@@ -379,7 +388,7 @@ class ServerConnection:
             return self._excess_error()
         if error.code == REQUEST_TIMEOUT:
             asked = f"{method} {clean_line(str(params['name']), 60)}" if params and "name" in params else method
-            return timeout_error(self.spec, limit, self._process, self._secrets, asked)
+            return timeout_error(self.spec, limit, self._process, self.secrets, asked)
         if error.code == CONNECTION_CLOSED and (
             self._owner is None or self._owner.done() or error.message == "Connection closed"
         ):
@@ -389,7 +398,7 @@ class ServerConnection:
                 return ConnectError(
                     f"the server {name!r} has ended the session", why=f"It answered {latest.status}.", fix="Connect again."
                 )
-            return http_status_error(latest, self.spec, self._written, self._secrets)
+            return http_status_error(latest, self.spec, self.written, self.secrets)
         if error.message.startswith("SSE stream"):
             return ConnectError(
                 f"the server {name!r} broke off its answer to {method}",
@@ -399,9 +408,7 @@ class ServerConnection:
                 else None,
             )
         if latest is not None and latest.status < 300 and error.message.startswith("Unexpected content type"):
-            return explain_failure(
-                error, self.spec, written=self._written, process=None, responses=[latest], secrets=self._secrets
-            )
+            return explain_failure(error, self.spec, written=self.written, process=None, responses=[latest], secrets=self.secrets)
         return RpcError(error.code, error.message)
 
     def _excess_error(self) -> ConnectError:
@@ -422,10 +429,10 @@ class ServerConnection:
         return explain_failure(
             self._failure,
             self.spec,
-            written=self._written,
+            written=self.written,
             process=self._process,
             responses=self._responses,
-            secrets=self._secrets,
+            secrets=self.secrets,
             connected=self._ready.is_set(),
         )
 

@@ -179,8 +179,11 @@ def _read_server(key: str, entry: Any, name: str) -> ServerSpec:
         for header, value in headers.items():
             check_header(header, value, f"{key}.headers", name)
         kind = entry.get("transport", entry.get("type"))
-        if not (variable_names(url) or url.startswith(("http://", "https://"))):
-            raise wrong(f"an MCP address begins with http:// or https://, not {url.split(':')[0][:20]!r}", "url")
+        if not (variable_names(url) or url.startswith(("http://", "https://", "ws://", "wss://"))):
+            raise wrong(
+                f"an address begins with http://, https://, ws:// or wss://, not {url.split(':')[0][:20]!r}",
+                "url",
+            )
         return ServerSpec(key, url=url, headers=headers, sse=kind == "sse" or _path(url).endswith("/sse"))
     if not isinstance(command, str) or not command.strip():
         raise wrong("a server needs `command` (a program to start) or `url`")
@@ -265,7 +268,7 @@ def fill_variables(spec: ServerSpec, lookup: Lookup, hidden: Secrets) -> tuple[S
 
 def _refuse_in_the_clear(spec: ServerSpec, url: str) -> None:
     """Refuse to send a key over plain http to another machine, where everybody on the way may read it."""
-    if not url.startswith("http://") or is_loopback(url):
+    if not url.startswith(("http://", "ws://")) or is_loopback(url):
         return
     holders = [f"the header {name}" for name, value in spec.headers.items() if _holds_secret(name, value)]
     if mask_url(url) != url or any(map(looks_secret, variable_names(spec.url or ""))):

@@ -5,6 +5,7 @@
     ./folder                                    its lock file, else [tool.hud] in pyproject.toml
     hud.lock.yaml                               a lock file: read offline, its image run for a live look
     https://host/mcp, http://host/sse           an MCP server on the network
+    ws://host:8000                              an OpenEnv server
     -- npx -y @org/server                       any command that speaks MCP on its standard streams
     mcp.json, '{"name": {"command": ...}}'      an mcp_config with one server or several
     tcp://host:8765                             a HUD v6 environment
@@ -162,14 +163,14 @@ def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) 
     if name[0] in "{[" and not _IMAGE.match(name):
         return _config(parse_json(name, "the given JSON"), "the given JSON", mask_text(name))
     scheme = name.partition("://")[0].lower() if "://" in name else ""
-    if scheme in ("http", "https"):
+    if scheme in ("http", "https", "ws", "wss"):
         return _url(name, sse)
     if scheme == "tcp":
         return _control_channel(name)
     if scheme:
         raise SourceError(
             f"{scheme}:// is not an address of an environment",
-            fix="MCP servers are at http:// or https://, HUD v6 environments at tcp://.",
+            fix="MCP servers are at http:// or https://, OpenEnv servers at ws:// or wss://, HUD v6 environments at tcp://.",
             where=Location(mask_url(name)),
         )
     bundled = find_bundled(name)

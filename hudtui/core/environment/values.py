@@ -133,6 +133,8 @@ class ToolResult:
     blocks: tuple[ContentBlock, ...] = ()
     structured: Any = None
     is_error: bool = False
+    over: bool = False
+    """The environment says that the episode ends with this answer."""
 
     @property
     def text(self) -> str:

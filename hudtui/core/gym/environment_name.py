@@ -19,7 +19,7 @@ FALLBACK = "environment"
 """The name of an environment whose source holds no usable name."""
 
 _LONGEST = 64
-_GENERIC = frozenset({"mcp", "sse", "api", "http", "https", "stream", "streamable", "message", "messages"})
+_GENERIC = frozenset({"mcp", "sse", "api", "http", "https", "ws", "wss", "stream", "streamable", "message", "messages"})
 _VERSION = re.compile(r"v\d+\Z")
 _LOCKS = (".lock.yaml", ".lock.yml")
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)\Z", re.DOTALL)

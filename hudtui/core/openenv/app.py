@@ -122,7 +122,9 @@ class OpenEnvApp:
                 try:
                     return JSONResponse(await handler(request, read_object(await _body(request))))
                 except Refused as refused:
-                    status = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 500, "FACTORY_ERROR": 500}.get(refused.code, 422)
+                    status = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 500, "FACTORY_ERROR": 500, "SESSION_ERROR": 500}.get(
+                        refused.code, 422
+                    )
                     return JSONResponse({"detail": refused.message, "code": refused.code}, status)
 
             return Route(path, answer, methods=["POST"])
@@ -188,7 +190,7 @@ class OpenEnvApp:
         held = self._over_http.get(name) if isinstance(name, str) else None
         if held is None or not isinstance(name, str):
             raise Refused(
-                "SESSION_ERROR", "name the episode_id that /reset answered with, of an episode that is not over; or use /ws"
+                "VALIDATION_ERROR", "name the episode_id that /reset answered with, of an episode that is not over; or use /ws"
             )
         async with held.lock:
             held.asked = time.monotonic()

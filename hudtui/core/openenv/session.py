@@ -243,7 +243,7 @@ class EpisodeSession:
         self._player, self._episode = player, episode
         self._served.on_episode(player.task, episode)
         if not episode.ok:  # what was lost has no reward that a trainer may learn from
-            raise Refused("EXECUTION_ERROR", f"the episode broke off: {episode.error or episode.stop}")
+            raise Refused("SESSION_ERROR", f"the episode broke off: {episode.error or episode.stop}")
         scores = episode.scores
         metadata = {
             "episode_id": self._episode_id,

@@ -309,7 +309,7 @@ class EpisodePlayer:
             self._successes += not result.is_error
         else:
             shown = Observation("" if refusal is None else shorten(f"error: {refusal}", self._limit))
-        if meaning.done:
+        if meaning.done or (result is not None and result.over):
             self._end("done")
         elif self.stop is None:
             self._messages.append({"role": "user", "content": shown.content()})

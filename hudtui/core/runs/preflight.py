@@ -406,7 +406,7 @@ def _way(name: str, server: Any, report: PreflightReport) -> tuple[CheckState, s
             return "fine", f"environment {name}: at {clean_line(url.partition('://')[2].partition('/')[0], 80)}, as from here"
         parts = urlsplit(url)
         try:
-            port = parts.port or (443 if parts.scheme == "https" else 80)
+            port = parts.port or (443 if parts.scheme in ("https", "wss") else 80)
         except ValueError:
             return "warning", f"environment {name}: the address {clean_line(parts.netloc, 80)} has no port that there is"
         if port not in report.tunnels:

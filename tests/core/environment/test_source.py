@@ -199,7 +199,7 @@ def test_a_folder_to_build(tmp_path):
         ("Text 2048", "not an environment that hudtui can find"),
         ("Org/Env:1", "not an environment that hudtui can find"),
         ("x" * 5000 + "/", "no such file or folder"),
-        ("ws://host/mcp", "not an address of an environment"),
+        ("ftp://host/mcp", "not an address of an environment"),
         ("http://", "not a URL"),
         ("http://host:99999/mcp", "not a URL"),
         ("http://ho st/mcp", "not a URL"),

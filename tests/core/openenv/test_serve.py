@@ -314,7 +314,7 @@ async def test_what_cannot_be_started_or_was_lost_has_no_reward():
         assert code(refused) == "FACTORY_ERROR" and "nothing answers there; It is not up." in refused["data"]["message"]
         await client.reset(task_id="a")
         lost = await client.ask("step", {"type": "call_tool", "tool_name": "die", "arguments": {}})
-        assert code(lost) == "EXECUTION_ERROR" and "the server died" in lost["data"]["message"]
+        assert code(lost) == "SESSION_ERROR" and "the server died" in lost["data"]["message"]
         assert (await client.ask("state"))["data"]["reward"] is None
         assert (await client.reset(task_id="a"))["observation"]["turn"] == 0
         assert world.open == 1
