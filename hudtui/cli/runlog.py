@@ -319,9 +319,9 @@ def print_view(view: RunView, record: RunRecord | None = None) -> None:
         ("time", seconds_text(view.elapsed)),
         ("heartbeat", None if view.silent is None else f"{seconds_text(view.silent)} ago{dead}"),
         ("step", view.step),
-        ("left", f"about {seconds_text(view.left)}" if run.active and view.left is not None else None),
+        ("left", _left(view)),
         ("machine", None if run.host == "local" else run.host),
-        ("cost", cost_text(run) + _price(run) if run.hourly is not None else None),
+        ("cost", cost_text(run) + _price(run) + _in_all(view) if run.hourly is not None else None),
         ("folder", run.folder if run.results is None else run.results),
         ("attach", " ".join(view.attach) if view.attach else None),
     ]
@@ -429,6 +429,20 @@ def _price(run: RunSummary) -> str:
     if not run.holds_machine:
         return " billed" if run.billed is not None else ""
     return f", at {money(run.hourly or 0.0, run.currency)} an hour"
+
+
+def _left(view: RunView) -> str | None:
+    if not view.summary.active or view.left is None:
+        return None
+    return f"about {seconds_text(view.left)}; the last step at about {clock(time.time() + view.left)}"
+
+
+def _in_all(view: RunView) -> str:
+    from hudtui.core.compute.limits import money
+
+    if view.expected_cost is None:
+        return ""
+    return f", about {money(view.expected_cost, view.summary.currency)} until the last step"
 
 
 def _resource(name: str) -> int:

@@ -224,7 +224,7 @@ def logs(
 
 @takes_request(
     *("tasks", "config", "engine", "policy", "name", "group", "concurrency", "limit", "seed", "max_turns", "base_url"),
-    engine="rollouts",
+    engine=None,
 )
 def start(
     request: RunRequest,
@@ -236,15 +236,19 @@ def start(
 ) -> None:
     """Start a run on this machine. It continues when hudtui and the terminal are closed.
 
+    Without --engine, it trains (trl) if this machine has a GPU, and plays the tasks (rollouts) if it has none.
+
     Exit code 1 if the run did not finish, with --follow.
     """
 
     async def work() -> None:
+        from hudtui.core.remote.hosts import LOCAL
         from hudtui.core.remote.local import LocalHost
         from hudtui.core.runs.launch import draft_run
-        from hudtui.core.runs.prepare import resolve
+        from hudtui.core.runs.prepare import default_engine, resolve
 
-        spec = resolve(request, runlog.workspace())
+        engine: str | None = request.engine
+        spec = resolve(replace(request, engine=engine or await default_engine(LOCAL)), runlog.workspace())
         spec = replace(spec, max_seconds=None if max_hours is None else max_hours * 3600)
         store, monitor = runlog.open_store()
         record = draft_run(spec, LocalHost(), store)

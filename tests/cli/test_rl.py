@@ -110,6 +110,17 @@ def test_a_dry_run_is_the_plan_as_json_and_buys_nothing(workspace: Path, sim: Pr
     assert ordered(sim) == 0 and not (workspace / ".hudtui").exists()
 
 
+def test_a_dry_run_of_a_training_says_what_is_known_of_its_cost(workspace: Path, sim: PrimeSimulator) -> None:
+    tasks = json.loads((workspace / "tasks.json").read_text())
+    (workspace / "tasks.json").write_text(json.dumps([{**tasks[0], "id": f"t{number}"} for number in range(4)]))
+    words = ("rl", "--provider", "prime", "--steps", "40", "--dry-run")
+    found = json.loads(hudtui(*words, code=0).stdout)
+    assert found["machine"]["choice"]["offer"]["gpu_count"] == 2
+    known = found["forecast"]
+    assert (known["steps"], known["step"], known["expected"], known["highest"]) == (40, None, None, None)
+    assert "The time of a step is not known yet" in known["text"] and "limits stop the work at about $25.00" in known["text"]
+
+
 def test_a_key_for_the_guard_is_told_of_and_may_not_be_the_user_s_own(
     workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,8 +47,10 @@ async def agree_to_start(
         return await person.confirm(f"Start {name}?", yes="Start", no="Not now")
     price = f"{money(rent.hourly, rent.currency)}/h" + (" (simulated)" if rent.simulated else "")
     lines = [f"{rent.machine}: {price}"]
+    if prepared.forecast is not None:
+        lines.append(prepared.forecast.text)
     if prepared.estimate is not None:
-        lines.append(prepared.estimate.text)
+        lines.append(prepared.estimate.text if prepared.forecast is None else f"Until its limits: {prepared.estimate.text}.")
     lines.append(f"Limits: {limits_text(record.spec.limits, rent.currency)}.")
     async with rental(record, project, providers=providers) as context:
         wallet = await wallet_line(rent.offer, context.provider, context.ledger, person)

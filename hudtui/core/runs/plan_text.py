@@ -70,6 +70,8 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
     if rent is None:
         name = "this machine" if record.host == LOCAL else record.host
         lines = [PlanLine("machine", f"{clean_line(name)}, free")]
+        if prepared is not None and prepared.forecast is not None:
+            lines.append(PlanLine("time", prepared.forecast.text))
         if record.plan.max_seconds is not None:
             lines.append(PlanLine("limit", f"stopped after {record.plan.max_seconds / 3600:g} h"))
         return lines
@@ -80,8 +82,11 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
     if prepared is not None and prepared.choice is not None:
         lines.append(PlanLine("", offer_text(prepared.choice.offer)))
         lines += [PlanLine("", clean_line(reason, 300)) for reason in prepared.choice.reasons]
+    if prepared is not None and prepared.forecast is not None:
+        lines.append(PlanLine("cost", prepared.forecast.text))
     if prepared is not None and prepared.estimate is not None:
-        lines.append(PlanLine("cost", prepared.estimate.text))
+        text = prepared.estimate.text
+        lines.append(PlanLine("cost", text) if prepared.forecast is None else PlanLine("", f"until its limits: {text}"))
     lines.append(PlanLine("limits", limits_text(record.spec.limits, rent.currency)))
     kept = "is KEPT, and you pay for it until you end it" if rent.keep_on_failure else "is ended, after its results were fetched"
     lines.append(PlanLine("", f"after the run the machine is ended, and that is verified; after a failed one it {kept}"))
@@ -114,6 +119,8 @@ def preparation_json(prepared: Preparation, store: RunStore) -> dict[str, Any]:
         machine["choice"] = prepared.choice.to_json()
     if prepared.estimate is not None:
         machine["estimate"] = vars(prepared.estimate)
+    if prepared.forecast is not None:
+        found["forecast"] = prepared.forecast.to_json()
     return {
         **found,
         "id": record.id,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hudtui.core.compute.limits import Estimate
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer
+    from hudtui.core.runs.forecast import Forecast
     from hudtui.core.settings import Settings
 
 DEFAULT_COUNT = 2
@@ -53,6 +54,9 @@ class Preparation:
     choice: OfferChoice | None = None
     """The machine to rent, with the reasons for the choice."""
     estimate: Estimate | None = None
+    """Cost of the rented machine until its limits."""
+    forecast: Forecast | None = None
+    """Expected time and cost of the training; None for rollouts and rehearsals."""
 
     @property
     def missing(self) -> tuple[Check, ...]:
@@ -139,10 +143,13 @@ async def prepare_run(
         if request.rehearse:
             spec = replace(as_rehearsal(spec, steps=request.steps or REHEARSAL_STEPS), trainer_python=request.python)
         record = await asyncio.to_thread(draft_run, spec, target, store)
+        expected = await asyncio.to_thread(_forecast, record, store, provider, settings, machine)
     except HudtuiError as error:
         report.refuse("plan", error)
         return Preparation(tuple(report.checks), None, choice, estimate)
-    return Preparation(tuple(report.checks), None if report.missing else record, choice, estimate)
+    if expected is not None and expected.exceeds:
+        report.add("cost", "warning", expected.text, "Raise --budget or --max-hours, or take fewer steps.")
+    return Preparation(tuple(report.checks), None if report.missing else record, choice, estimate, expected)
 
 
 def draft_rehearsal(request: RunRequest, workspace: Workspace, store: RunStore) -> RunRecord:
@@ -226,11 +233,31 @@ def request_host(request: RunRequest) -> str | None:
     return LOCAL if request.provider is None and request.engine == "rollouts" else None
 
 
+async def default_engine(host: str | None) -> str:
+    """Return the engine of a run that names none: `trl` if its machine can train, otherwise `rollouts`.
+
+    Args:
+        host: The machine; None for one that will be rented. A machine that does not answer counts as one without a GPU.
+    """
+    if host is None:
+        return "trl"
+    try:
+        return "trl" if (await _inspect(host)).gpus else "rollouts"
+    except HudtuiError:
+        return "rollouts"
+
+
+async def _inspect(host: str) -> Hardware:
+    from hudtui.core.compute.hardware import inspect
+
+    return await inspect(find_host(host), python=sys.executable if host == LOCAL else "python3")
+
+
 async def _check_machine(host: str, request: RunRequest, report: PreflightReport) -> Hardware | None:
-    from hudtui.core.compute.hardware import inspect, size
+    from hudtui.core.compute.hardware import size
 
     try:
-        found = await inspect(find_host(host), python=sys.executable if host == LOCAL else "python3")
+        found = await _inspect(host)
     except HudtuiError as error:
         report.refuse("machine", error)
         return None
@@ -398,6 +425,19 @@ def _with_rental(
         remarks=(*spec.remarks, WATCHDOG_ENDS if ends else WATCHDOG_POWERS_OFF),
     )
     return spec, expected
+
+
+def _forecast(
+    record: RunRecord, store: RunStore, provider: Provider | None, settings: Settings, machine: Hardware | None
+) -> Forecast | None:
+    from hudtui.core.compute.watchdog import terminate_rule
+    from hudtui.core.runs.forecast import forecast
+
+    rent = record.spec.rent
+    ends = rent is not None and provider is not None and terminate_rule(provider, rent.machine, settings.get) is not None
+    gpus = machine.gpus if machine is not None else ()
+    gpu = f"{record.spec.gpus} x {gpus[0].name}" if gpus else ""
+    return forecast(record.spec, store, ends=ends, host=record.host, gpu=gpu)
 
 
 async def _ssh_key(provider: Provider, settings: Settings, report: PreflightReport) -> str | None:

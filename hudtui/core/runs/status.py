@@ -181,6 +181,8 @@ class RunView:
     """Load of GPUs, model servers and the machine over time."""
     left: float | None = None
     """Estimated seconds until the last step, from the pace of the newest steps; None if unknown."""
+    expected_cost: float | None = None
+    """Expected cost of the rented machine until the last step, in `summary.currency`; None if unknown."""
 
     @property
     def windows(self) -> tuple[str, ...]:
@@ -248,6 +250,7 @@ class RunView:
             "step": self.step,
             "seconds_left": None if self.left is None else round(self.left),
             "cost": self.cost,
+            "expected_cost": self.expected_cost,
             "alarms": [alarm.to_json() for alarm in self.alarms],
             "stages": [stage.to_json() for stage in self.stages],
             "result": self.result.to_json(),

@@ -20,6 +20,7 @@ from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_search import LogFilter, LogMatch, offset_before, offset_of_time, search_log
 from hudtui.core.remote.logs import CHUNK, TailReader, offset_of_last_lines
 from hudtui.core.runs.alarms import SILENT, LogSymptom, RunFacts, StageFacts, find_alarms, find_symptoms, reward_spread
+from hudtui.core.runs.forecast import expected_cost
 from hudtui.core.runs.launch import error_sentence
 from hudtui.core.runs.reports import StatusReport, read_status
 from hudtui.core.runs.run_folder import RunFolder
@@ -194,6 +195,7 @@ class Monitor:
             step_times=seen.metrics.quantity("step_time")[-20:],
             disk_free=status.disk_free,
         )
+        left = time_left(seen.metrics) if summary.active else None
         return RunView(
             summary=summary,
             stages=stages,
@@ -210,7 +212,8 @@ class Monitor:
             servers=tuple(servers.values()),
             load=seen.load,
             cost=summary.cost(now),
-            left=time_left(seen.metrics) if summary.active else None,
+            left=left,
+            expected_cost=expected_cost(machine.record.spec, summary, left, now),
         )
 
     async def watch(self, run: str, *, every: float = 0.5) -> AsyncGenerator[RunView, None]:
@@ -232,7 +235,8 @@ class Monitor:
                 kept = self._keep(run)
                 if not (view.summary.active or kept.summary.active):
                     # The run has ended: its files no longer change, and its machine may end at any moment.
-                    view = replace(view, summary=kept.summary, events=kept.events, cost=kept.summary.cost(self._now()), away=None)
+                    cost = kept.summary.cost(self._now())
+                    view = replace(view, summary=kept.summary, events=kept.events, cost=cost, expected_cost=None, away=None)
                     yield view
                     continue
                 if look is None and time.monotonic() >= not_before:
@@ -268,6 +272,7 @@ class Monitor:
             elapsed=kept.summary.elapsed(now),
             cost=kept.summary.cost(now),
             left=None,
+            expected_cost=None,
             away=silent,
             problem=why or view.problem,
         )

@@ -83,7 +83,8 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
         parts.append((f"  ~{span(view.left)} left", "$foreground-muted"))
     if view.cost is not None:
         hourly = "" if run.hourly is None or not run.holds_machine else f" at {money(run.hourly, run.currency)}/h"
-        parts.append((f"  {money(view.cost, run.currency)}{hourly}", "$foreground-muted"))
+        whole = "" if view.expected_cost is None else f", about {money(view.expected_cost, run.currency)} until the last step"
+        parts.append((f"  {money(view.cost, run.currency)}{hourly}{whole}", "$foreground-muted"))
     if view.away is not None and run.active:
         parts.append((f"  no contact for {span(view.away)}", "bold $error"))
     lines = [Content.assemble(*parts), *_reward(view, width), *alarm_lines(view.alarms, width)]

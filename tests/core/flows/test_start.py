@@ -103,7 +103,9 @@ async def test_the_question_says_what_is_known_to_fail(
 ) -> None:
     found, person = await prepared(project, asked), ScriptedPerson(True, True)
     await agree_to_start(found, project, person)
-    assert ("this training will end with an error" in " ".join(person.questions[0].lines)) == fails
+    said = " ".join(person.questions[0].lines)
+    assert ("this training will end with an error" in said) == fails
+    assert ("The time of a step is not known yet" in said and "Until its limits: $" in said) == fails, "only of a training"
     real = PrimeProvider(prime.api_key, base_url=prime.url)
     await agree_to_start(paid(found), project, person, providers={"prime": real})
     await real.close()

@@ -15,7 +15,8 @@ from hudtui.core.compute.hardware import Gpu, Hardware
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Price
-from hudtui.core.runs.prepare import Preparation, prepare_run
+from hudtui.core.errors import MachineError
+from hudtui.core.runs.prepare import Preparation, default_engine, prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunStore
 from hudtui.core.settings import load_settings
@@ -339,6 +340,20 @@ async def test_on_a_machine_of_ones_own_it_is_a_warning(project: Path, store: Ru
     prepared = await _prepare(project, store, RunRequest(host="me@box"))
     assert [check.state for check in prepared.checks if check.name == "memory"] == ["warning"]
     assert prepared.record is not None
+
+
+async def test_the_engine_of_a_run_that_names_none(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await default_engine(None) == "trl", "a machine is rented for a training"
+    _machine_with(monkeypatch, 24576)
+    assert await default_engine("local") == "trl"
+    _machine_with(monkeypatch)
+    assert await default_engine("me@box") == "rollouts"
+
+    async def silent(*_: Any, **__: Any) -> Hardware:
+        raise MachineError("it does not answer")
+
+    monkeypatch.setattr(machines, "inspect", silent)
+    assert await default_engine("me@box") == "rollouts"
 
 
 @pytest.mark.parametrize(("sold", "driver"), [(80.0, 81920), (48.0, 46068)])

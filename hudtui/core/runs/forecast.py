@@ -1,0 +1,270 @@
+"""What a training will cost in all: from its steps and the measured time of a step, before it starts and while it runs.
+
+A time that was not measured is not guessed: without an earlier run of the same work, the forecast says that it is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from hudtui.core.compute.budget import RUN_TAIL
+from hudtui.core.compute.gpus import split_type
+from hudtui.core.compute.limits import Limits, money
+from hudtui.core.errors import InputError, RunError
+from hudtui.core.runs.results import results_folder
+from hudtui.core.runs.spec import Rental, RunSpec
+from hudtui.core.runs.store import RunRecord, RunStore, results_folder_of
+from hudtui.core.runs.values import RunSummary
+from hudtui.core.text import clean_line, duration
+from hudtui.core.training.engine import find_engine
+from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.recipe import Recipe, recipe_for
+
+HOUR = 3600.0
+_MOST = 16 * 1024 * 1024
+"""Most bytes of an earlier run's metrics that are read: the first."""
+_LOOKED = 50
+"""Earlier runs that are searched, the newest."""
+_FEWEST = 2
+"""Steps between which a time must have been measured."""
+_WORK = (
+    *("batch_size", "gradient_accumulation", "num_generations", "num_iterations", "max_tokens", "max_seq_len", "max_turns"),
+    *("lora", "lora_rank", "gradient_checkpointing", "bf16", "enforce_eager", "gpu_memory_utilization"),
+)
+"""Settings of the trainer on which the time of a step depends."""
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The time of a step, as an earlier run took it."""
+
+    seconds: float
+    """From step to step, evaluations and checkpoints included."""
+    steps: int
+    """Steps between which it was measured."""
+    run: str
+    """Id of that run."""
+    besides: float | None = None
+    """Seconds that its rented machine was paid for besides the steps: set-up, downloads, results. None if not measured."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Time and cost of a whole training before it starts."""
+
+    steps: int
+    """Steps that will be carried out."""
+    text: str
+    """The forecast in one sentence, for people."""
+    step: StepTime | None = None
+    """None: the time of a step is not known yet."""
+    seconds: float | None = None
+    """Expected time of the steps, and of what comes besides if that was measured."""
+    expected: float | None = None
+    """Expected cost in `currency`; None if it is not known, or the machine is the user's own."""
+    highest: float | None = None
+    """Most that the machine can cost before its limits end it; None if no such amount is certain."""
+    at_limit: float | None = None
+    """Cost at which the limits stop the work; None without a limit, or if the price is not stated."""
+    currency: str = "USD"
+    exceeds: bool = False
+    """A limit ends the machine before the steps are done."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The form of `hudtui rl --dry-run --json`."""
+        return {**vars(self), "step": None if self.step is None else vars(self.step)}
+
+
+def forecast(spec: RunSpec, store: RunStore, *, ends: bool, host: str = "local", gpu: str = "") -> Forecast | None:
+    """Return the expected time and cost of a training. Reads the metrics of earlier runs.
+
+    Args:
+        spec: The run.
+        store: The project's runs.
+        ends: Whether the machine is ended at its limits even if hudtui is closed.
+        host: The machine, if it is not rented.
+        gpu: Name of the GPUs in sentences; by default those of the offer.
+
+    Returns:
+        None for rollouts and rehearsals.
+
+    Raises:
+        InputError: A setting of the training is invalid.
+    """
+    if spec.engine == "rollouts" or spec.rehearse:
+        return None
+    recipe = recipe_for(spec)
+    done = 0 if spec.continues is None or spec.continues.step is None else spec.continues.step
+    steps = max(recipe.steps - done, 0)
+    step = find_step_time(spec, store, host=host)
+    rent = spec.rent
+    highest = None if rent is None else highest_cost(rent, spec.limits, ends=ends)
+    limit = None if rent is None else _limit_hours(rent, spec.limits)
+    at_limit = rent.offer.price.for_hours(limit) if rent is not None and limit is not None and rent.offer.price.stated else None
+    currency = "USD" if rent is None else rent.currency
+    made = Forecast(steps, "", step, highest=highest, at_limit=at_limit, currency=currency)
+    gpu = gpu or (f"{rent.offer.gpu_count} x {rent.offer.gpu_type}" if rent is not None else "this machine")
+    if step is None:
+        model = clean_line(recipe.model.rpartition("/")[2], 60)
+        unknown = (
+            f"The time of a step is not known yet: no run here has trained {model} on {clean_line(gpu, 60)} with these settings"
+        )
+        return replace(made, text=_sentence(unknown, made))
+    seconds = steps * step.seconds + ((step.besides or 0.0) if rent is not None else 0.0)
+    took = f"{steps:,} steps of {_seconds(step.seconds)} as in run {step.run}"
+    if rent is None:
+        return replace(made, seconds=seconds, text=f"About {duration(seconds)}: {took}.")
+    if not rent.offer.price.stated:
+        return replace(made, seconds=seconds, text=f"About {duration(seconds)}: {took}; the price is not known.")
+    expected = rent.offer.price.for_hours(seconds / HOUR)
+    besides = (
+        f", and {duration(step.besides)} for set-up and results"
+        if step.besides is not None
+        else "; the time of set-up is not in it"
+    )
+    made = replace(made, seconds=seconds, expected=expected, exceeds=limit is not None and seconds > limit * HOUR)
+    return replace(made, text=_sentence(f"About {money(expected, rent.currency)} in all: {took}{besides}", made))
+
+
+def _sentence(text: str, made: Forecast) -> str:
+    if made.highest is not None:
+        text += f"; at most about {money(made.highest, made.currency)} by its limits"
+    elif made.at_limit is not None:
+        text += f"; its limits stop the work at about {money(made.at_limit, made.currency)}"
+    if made.exceeds:
+        text += "; its limits end it before the last step"
+    return f"{text}."
+
+
+def highest_cost(rent: Rental, limits: Limits, *, ends: bool) -> float | None:
+    """Return the most that a rented machine can cost before its limits end it.
+
+    Args:
+        rent: The machine.
+        limits: Its limits.
+        ends: Whether it is ended at its limits even if hudtui is closed.
+
+    Returns:
+        None if no amount is certain: without a limit, with a price that may change or is not stated, if only hudtui could end it,
+        or if the machine of a failed run is kept.
+    """
+    price, hours = rent.offer.price, _limit_hours(rent, limits)
+    if hours is None or not ends or not price.stated or price.variable or rent.keep_on_failure:
+        return None
+    return price.for_hours(hours + RUN_TAIL / HOUR)
+
+
+def _limit_hours(rent: Rental, limits: Limits) -> float | None:
+    """Return the hours after which the limits of a machine stop the work on it; None without a limit."""
+    bounds = [] if limits.max_hours is None else [limits.max_hours]
+    if limits.run_budget is not None and rent.hourly > 0:
+        bounds.append(limits.run_budget / rent.hourly)
+    return min(bounds, default=None)
+
+
+def expected_cost(spec: RunSpec, summary: RunSummary, left: float | None, now: float) -> float | None:
+    """Return the expected whole cost of a run whose rented machine is at work.
+
+    Args:
+        spec: The run.
+        summary: Its state.
+        left: Seconds until its last step, by the measured pace.
+        now: Seconds since the epoch.
+
+    Returns:
+        The cost until the last step, in `summary.currency`; None if it is not known.
+    """
+    if spec.rent is None or left is None or not summary.holds_machine or summary.hourly is None or summary.held_since is None:
+        return None
+    hours = (max(now - summary.held_since, 0.0) + left) / HOUR
+    return summary.hourly * max(hours, spec.rent.offer.price.prepaid_hours)
+
+
+# --- earlier runs ---------------------------------------------------------------------------------------------------------
+
+
+def find_step_time(spec: RunSpec, store: RunStore, *, host: str = "local") -> StepTime | None:
+    """Return the time of a step as the newest run of the same work took it; None if there was none.
+
+    The same work is: the engine, the model, the GPUs and their number, and the settings on which the time of a step depends.
+
+    Args:
+        spec: The run whose steps are asked about.
+        store: The project's runs.
+        host: The machine of the run, if it is not rented.
+    """
+    wanted = _work(spec, host)
+    for summary in [one for one in reversed(store.runs()) if one.engine == spec.engine][:_LOOKED]:
+        try:
+            record = store.record(summary.id)
+            if not record.own or record.spec.rehearse or _work(record.spec, record.host) != wanted:
+                continue
+            found = measure_steps(record, summary, store)
+        except (InputError, RunError):
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _work(spec: RunSpec, host: str) -> tuple[Any, ...]:
+    recipe: Recipe = recipe_for(spec)
+    rent = spec.rent
+    place = (host, spec.gpus, spec.gpu_memory) if rent is None else (*_gpu(rent), rent.offer.gpu_count)
+    return spec.engine, recipe.model, place, tuple(getattr(recipe, name) for name in _WORK)
+
+
+def _gpu(rent: Rental) -> tuple[str, float | None]:
+    """Return the kind of a GPU whoever rents it out: its bare name and its memory."""
+    name, memory = split_type(rent.offer.gpu_type)
+    return name, rent.offer.gpu_memory or memory
+
+
+def measure_steps(record: RunRecord, summary: RunSummary, store: RunStore) -> StepTime | None:
+    """Return the time of a step as a run took it, from its metrics on this computer; None if they do not say it."""
+    output = record.plan.output("metrics")
+    if output is None:
+        return None
+    folder = Path(results_folder_of(summary) or results_folder(record, store))
+    try:
+        with open(folder / output.path, "rb") as stream:
+            data = stream.read(_MOST)
+    except OSError:
+        return None
+    reader = find_engine(record.engine).reader()
+    reader.feed(data)
+    found = _pace(reader)
+    if found is None:
+        return None
+    seconds, steps, first, last = found
+    besides = None
+    if summary.state == "finished" and summary.released is not None and summary.held_since is not None:
+        carried_out = last - first + 1
+        besides = max(summary.released - summary.held_since - carried_out * seconds, 0.0)
+    return StepTime(seconds, steps, record.id, besides)
+
+
+def _pace(reader: MetricsReader) -> tuple[float, int, float, float] | None:
+    """Return the seconds of a step, the steps that they were measured over, and the first and last step."""
+    points = [point for point in reader.quantity("reward") if point.at is not None]
+    if len(points) > _FEWEST:
+        spans = [(after.x - before.x, (after.at or 0.0) - (before.at or 0.0)) for before, after in pairwise(points)]
+        # The mean counts evaluations and checkpoints; a pause between two attempts would spoil it.
+        usual = median(span / steps for steps, span in spans if steps > 0)
+        good = [(steps, span) for steps, span in spans if steps > 0 and 0 < span < 20 * usual * steps]
+        if good:
+            count = sum(steps for steps, _ in good)
+            return sum(span for _, span in good) / count, int(count), points[0].x, points[-1].x
+    times = [point.y for point in reader.quantity("step_time") if point.y > 0]
+    steps_of = [point.x for point in reader.quantity("step_time")]
+    if len(times) < _FEWEST:
+        return None
+    return median(times), len(times), steps_of[0], steps_of[-1]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2g} s" if value < 10 else f"{value:.0f} s" if value < 600 else duration(value)
