@@ -316,7 +316,7 @@ def _verify(before: str, after: str, name: str, value: str, file: str) -> None:
         )
     raise InputError(
         f"{name} cannot be set in this file without harm to the rest of it",
-        why="A quote that is never closed, or a line that is not NAME=value, stands in the way.",
+        why="A quote that is never closed, or a line that is not NAME=value, prevents it.",
         fix="Correct the file in an editor first.",
         where=Location(file),
     )

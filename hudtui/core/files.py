@@ -250,7 +250,7 @@ def parse_json(text: str, name: str) -> Any:
         if len(found) != len(items):
             seen: set[str] = set()
             key = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise InputError("a key stands twice in one object", where=Location(name, field=key))
+            raise InputError("duplicate key in one object", where=Location(name, field=key))
         return found
 
     def constant(word: str) -> Any:

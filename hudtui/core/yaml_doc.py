@@ -3,7 +3,7 @@ r"""YAML files: reading them with the place of every value, changing single valu
 Reading follows YAML 1.2 and returns plain data. It differs from a plain YAML loader:
 
 - `on`, `off`, `yes`, `no`, dates and `12:30` are text; `1e-5` is a number (core schema of YAML 1.2).
-- Keys are always text, spelled as written. A key that stands twice in one mapping is an error that names both lines.
+- Keys are always text, spelled as written. A duplicate key is an error that names both lines.
 - Aliases and merge keys (`<<`) work; what they expand to, the depth and the size are bounded.
 - Tags other than those of the core schema are errors; only dict, list, str, int, float, bool and None are constructed.
 
@@ -414,7 +414,7 @@ class _Reader:
         first = f" first on line {earlier.key.line}," if earlier is not None else ""
         fix = "Rename one of them, or remove it; readers disagree on which of the two counts."
         return self._error(
-            f"the key {_short(key)} stands twice in one mapping:{first} again on line {mark.line}",
+            f"the key {_short(key)} is a duplicate:{first} again on line {mark.line}",
             mark,
             fix="List what is to be merged: `<<: [*one, *other]`." if merging else fix,
         )
@@ -540,7 +540,7 @@ _COMPLAINTS: Mapping[str, tuple[str, str | None]] = {
     ),
     "could not find expected ':'": (
         "a key without a colon",
-        "Write `key: value` with a blank behind the colon; check the indentation and the quotes around here.",
+        "Write `key: value` with a space after the colon; check the indentation and the quotes around here.",
     ),
     "did not find expected '-' indicator": (
         "wrong indentation: a list item was expected here",
@@ -559,7 +559,7 @@ _COMPLAINTS: Mapping[str, tuple[str, str | None]] = {
         "Write the character itself, or its full number: \\U0001f600.",
     ),
     "found a tab character": _TAB,
-    "did not find expected <document start>": ("text behind the end of the document", "Check the indentation of this line."),
+    "did not find expected <document start>": ("text after the end of the document", "Check the indentation of this line."),
     "did not find expected node content": ("a value is missing here", None),
     "block sequence entries are not allowed": (
         "a list cannot begin here",
@@ -586,7 +586,7 @@ def _explained(error: yaml.MarkedYAMLError, text: str, name: str) -> InputError:
     if "did not find expected key" in problem and line[: at.column].strip():
         if (opening := _quote_before(text, at.line, at.column)) is not None:
             return InputError(
-                f"the quote that opens here is closed only on line {at.line + 1}, and more text stands behind it",
+                f"the quote that opens here is closed only on line {at.line + 1}, and more text follows",
                 fix="Close the quote where the value ends; a quote inside single quotes is written twice.",
                 where=Location(name, opening[0] + 1, opening[1] + 1),
             )

@@ -177,7 +177,7 @@ def search(order: "Dict[str, Any]") -> "Dict[str, Any]":
     begin = order.get("begin") or {}
     test = LineTest(order.get("pattern"), regex=order["regex"], level=order["level"], before=begin.get("level", 0))
     if test.pattern is not None and test.pattern.error:
-        return {"error": "this is no regular expression: %s" % test.pattern.error}
+        return {"error": "this is not a regular expression: %s" % test.pattern.error}
     found: "List[Any]" = []
     room, number = MOST, begin.get("number", 0)
     with open(order["path"], "rb") as stream:

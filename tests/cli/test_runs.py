@@ -340,7 +340,7 @@ def test_the_log_is_searched_by_words_levels_and_times(endless: str, own_world: 
     assert len(logs("--since", "1h")) == 503 and logs("--since", "1h", "-n", "1") == ["INFO again"]
     assert logs("--since", "1h", "--grep", "seed") == []
     assert "10m" in hudtui("runs", "logs", endless, "--since", "soon", code=2).stderr
-    assert "no regular expression" in hudtui("runs", "logs", endless, "--grep", "a(", code=2).stderr
+    assert "not a regular expression" in hudtui("runs", "logs", endless, "--grep", "a(", code=2).stderr
     times.unlink()
     assert "is not recorded" in hudtui("runs", "logs", endless, "--since", "1h", code=6).stderr
     with subprocess.Popen(

@@ -109,7 +109,7 @@ def test_reading_what_may_not_be_read(open_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "line"),
     [
-        ('{"a": 1, "a": 2}', "twice", None),
+        ('{"a": 1, "a": 2}', "duplicate", None),
         ('{"a": NaN}', "NaN", None),
         ("[Infinity]", "Infinity", None),
         ('{"a": 1,\n "b" 2}', "not valid JSON", 2),

@@ -173,7 +173,7 @@ def test_the_workspace_comes_before_the_user(own_world: Path) -> None:
         ("urls:\n  mcp: localhost:1\n", 2, "http://"),
         ("urls:\n  mcp: 'http://[x'\n", 2, "address"),
         ("hosts: x\n", 1, "list"),
-        ("a: 1\na: 2\n", 2, "twice"),
+        ("a: 1\na: 2\n", 2, "duplicate"),
     ],
 )
 def test_broken_files(own_world: Path, text: str, line: int, words: str) -> None:

@@ -100,7 +100,7 @@ def test_other_layouts_are_changed_too_and_keep_comments(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("a: 1\na: 2\n", 2, "twice"),
+        ("a: 1\na: 2\n", 2, "duplicate"),
         ("a: [1\n", 1, "not closed"),
         ("- a\n", 1, "not a mapping"),
         ("text\n", 1, "not a mapping"),

@@ -442,7 +442,7 @@ async def test_long_lines_can_be_wrapped(open_app: Any, desk: Path, settle: Any,
         assert "call.x" in screen_text(pilot.app) and screen.editor.lines[row_of(screen, "word59")].endswith("make one call.x")
         await pilot.press("f4")
         await settle(pilot)
-        assert "✗" in screen_text(pilot.app).split("twice")[0]
+        assert "✗" in screen_text(pilot.app).split("duplicate")[0]
         await pilot.press("ctrl+shift+w")
         await settle(pilot)
         assert not screen.editor.soft_wrap and screen.editor.scroll_offset.x == 0

@@ -361,7 +361,7 @@ class ServerConnection:
         if encoding != "identity" and response.status_code < 300:
             raise ConnectError(
                 f"the server {self.spec.name!r} compresses its answer ({clean_line(encoding, 40)}), which was not asked for",
-                fix="Turn compression off at the server, or at what stands in front of it.",
+                fix="Turn compression off at the server, or at the proxy in front of it.",
             )
         kind = headers.get("content-type", "").lower()
         # Of a compressed error response the status is enough.

@@ -108,7 +108,7 @@ def push_name(local: str, wanted: str) -> str:
     if not _PUSH_NAME.fullmatch(name):
         raise InputError(
             f"{clean_line(wanted, 100)!r} is not a name for an image in a registry",
-            fix="Such as ghcr.io/my-org/my-env:1.0; small letters. With a / at its end the image keeps its own name.",
+            fix="Such as ghcr.io/my-org/my-env:1.0; lower case. With a / at its end the image keeps its own name.",
         )
     return name
 

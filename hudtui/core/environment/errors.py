@@ -213,7 +213,7 @@ def _http_failed(
         return ConnectError(f"{url} answers {clean_line(last.content_type, 60)}, not MCP", why=text, fix=_CHECK_PATH)
     if "arse" in text and "JSON" in text:
         return ConnectError(
-            f"{url} answers something that is not valid JSON",
+            f"{url} answers with invalid JSON",
             why=text,
             fix="Is this an MCP endpoint? They usually end in /mcp or /sse.",
         )

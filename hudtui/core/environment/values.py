@@ -260,7 +260,7 @@ def read_prompts(entries: Iterable[Any]) -> tuple[tuple[Prompt, ...], list[str]]
 def read_result(raw: Mapping[str, Any]) -> ToolResult:
     """A tool's answer. A block of an unknown type keeps its type, with its JSON as text."""
     if raw.get("resultType") == "input_required":
-        text = "The tool asks the user for input in the middle of its work, and there is no user to ask."
+        text = "The tool asks the user for input during the call, and there is no user to ask."
         return ToolResult((ContentBlock("text", text=text),), None, True)
     content = raw.get("content")
     blocks = tuple(_block(entry) for entry in (content if isinstance(content, list) else [] if content is None else [content]))

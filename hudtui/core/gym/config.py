@@ -336,9 +336,9 @@ class _Reader:
             if not isinstance(argument, str):
                 problem = f"`positional` is a list of names; {_shown(argument)} is {_kind(argument)}"
             elif not _ACTION.match(argument):
-                problem = f"{_shown(argument)} is no name: letters, digits and underscores"
+                problem = f"{_shown(argument)} is not a name: letters, digits and underscores"
             elif argument in seen:
-                problem = f"the name `{argument}` stands twice in `positional`"
+                problem = f"the name `{argument}` appears twice in `positional`"
             if problem is not None:
                 self.report("positional", "error", problem, (*path, index), at_value=True)
                 good = False

@@ -45,7 +45,7 @@ class LogFilter:
         """
         test = LineTest(self.pattern or None, regex=self.regex, level=self.level)
         if test.pattern is not None and test.pattern.error:
-            raise InputError(f"{clean_line(self.pattern, 60)!r} is no regular expression", why=test.pattern.error)
+            raise InputError(f"{clean_line(self.pattern, 60)!r} is not a regular expression", why=test.pattern.error)
         return test
 
 

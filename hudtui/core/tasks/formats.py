@@ -46,7 +46,7 @@ def not_for_training(record: Mapping[str, Any]) -> FieldProblem | None:
         )
     else:
         what = (
-            f"this is a HUD v6 task (environment {record.get('env')!r}): v6 environments are no MCP servers, and prompt and "
+            f"this is a HUD v6 task (environment {record.get('env')!r}): v6 environments are not MCP servers, and prompt and "
             "evaluation live inside them; write `prompt`, `mcp_config` and `evaluate_tool` of an MCP environment"
         )
     return FieldProblem(None, what, "generation")

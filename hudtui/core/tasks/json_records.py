@@ -95,7 +95,7 @@ def _decode_strictly(data: bytes | msgspec.Raw, decode: Callable[[bytes], Any]) 
     # Numbers and escapes can be spelled in several ways, and fields can be in another order: then the keys are counted. In
     # the spellings excluded here a colon or a quote in a string could be counted as the end of a key in one of the texts only.
     if again != compact and (b'\\\\":' in compact or b"\\u003" in compact or _keys(again) != _keys(compact)):
-        raise ValueError("a key may stand twice in one object")
+        raise ValueError("duplicate key in one object")
     return value
 
 
@@ -206,7 +206,7 @@ def _parse(text: bytes) -> tuple[Any, int]:
         return FieldProblem(None, f"this is not UTF-8 text: byte 0x{text[error.start]:02x} at offset {error.start}", "json"), 0
     except InputError as error:
         place = error.where or Location("")
-        code = "duplicate-key" if "twice" in error.what else "json"
+        code = "duplicate-key" if "duplicate key" in error.what else "json"
         return FieldProblem(place.field, error.what, code), (place.line or 1) - 1
 
 

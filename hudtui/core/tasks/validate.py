@@ -282,7 +282,7 @@ def _data(problems: list[FieldProblem], name: str, value: Any) -> Any:
     except InputError as error:
         place = error.where.field if error.where is not None and error.where.field else None
         reason = f"{error.what} ({place})" if place else error.what
-        problems.append(FieldProblem(name, f"this is text that is not JSON: {reason}", "json"))
+        problems.append(FieldProblem(name, f"this text is not JSON: {reason}", "json"))
         return _INVALID
     if (problem := _unwritable(name, found)) is not None:
         problems.append(problem)

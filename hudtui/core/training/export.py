@@ -105,7 +105,7 @@ def find_trained_model(run: Path, step: int | None = None) -> TrainedModel:
     base = str(recipe.get("model") or (_object(adapter).get("base_model_name_or_path") if adapter.is_file() else "") or "")
     weights = [path for path in folder.iterdir() if path.suffix == ".safetensors" and path.stat().st_size]
     if not weights:
-        raise InputError("the model is not whole: there are no weights", fix="Take another step.", where=Location(str(folder)))
+        raise InputError("the model is incomplete: it has no weights", fix="Take another step.", where=Location(str(folder)))
     if adapter.is_file():
         settings = _object(adapter)
         rank = settings.get("r")

@@ -49,7 +49,7 @@ def assess_model(name: str, folder: Path, *, here: bool) -> ModelAssessment:
         fix = f"{open_one} To play the tasks with this one: --engine rollouts --policy openai:{clean_line(rest, 60)}"
         return ModelAssessment("refused", f"{shown} is served by its maker alone: without its weights it cannot be trained", fix)
     if not is_hub_id(name):
-        why = "has no owner" if not owner else "is no id of the Hub"
+        why = "has no owner" if not owner else "is not an id of the Hub"
         return ModelAssessment("refused", f"{shown} {why}: a model on the Hub is OWNER/NAME", open_one)
     if cached_folder(name) is not None:
         return ModelAssessment("fine", f"{shown}, which this computer has fetched before")

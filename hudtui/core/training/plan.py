@@ -139,7 +139,7 @@ class PlanFile:
     def __post_init__(self) -> None:
         parts = PurePosixPath(self.path).parts
         if not parts or self.path.startswith("/") or ".." in parts:
-            raise ValueError(f"{self.path!r} is no path inside the run's folder")
+            raise ValueError(f"{self.path!r} is not a path inside the run's folder")
         if sum(given is not None for given in (self.source, self.content, self.resource)) != 1:
             raise ValueError(f"{self.path}: either a source, a content or a resource")
 
@@ -204,12 +204,12 @@ class Stage:
 
     def __post_init__(self) -> None:
         if not _STAGE_NAME.fullmatch(self.name):
-            raise ValueError(f"{self.name!r} is no name for a stage")
+            raise ValueError(f"{self.name!r} is not a name for a stage")
         if not self.argv:
             raise ValueError(f"stage {self.name} has no command")
         for name in (*self.env, *self.secrets):
             if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"stage {self.name}: {name!r} is no name for a variable")
+                raise ValueError(f"stage {self.name}: {name!r} is not a name for a variable")
         if both := set(self.env) & set(self.secrets):
             raise ValueError(f"stage {self.name}: {', '.join(sorted(both))} both written out and secret")
 

@@ -184,7 +184,7 @@ def recipe_from(data: Mapping[str, Any], *, name: str = "the training file") -> 
         if key not in known:
             near = did_you_mean(str(key), known)
             raise InputError(
-                f"there is no training setting {key!r}",
+                f"there is not a training setting {key!r}",
                 fix=f"Did you mean {near}?" if near else f"Settings: {', '.join(sorted(known))}.",
                 where=Location(name),
             )
@@ -232,7 +232,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals or not text:
-            raise InputError(f"{pair!r} is no training setting", fix="Write it as NAME=VALUE, such as learning_rate=1e-5.")
+            raise InputError(f"{pair!r} is not a training setting", fix="Write it as NAME=VALUE, such as learning_rate=1e-5.")
         value = load_yaml(text, name=name).data
         if isinstance(value, str) and _is_number(value):
             value = float(value)  # YAML takes 1e-5 for a word

@@ -153,7 +153,7 @@ async def test_other_statuses_are_said(odd_http, http_reply, status, words):
 async def test_json_that_is_no_mcp(odd_http, http_reply, body):
     url = await odd_http(fixed(http_reply, "200 OK", body))
     error = await refused(f"{url}/mcp")
-    assert "not valid JSON" in error.what or "does not answer as an MCP server" in error.what
+    assert "invalid JSON" in error.what or "does not answer as an MCP server" in error.what
     assert error.why
 
 

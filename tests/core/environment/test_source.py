@@ -223,7 +223,7 @@ def test_a_folder_to_build(tmp_path):
         ('{"a": {"url": "ftp://h"}}', "begins with http"),
         ('{"a": {"url": "http://h", "headers": {"A B": "x"}}}', "cannot be the name of a header"),
         ('{"a": {"url": "http://h", "headers": {"A": "x\\ny"}}}', "line break"),
-        ('{"a": {"command": "x"}, "a": {"command": "y"}}', "stands twice"),
+        ('{"a": {"command": "x"}, "a": {"command": "y"}}', "duplicate key"),
         ('{"mcp_config": "{"}', "not valid JSON"),
     ],
 )

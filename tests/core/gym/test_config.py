@@ -203,8 +203,8 @@ MAPPING = "action_mappings:\n  click:\n    _tool: t\n    _parser: {positional: [
             "a list of names, not a text",
         ),
         ("action_mappings:\n  f: {_tool: t, _parser: {positional: [x, 5]}}", "positional", (2, 43), "f", None, "5 is a number"),
-        ("action_mappings:\n  f: {_tool: t, _parser: {positional: [x, x]}}", "positional", (2, 43), "f", None, "stands twice"),
-        ("action_mappings:\n  f: {_tool: t, _parser: {positional: [a b]}}", "positional", (2, 40), "f", None, "is no name"),
+        ("action_mappings:\n  f: {_tool: t, _parser: {positional: [x, x]}}", "positional", (2, 43), "f", None, "appears twice"),
+        ("action_mappings:\n  f: {_tool: t, _parser: {positional: [a b]}}", "positional", (2, 40), "f", None, "is not a name"),
     ],
 )
 def test_errors(text: str, code: str, place: tuple[int, int], mapping: str | None, parameter: str | None, words: str) -> None:

@@ -99,7 +99,7 @@ async def test_lines_without_end_and_returns_are_searched_as_they_are_shown(tmp_
 
 
 async def test_what_cannot_be_searched_is_an_error_with_its_reason(host: Host, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no regular expression"):
+    with pytest.raises(InputError, match="not a regular expression"):
         await found(host, tmp_path / "log", LogFilter("a(b"))
     with pytest.raises(MachineError, match="could not be searched") as refused:
         await found(host, tmp_path, LogFilter("x"))

@@ -65,7 +65,7 @@ def test_what_cannot_be_carried_over_says_why(record: Any, words: str) -> None:
     assert made is None and words in remarks[0].message
 
 
-@pytest.mark.parametrize(("record", "words"), [(V3, "v3"), (V5, "convert --to v6"), (V6, "no MCP servers")])
+@pytest.mark.parametrize(("record", "words"), [(V3, "v3"), (V5, "convert --to v6"), (V6, "not MCP servers")])
 def test_other_generations_do_not_train_and_are_told_what_to_do(tmp_path: Path, task: Make, record: Any, words: str) -> None:
     path = tmp_path / "t.json"
     path.write_text(json.dumps([task(), record]))

@@ -146,9 +146,9 @@ def test_fast_decoding_agrees_with_the_precise_parser(
 )
 def test_duplicate_keys_are_never_fine(text: str) -> None:
     for spelled in (text, text.replace(",", ", "), text.replace(",", "\n,")):
-        with pytest.raises(ValueError, match="twice"):
+        with pytest.raises(ValueError, match="duplicate key"):
             decode_json(spelled.encode())
-        with pytest.raises(InputError, match="twice"):
+        with pytest.raises(InputError, match="duplicate key"):
             parse_json(spelled, "t")
 
 

@@ -91,11 +91,11 @@ def test_a_broken_task_does_not_hide_the_others(tmp_path: Path, task: Make) -> N
 @pytest.mark.parametrize(
     ("spoiled", "code", "words"),
     [
-        ('{"id": "x", "prompt": "p", "prompt": "q"}', "duplicate-key", "twice"),
+        ('{"id": "x", "prompt": "p", "prompt": "q"}', "duplicate-key", "duplicate key"),
         ('{"id": "x", "prompt": Infinity}', "json", "Infinity"),
         ('{"metadata": {"a": {"b": 1, "b": 2}}, "prompt": "p", "mcp_config": {"a": {"url": "u"}}, '
-         '"evaluate_tool": {"name": "e"}}', "duplicate-key", "twice"),
-        ('{"mcp_config": "{not json", "prompt": "p", "evaluate_tool": {"name": "e"}}', "json", "text that is not JSON"),
+         '"evaluate_tool": {"name": "e"}}', "duplicate-key", "duplicate key"),
+        ('{"mcp_config": "{not json", "prompt": "p", "evaluate_tool": {"name": "e"}}', "json", "text is not JSON"),
         ('{"prompt": "\\ud800", "mcp_config": {"a": {"url": "u"}}, "evaluate_tool": {"name": "e"}}', "json", "surrogate"),
         ('{"id": "x", "n": ' + "[" * 100_000 + "]" * 100_000 + "}", "json", "nested too deeply"),
         ("17", "type", "a number"),

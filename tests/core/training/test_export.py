@@ -84,7 +84,7 @@ def test_a_checkpoint_is_taken_by_its_step(run: Path) -> None:
 
 def test_what_is_missing_or_half_written_is_said(run: Path, tmp_path: Path) -> None:
     (run / "out" / "model" / "adapter_model.safetensors").write_bytes(b"")
-    with pytest.raises(InputError, match="not whole"):
+    with pytest.raises(InputError, match="incomplete"):
         find_trained_model(run)
     shutil.rmtree(run / "out")
     with pytest.raises(InputError, match="has not saved a model"):
