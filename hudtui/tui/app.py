@@ -36,7 +36,7 @@ from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.spending import Spending
 from hudtui.tui.steps import SCREENS, STEPS, screen_class
 from hudtui.tui.texts import takes_text
-from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
+from hudtui.tui.theme import MONOCHROME, default_theme, themes_for
 from hudtui.tui.typed import Passed, TypedAhead
 from hudtui.tui.widgets.message import GLYPHS, Severity
 from hudtui.tui.widgets.scrollbar import ThinScrollBar
@@ -60,6 +60,8 @@ EVERY = 2.0
 FACTS_WHILE_RUNNING = 3.0
 """Seconds between two questions to the machines of the runs that are going."""
 
+MESSAGE_EXPIRES = 60.0
+"""Seconds after which what is done, or was only told, goes by itself; warnings and errors stay until they were seen."""
 MESSAGE_STAYS = 8.0
 """Seconds after which the next key takes a message away; an error stays until the next action."""
 
@@ -169,12 +171,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """How what is written down looked when it was read last."""
         self._told: set[str] = set()
         self._opened: dict[str, HudtuiScreen] = {}
-        for theme in OWN:
+        colours = self.console.color_system
+        for theme in themes_for(colours):
             self.register_theme(theme)
         # Textual answers NO_COLOR with shades of grey; ours is a theme without any colour.
         self._filters = [one for one in self._filters if not isinstance(one, Monochrome | NoColor)]
         wanted = self.preferences.theme
-        self.theme = MONOCHROME if self.no_color else wanted if wanted in self.available_themes else DEFAULT
+        self.theme = MONOCHROME if self.no_color else wanted if wanted in self.available_themes else default_theme(colours)
 
     def watch_theme(self, name: str) -> None:
         """The theme without colour lets none through, whatever a widget asks for."""
@@ -381,6 +384,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             await self.rented.take_up()
         if isinstance(self.screen, HudtuiScreen):
             self.screen.time_passed()
+            self.screen.expire_message(MESSAGE_EXPIRES)
 
     async def _keep_asking(self) -> None:
         """Ask the machines of the runs that are going how they are."""

@@ -157,6 +157,12 @@ class HudtuiScreen(Acting, Screen[None]):
         if bar.severity != "busy" and bar.age >= older and not (older and bar.severity == "error"):
             bar.clear()
 
+    def expire_message(self, seconds: float) -> None:
+        """Empty the message bar of what was told that long ago and needs no answer; Ctrl-E shows it later on."""
+        bar = self.query_one(MessageBar)
+        if bar.severity in ("information", "success") and bar.age >= seconds:
+            bar.clear()
+
     @property
     def is_busy(self) -> bool:
         """Whether the message bar says that something is being waited for."""

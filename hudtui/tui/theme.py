@@ -1,6 +1,7 @@
 """Themes: dark, light, high contrast, one without any colour, and all of Textual's.
 
-`ansi-dark` and `ansi-light`, which are Textual's, use the sixteen colours of the terminal itself.
+`ansi-dark` and `ansi-light`, which are Textual's, use the sixteen colours of the terminal itself, and are what a terminal with no
+more colours begins with.
 """
 
 from __future__ import annotations
@@ -161,5 +162,83 @@ _MONO = Theme(
     },
 )
 
+# A terminal of 256 colours shows the nearest of them, which for a dark grey with a little blue is navy: these are among them.
+_DARK_256 = Theme(
+    name=DEFAULT,
+    primary="#5fafd7",
+    secondary="#5f87af",
+    accent="#d7af5f",
+    warning="#d7af5f",
+    error="#ff8787",
+    success="#87d787",
+    foreground="#dadada",
+    background="#121212",
+    surface="#1c1c1c",
+    panel="#262626",
+    dark=True,
+    variables=_DARK.variables
+    | {
+        "border": "#4e4e4e",
+        "border-blurred": "#3a3a3a",
+        "foreground-muted": "#949494",
+        "foreground-disabled": "#626262",
+        "text-muted": "#949494",
+        "text-disabled": "#626262",
+        "block-cursor-background": "#005f87",
+        "block-cursor-blurred-background": "#303030",
+        "footer-background": "#1c1c1c",
+        "footer-key-foreground": "#d7af5f",
+        "input-selection-background": "#005f87",
+        "scrollbar": "#4e4e4e",
+        "scrollbar-background": "#1c1c1c",
+        "scrollbar-hover": "#6c6c6c",
+        "scrollbar-active": "#5fafd7",
+    },
+)
+
+_LIGHT_256 = Theme(
+    name="hudtui-light",
+    primary="#005f87",
+    secondary="#5f87af",
+    accent="#875f00",
+    warning="#875f00",
+    error="#af0000",
+    success="#00875f",
+    foreground="#1c1c1c",
+    background="#ffffff",
+    surface="#eeeeee",
+    panel="#e4e4e4",
+    dark=False,
+    variables=_LIGHT.variables
+    | {
+        "border": "#a8a8a8",
+        "border-blurred": "#c6c6c6",
+        "foreground-muted": "#585858",
+        "foreground-disabled": "#8a8a8a",
+        "text-muted": "#585858",
+        "text-disabled": "#8a8a8a",
+        "block-cursor-background": "#005f87",
+        "block-cursor-blurred-background": "#dadada",
+        "footer-background": "#e4e4e4",
+        "footer-key-foreground": "#875f00",
+        "scrollbar": "#bcbcbc",
+        "scrollbar-background": "#eeeeee",
+    },
+)
+
 OWN: tuple[Theme, ...] = (_DARK, _LIGHT, _CONTRAST, _MONO)
 """The themes of hudtui. The monochrome one sends no colour at all: bold, underline and reverse only."""
+
+
+def themes_for(colours: str | None) -> tuple[Theme, ...]:
+    """Return the themes of hudtui for a terminal.
+
+    Args:
+        colours: The terminal's colours as Rich calls them: `truecolor`, `256`, `standard` (16), or None.
+    """
+    return (_DARK_256, _LIGHT_256, _CONTRAST, _MONO) if colours == "256" else OWN
+
+
+def default_theme(colours: str | None) -> str:
+    """Return the name of the theme to begin with: with 16 colours one that uses the terminal's own."""
+    return "ansi-dark" if colours == "standard" else DEFAULT
