@@ -849,6 +849,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.theme = name
         self.preferences = preferences.change(self.places.state / preferences.FILE, theme=name)
 
+    def remember_config(self, path: Path) -> None:
+        """Note which configuration of this folder is open, so that the next start opens it again. May run in a thread."""
+        folder, name = str(self.folder), os.path.relpath(path, self.folder)
+        others = tuple(pair for pair in self.preferences.configs if pair[0] != folder)
+        if (folder, name) not in self.preferences.configs:
+            configs = (*others, (folder, name))[-preferences.KEPT :]
+            self.preferences = preferences.change(self.places.state / preferences.FILE, configs=configs)
+
     def action_mouse(self) -> None:
         """Take the mouse, or leave it to the terminal."""
         on = not self.preferences.mouse

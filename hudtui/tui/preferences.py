@@ -20,6 +20,8 @@ class Preferences:
     """Empty for the default."""
     mouse: bool = True
     """Whether the app takes the mouse."""
+    configs: tuple[tuple[str, str], ...] = ()
+    """Project folder and the configuration that was open there last; the newest last, no more than `KEPT`."""
     noted: tuple[str, ...] = ()
     """Machines of which the user has noted that they were taken back; the newest last, no more than `KEPT`."""
 
@@ -39,10 +41,14 @@ def load(path: Path) -> Preferences:
         except ValueError:
             data = None
         if isinstance(data, dict):
-            theme, mouse, noted = data.get("theme"), data.get("mouse"), data.get("noted")
+            theme, mouse, noted, configs = data.get("theme"), data.get("mouse"), data.get("noted"), data.get("configs")
+            pairs = [pair for pair in configs if isinstance(pair, list)] if isinstance(configs, list) else []
             kept = Preferences(
                 theme if isinstance(theme, str) else "",
                 mouse if isinstance(mouse, bool) else True,
+                tuple(
+                    (a, b) for a, b, *_ in (pair for pair in pairs if len(pair) == 2) if isinstance(a, str) and isinstance(b, str)
+                )[-KEPT:],
                 tuple(name for name in noted if isinstance(name, str))[-KEPT:] if isinstance(noted, list) else (),
             )
     mouse_word = os.environ.get("HUDTUI_MOUSE", "").lower()

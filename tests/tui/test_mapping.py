@@ -950,6 +950,36 @@ async def test_without_an_environment_the_screen_works_and_says_what_is_missing(
         assert screen.meaning.call is not None and not screen.meaning.checked
         await pilot.press("f8")
         await settle(pilot)
-        assert "look at an environment first" in screen.message
+        assert "open an environment first" in screen.message
         await pilot.press("f7")
-        assert "look at the environment first" in screen.message
+        assert "open the environment first" in screen.message
+
+
+async def test_the_configuration_that_was_open_last_is_opened_again(
+    open_app: Any, settle: Any, screen_text: Any, project: Path
+) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (project / "configs").mkdir(exist_ok=True)
+        (project / "configs" / name).write_text(TEXT)
+    async with open_app(project) as (app, pilot):
+        await pilot.press("2")
+        await settle(pilot)
+        while not app.screen.is_modal:  # with several and nothing remembered, the user chooses
+            await pilot.pause(0.01)
+        await pilot.press("down", "enter")
+        await settle(pilot)
+        assert app.screen.path.name == "b.yaml"
+    async with open_app(project) as (app, pilot):
+        await pilot.press("2")
+        await settle(pilot)
+        assert app.screen.path is not None and app.screen.path.name == "b.yaml"
+    (project / "configs" / "b.yaml").write_bytes(b"\x00\xff\xfe\x00" * 50)
+    async with open_app(project, size=(120, 36)) as (app, pilot):
+        await pilot.press("2")
+        await settle(pilot)
+        assert "configs/b.yaml cannot be opened." in screen_text(app) and "c chooses a configuration" in screen_text(app)
+        await pilot.press("c")
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert app.screen.path.name == "a.yaml"

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.css.query import NoMatches
 from textual.widget import Widget
@@ -25,6 +24,7 @@ from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import cut_left
 from hudtui.tui.widgets.lists import Choices
+from hudtui.tui.widgets.pane import Pane, Panes
 from hudtui.tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -93,14 +93,14 @@ class MappingCore(HudtuiScreen):
         from hudtui.tui.widgets.tables import Grid
 
         yield EmptyState("Reading the project …", id="map-empty")
-        with Horizontal(id="map-panes"):
-            with Vertical(id="map-left"):
+        with Panes(id="map-panes"):
+            with Pane(title="Configuration", id="map-left"):
                 yield Static(id="map-file")
                 yield FindBar()
                 yield YamlEditor(id="map-text")
                 yield Static(id="map-cursor")
                 yield Static(id="map-brief")
-            with Vertical(id="map-right"):  # noqa: SIM117
+            with Pane(title="Preview", id="map-right"):  # noqa: SIM117
                 with TabbedContent(id="map-tabs"):
                     with TabPane("Preview", id="preview"):
                         yield Static(id="map-sample-name")
@@ -160,7 +160,7 @@ class MappingCore(HudtuiScreen):
         return self.buffer.path.name if self.buffer is not None and self.modified else None
 
     def show_panes(self, shown: bool) -> None:
-        """Either the panes, or the words that say why there are none."""
+        """Show either the panes, or the words that say why there are none."""
         self.query_one("#map-panes").display = shown
         self.query_one(EmptyState).display = not shown
         if shown:
@@ -471,7 +471,7 @@ class MappingCore(HudtuiScreen):
     def tab(self, name: str) -> None:
         """Show one of the tabs on the right."""
         self.tabs.active = name
-        self.query_one("#map-panes").add_class("-detail")
+        self.query_one(Panes).bring(self.query_one("#map-right", Pane))
         self._underline_tab()
         target = {"preview": "#map-meaning", "actions": "#map-table", "findings": "#map-findings", "scenario": "#map-episode"}
         self.query_one(target[name]).focus()

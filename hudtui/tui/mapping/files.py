@@ -62,7 +62,7 @@ class MappingFiles(MappingCore):
         if self.path is None and workspace is not None and not workspace.configs:
             self.query_one(EmptyState).tell(
                 "There is no configuration here yet.",
-                "1, then w: generate one for the environment",
+                "{key:app.open-environment}, then {key:environment.generate}, generates one for the environment",
             )
         if self.path is not None:
             self.start(self._look_at_environment(), group="look")
@@ -73,13 +73,21 @@ class MappingFiles(MappingCore):
         if not configs:
             self.query_one(EmptyState).tell(
                 "There is no configuration here yet.",
-                "1, then w: generate one for the environment",
+                "{key:app.open-environment}, then {key:environment.generate}, generates one for the environment",
             )
             return
-        if len(configs) == 1:
-            await self.open_file(configs[0])
+        last = dict(self.app.preferences.configs).get(str(self.app.folder))
+        remembered = next((path for path in configs if workspace.relative(path) == last), None)
+        if len(configs) == 1 or remembered is not None:
+            path = remembered or configs[0]
+            try:
+                await self.open_file(path)
+            except HudtuiError:
+                name = workspace.relative(path)
+                self.query_one(EmptyState).tell(f"{name} cannot be opened.", "{key:mapping.config} chooses a configuration")
+                raise
             return
-        self.query_one(EmptyState).tell("Which configuration?", "c chooses one")
+        self.query_one(EmptyState).tell("Which configuration?", "{key:mapping.config} chooses one")
         await self._pick_config()
 
     def action_config(self) -> None:
@@ -142,6 +150,7 @@ class MappingFiles(MappingCore):
         self.show_file()
         self.editor.focus()
         self.call_after_refresh(self._scroll_top)
+        await asyncio.to_thread(self.app.remember_config, path)
         await self._offer_copy()
 
     def _scroll_top(self) -> None:
@@ -321,7 +330,10 @@ class MappingFiles(MappingCore):
             self.editor.replace_all(self.buffer.saved)
             self.say(f"{name} was changed by another program and read again.", "information")
         elif outcome == "conflict":
-            self.say(f"{name} was changed by another program. d: see the difference, read it, or keep yours.", "warning")
+            self.say(
+                f"{name} was changed by another program. {{key:mapping.outside}}: see the difference, read it, or keep yours.",
+                "warning",
+            )
         self._say_outside()
 
     def _say_outside(self) -> None:

@@ -18,6 +18,7 @@ from hudtui.tui.editor.reply_editor import ReplyEditor
 from hudtui.tui.editor.yaml_editor import YamlEditor
 from hudtui.tui.mapping.play import MappingPlay
 from hudtui.tui.widgets.lists import Choices
+from hudtui.tui.widgets.pane import Pane, Panes
 from hudtui.tui.widgets.pick import Pick
 
 if TYPE_CHECKING:
@@ -36,21 +37,21 @@ class MappingScreen(MappingPlay):
     CSS_PATH = "mapping.tcss"
     HELP = (
         "Write the configuration on the left; on the right stands, at every key, what a reply of the agent becomes: tags, "
-        "action, each parameter and where its value comes from, the call, the schema's verdict, the score. F6 goes to the other "
-        "pane (on a narrow terminal they take turns), Esc leaves the text. F8 sends the call to the environment that was looked "
-        "at last. Lines cannot be folded; ^o jumps to an action instead."
+        "action, each parameter and where its value comes from, the call, the schema's verdict, the score. {key:mapping.pane} "
+        "goes to the other pane, Esc leaves the text. {key:mapping.send} sends the call to the environment that was analyzed "
+        "last. {key:mapping.outline} jumps to an action."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s", decides=True),
         AppAction("mapping.pane", "Other pane", "Go to the other pane, or show it where only one has room.", "f6"),
         AppAction(
-            "mapping.send", "Send it", "Send the call, or the scenario's next reply, to the live environment.", "f8", decides=True
+            "mapping.send", "Send", "Send the call, or the scenario's next reply, to the live environment.", "f8", decides=True
         ),
         AppAction("mapping.problem", "Next finding", "Go to the next finding.", "f4"),
         AppAction("mapping.outline", "Outline", "Jump to an action or a section.", "ctrl+o"),
         AppAction("mapping.find", "Find", "Search in the text, and replace.", "ctrl+f,slash"),
         AppAction("mapping.new", "New action", "Put an action for a tool into the text, and into the prompt.", "f7"),
-        AppAction("mapping.sample", "Samples", "Choose the reply to try.", "f12,s"),
+        AppAction("mapping.sample", "Samples", "Choose the reply to try.", "f12,o"),
         AppAction("mapping.raise", "Scenario", "Raise a scenario: play a task by hand, reply by reply.", "p", asks=True),
         AppAction("mapping.judge", "Evaluate", "Call the scenario's evaluate tools now.", "e", show=False, decides=True),
         AppAction("mapping.end", "End scenario", "End the scenario and its environment.", "X", show=False, danger=True),
@@ -105,7 +106,7 @@ class MappingScreen(MappingPlay):
         if name in ("fix-all",) and not any(finding.fix for finding in self.findings):
             return "there is no certain fix"
         if name == "new" and not self._snippet_tools():
-            return "look at the environment first (1): actions are made from its tools"
+            return "open the environment first ({key:app.open-environment}): actions are made from its tools"
         if name == "raise" and self.config is None:
             return "the configuration does not parse"
         if name in ("copy", "transcript") and self.played is None:
@@ -122,7 +123,7 @@ class MappingScreen(MappingPlay):
         if self.meaning is None or self.meaning.call is None:
             return "this reply becomes no call"
         if self.analysis is None:
-            return "look at an environment first (1)"
+            return "open an environment first ({key:app.open-environment})"
         return None
 
     # -- panes -------------------------------------------------------------------------------------------------------
@@ -137,7 +138,7 @@ class MappingScreen(MappingPlay):
         if self._in_text():
             self.tab(self.tabs.active)
         else:
-            self.query_one("#map-panes").remove_class("-detail")
+            self.query_one(Panes).bring(self.query_one("#map-left", Pane))
             self.editor.focus()
 
     def focus_next(self, selector: Any = "*") -> Widget | None:
@@ -177,7 +178,7 @@ class MappingScreen(MappingPlay):
         self.reply.focus()
 
     def _jump(self, row: int, column: int = 0) -> None:
-        self.query_one("#map-panes").remove_class("-detail")
+        self.query_one(Panes).bring(self.query_one("#map-left", Pane))
         self.editor.focus()
         self.editor.go(row, column)
 
@@ -309,7 +310,7 @@ class MappingScreen(MappingPlay):
     def action_find(self) -> None:
         """Search; what is selected is searched for."""
         word = self.editor.selected_text
-        self.query_one("#map-panes").remove_class("-detail")
+        self.query_one(Panes).bring(self.query_one("#map-left", Pane))
         self.query_one(FindBar).open(word if "\n" not in word else "")
 
     def on_find_bar_closed(self, event: FindBar.Closed) -> None:

@@ -159,7 +159,7 @@ class Panes(Acting, Container):
 
     def open(self, pane: Pane) -> None:
         """Bring a pane to the front and give it the focus, at once: the next key that was typed is the pane's."""
-        self._bring(pane)
+        self.bring(pane)
         if (target := pane.first_focus()) is not None:
             self.screen.set_focus(target)
 
@@ -178,7 +178,8 @@ class Panes(Acting, Container):
         self.open(panes[0])
         return True
 
-    def _bring(self, pane: Pane) -> None:
+    def bring(self, pane: Pane) -> None:
+        """Show a pane where only one has room; the focus stays where it is."""
         if pane is self._front:
             return
         self._front = pane
@@ -228,7 +229,7 @@ class Panes(Acting, Container):
             if isinstance(node, Pane):
                 if node is not self._front:
                     if self.alone:
-                        self._bring(node)
+                        self.bring(node)
                     else:
                         self._front = node
                 return
