@@ -1,4 +1,4 @@
-"""Whether the GPUs of a machine hold the model that will be trained on them: the verdict, and how it is told."""
+"""Whether the GPUs of a machine hold the model that will be trained on them: the verdict, and its words."""
 
 from __future__ import annotations
 

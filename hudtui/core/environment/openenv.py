@@ -6,7 +6,7 @@ OpenEnv has actions and observations where MCP has tools. The connection shows t
     step        an action, with the server's own schema; or, where the server's actions are tool calls, its tools by name
     evaluate    the rewards of the steps since `setup`: their sum, or the last one
 
-The agent's tools act in the episode under way; one that was not begun is begun without arguments.
+The agent's tools act in the episode under way; an episode that was not begun is begun without arguments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_BYTES = 32 << 20
 """Bytes of one message: a socket is read in pieces of up to this size."""
 _MOST_TOOLS = 10_000
 _LARGEST = 1e300
-"""A reward beyond it is none."""
+"""A larger number is not a reward."""
 _DONE = "done"
 _OWN = frozenset({SETUP, EVALUATE})
 _AGENTS_FAULT = frozenset({"VALIDATION_ERROR", "EXECUTION_ERROR", "UNKNOWN_TYPE", "INVALID_JSON"})
@@ -254,7 +254,7 @@ class OpenEnvConnection(ServerConnection):
         """Send a message and return the answer to it.
 
         Raises:
-            ConnectError: The connection is gone, no answer came in time, or it is none of the protocol.
+            ConnectError: The connection is gone, no answer came in time, or it is not of the protocol.
         """
         from httpx2.websockets import HTTPXWSException, WebSocketDisconnect
 

@@ -237,7 +237,7 @@ async def default_engine(host: str | None) -> str:
     """Return the engine of a run that names none: `trl` if its machine can train, otherwise `rollouts`.
 
     Args:
-        host: The machine; None for one that will be rented. A machine that does not answer counts as one without a GPU.
+        host: The machine; None for a machine that will be rented. A machine that does not answer counts as one without a GPU.
     """
     if host is None:
         return "trl"
