@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.environment.bundled import with_python_variable
+from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.gym.config import load_config
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.rollouts.evaluate import EpisodeDone, connector, playable_tasks, secrets_of
+from hudtui.core.rollouts.evaluate import Connect, EpisodeDone, connector, playable_tasks, secrets_of
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.trace import write_episode
 from hudtui.core.rollouts.values import Episode
@@ -112,12 +113,12 @@ async def serve_environment(
     folder = settings.folder
     lookup = with_python_variable(settings.lookup)
     config = load_config(folder / request.config) if request.config is not None else GymConfig(allow_unmapped=True)
-    tasks, notices = await _tasks(request, settings)
+    tasks, notices = await served_tasks(request, settings)
     for notice in notices:
         yield notice
     connect = connector(request.source, folder, lookup, timeout=request.timeout)
     yield Progress("connect", "Starting the environment once to list its tools")
-    actions = await _actions(tasks[0], config, connect)
+    actions = await list_actions(tasks[0], config, connect)
     out = folder / request.out_dir if request.out_dir is not None else None
     over: asyncio.Queue[EpisodeDone | BaseException] = asyncio.Queue()
     count = 0
@@ -165,7 +166,13 @@ async def serve_environment(
         await app.aclose()
 
 
-async def _tasks(request: ServeRequest, settings: Settings) -> tuple[tuple[Task, ...], list[Notice]]:
+async def served_tasks(request: ServeRequest, settings: Settings) -> tuple[tuple[Task, ...], list[Notice]]:
+    """The tasks of a request, and what the user should know about those that are left out.
+
+    Raises:
+        InputError: There are none.
+        Untrusted: The tasks name a server that the user has not agreed to.
+    """
     if request.tasks is None:
         if request.source is None:
             raise InputError(
@@ -182,7 +189,13 @@ async def _tasks(request: ServeRequest, settings: Settings) -> tuple[tuple[Task,
     return read.tasks, notices
 
 
-async def _actions(task: Task, config: GymConfig, connect: Any) -> tuple[Any, ...]:
+async def list_actions(task: Task, config: GymConfig, connect: Connect) -> tuple[Tool, ...]:
+    """Start the environment of a task once, and return what an agent can call there.
+
+    Raises:
+        InputError: The configuration has no action for this environment.
+        ConnectError: The environment cannot be reached.
+    """
     from hudtui.core.rollouts.episode import EpisodePlayer
 
     async with connect(task.mcp_config) as session:

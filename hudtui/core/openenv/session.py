@@ -177,6 +177,17 @@ class EpisodeSession:
             turn = await player.step(action.reply)
         return await self._after(player, turn, action.name if isinstance(action, CallAction) else None)
 
+    async def finish(self) -> float | None:
+        """End the episode as a `done` of the agent would, unless it is over.
+
+        Returns:
+            The reward; None where no episode has begun, and for one that broke off.
+        """
+        if self._episode is None and self._player is not None:
+            self._episode = await self._player.finish("done")
+            self._served.on_episode(self._player.task, self._episode)
+        return self._episode.scores.reward if self._episode is not None and self._episode.ok else None
+
     def state(self) -> dict[str, Any]:
         """The state of the episode: its id, its task, the replies so far, and its reward when it is over."""
         player, episode = self._player, self._episode
