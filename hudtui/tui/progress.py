@@ -49,7 +49,7 @@ class RunProgress:
 
     def follow(self, facts: Facts) -> None:
         """Read the newest runs that were not read yet, and those in progress until they end."""
-        if facts.workspace is None or not any(run.running or run.id not in self.found for run in facts.runs[:READ]):
+        if facts.workspace is None or not any(run.running or not self._is_final(run.id) for run in facts.runs[:READ]):
             return
         name = "forever" if facts.running else "reads"  # nothing waits for what never ends
         if not any(worker.group == "reads" and not worker.is_finished for worker in self._app.workers):
