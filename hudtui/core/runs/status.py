@@ -229,7 +229,9 @@ class RunView:
                 found.setdefault(_GPU_TITLES[gpu[2]], {})[name] = f"GPU {gpu[1]}"
             elif name.startswith("network "):
                 found.setdefault("network MB/s", {})[name] = name.split()[1]
-        return found | {name: {name: ""} for name in self.load.names if not any(name in names for names in found.values())}
+            else:
+                found[name] = {name: ""}
+        return found
 
     @property
     def step(self) -> str | None:

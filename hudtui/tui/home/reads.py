@@ -42,6 +42,8 @@ class RunRead:
     tasks: tuple[tuple[str, float], ...] = ()
     """Tasks and their rewards, of a run that trains nothing."""
     step: str = ""
+    stage: str = ""
+    """What it does while there is no step yet."""
     left: str = ""
     """About how long it takes yet."""
     cost: str = ""
@@ -62,7 +64,7 @@ class RunRead:
 
     def progress(self, width: int) -> list[tuple[str, str]]:
         """Return what is told of a run in progress, the most important first: texts with their styles."""
-        found = [(f"step {self.step}" if self.step else "", ""), (self.reward, "bold"), (self.spark(width), "$primary")]
+        found = [(f"step {self.step}" if self.step else self.stage, ""), (self.reward, "bold"), (self.spark(width), "$primary")]
         found += [(self.cost, ""), (f"~{self.left} left" if self.left else "", "$foreground-muted")]
         return [(text, style) for text, style in found if text]
 
@@ -100,6 +102,7 @@ def _read(view: RunView, record: RunRecord) -> RunRead:
         curve=tuple((point.x, point.y) for point in points) if len(points) > 1 else (),
         tasks=tuple((row.task, row.reward) for row in view.result.rows),
         step=(view.step or "") if not view.result.rows else "",
+        stage=clean_line(summary.stage or "", 30) if summary.active else "",
         left="" if view.left is None else span(view.left),
         cost="" if view.cost is None else money(view.cost, summary.currency),
         alarms=tuple(alarm.text for alarm in view.alarms) if summary.active else (),

@@ -143,7 +143,7 @@ def machine_rows(view: RunView, width: int, colour: str) -> Content:
         if row.second is not None:
             parts += ["   ", *_bar_parts(row.second, bar, seconds, colour), "  ", pad(row.more, more)]
         else:
-            parts += ["   ", (pad(row.more, max(beside + more - 1, 0)), _MUTED)]
+            parts += ["   ", (pad(row.more, beside + more - 1 if beside else more), _MUTED)]
         if spark >= 6 and row.recent:
             parts += ["  ", (sparkline(row.recent, spark, scale=row.scale), colour)]
         lines.append(Content.assemble(*parts).truncate(width, ellipsis=True))
