@@ -80,6 +80,7 @@ REGISTRY: dict[str, AppAction] = {}
 
 
 RENAMED: dict[str, str] = {
+    "launch.mend": "launch.fix",
     "tasktable.up": "table.up",
     "tasktable.down": "table.down",
     "tasktable.page-up": "table.page-up",

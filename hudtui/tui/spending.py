@@ -94,7 +94,7 @@ class Spending:
 
     def begin(self) -> None:
         """The app has started: see what is alive, where that can be at all. Says so when something is that no run owns."""
-        self._app.run_worker(self._begin(), group="purse", exclusive=True, exit_on_error=False)
+        self._app.run_worker(self._begin(), group="spending", exclusive=True, exit_on_error=False)
 
     async def _begin(self) -> None:
         try:
@@ -148,7 +148,7 @@ class Spending:
         self._news += 1
         if self._news == 1:
             work: Callable[[], Any] = self._look_at_news
-            self._app.run_worker(work, name="forever", group="purse news", exit_on_error=False)
+            self._app.run_worker(work, name="forever", group="spending news", exit_on_error=False)
 
     async def _look_at_news(self) -> None:
         """Look until nothing new has come meanwhile."""
@@ -220,7 +220,7 @@ class Spending:
         return await asyncio.to_thread(_unattended, self._app, self.session)
 
     def _look_again(self) -> None:
-        self._app.run_worker(self._look_quietly(), name="forever", group="purse", exclusive=True, exit_on_error=False)
+        self._app.run_worker(self._look_quietly(), name="forever", group="spending", exclusive=True, exit_on_error=False)
 
     async def _look_quietly(self) -> None:
         try:

@@ -124,7 +124,7 @@ def broken_content(row: TaskRow, kinds: Sequence[ProblemKind], line: int | None,
         Content.assemble((clean_line(row.id, 300), "bold"), (f"  {place}", "$foreground-muted"), ("  ✗ error", "bold $error")),
         *problem_lines(kinds),
         Content(""),
-        _heading("In the file", "left out of every dataset until it is mended; secrets masked"),
+        _heading("In the file", "excluded from datasets until fixed; secrets hidden"),
     ]
     if raw is None:
         lines.append(_muted("Reading …"))

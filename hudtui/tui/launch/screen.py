@@ -89,7 +89,7 @@ class LaunchScreen(HudtuiScreen):
         AppAction(
             "launch.start", "Start", "Start this run. It goes on when hudtui is closed.", "ctrl+g", priority=True, decides=True
         ),
-        AppAction("launch.mend", "Fix", "Offer a fix for the first thing that is missing.", "f4"),
+        AppAction("launch.fix", "Fix", "Offer a fix for the first thing that is missing.", "f4"),
         AppAction(
             "launch.rehearse", "Rehearse", "The training for nothing: a tiny model, on this machine's CPU.", "f7", decides=True
         ),
@@ -205,9 +205,9 @@ class LaunchScreen(HudtuiScreen):
             return "a rehearsal is being started"
         if action_id == "launch.cancel" and self._getting is None:
             return "no machine is being got"
-        if action_id == "launch.mend" and self.going("fix"):
+        if action_id == "launch.fix" and self.going("fix"):
             return "a fix is going on already"
-        if action_id == "launch.mend" and self._to_fix is None:
+        if action_id == "launch.fix" and self._to_fix is None:
             return "nothing is missing that hudtui has a fix for"
         return None
 
@@ -411,7 +411,7 @@ class LaunchScreen(HudtuiScreen):
         """The first thing that is missing and that a fix is offered for."""
         return next((check for check in self.prepared.missing if check.remedy), None) if self.prepared is not None else None
 
-    def action_mend(self) -> None:
+    def action_fix(self) -> None:
         """Offer a fix."""
         check = self._to_fix
         if check is not None:
