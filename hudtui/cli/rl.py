@@ -49,7 +49,7 @@ class _RunsByItself(HelpGroup):
 
         near = did_you_mean(word, self.commands)
         if near and word.isalpha() and not Path(word).exists():
-            raise typer.BadParameter(f"there is not a command {word!r}, and no file of that name; did you mean {near}?")
+            raise typer.BadParameter(f"there is no command {word!r}, and no file of that name; did you mean {near}?")
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The commands, and the options and tasks of `run`."""

@@ -25,7 +25,7 @@ class TakesCommand(HelpCommand):
             at = args.index("--")
             ctx.meta[_KEY] = tuple(args[at + 1 :])
             if not ctx.meta[_KEY]:
-                raise typer.BadParameter("there is not a command after it", ctx, param_hint="--")
+                raise typer.BadParameter("there is no command after it", ctx, param_hint="--")
             args = args[:at]
         rest: list[str] = super().parse_args(ctx, args)
         return rest

@@ -119,7 +119,7 @@ def test_failures_in_words_and_as_json(words, code, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["analyze", "--"], "there is not a command after it"),
+        (["analyze", "--"], "there is no command after it"),
         (["analyze", "text-2048", "--header", "novalue"], "'novalue' is not NAME=VALUE"),
         (["analyze", "text-2048", "--timeout", "0"], "0.1"),
         (["call"], "name a source and a tool"),

@@ -114,7 +114,7 @@ def parse_source(
     """The source that a user named, in one of the forms listed at the top of this module.
 
     Args:
-        text: The name; None for the folder itself when there is not a command either.
+        text: The name; None for the folder itself when there is no command either.
         command: A command that was given instead, after `--`.
         headers: Extra HTTP headers for a URL; may hold variables.
         env: Extra variables for a started server; None as a value passes on what the lookup has.

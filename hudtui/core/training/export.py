@@ -37,7 +37,7 @@ class TrainedModel:
 
     @property
     def why_not_served(self) -> str:
-        """A sentence that says why there is not a command to serve the model."""
+        """A sentence that says why there is no command to serve the model."""
         if self.base == TINY:
             return "the tiny model of a rehearsal is not worth serving"
         return "how it is served is not known: the run's recipe is missing, which names the model that the adapter belongs to"

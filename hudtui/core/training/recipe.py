@@ -184,7 +184,7 @@ def recipe_from(data: Mapping[str, Any], *, name: str = "the training file") -> 
         if key not in known:
             near = did_you_mean(str(key), known)
             raise InputError(
-                f"there is not a training setting {key!r}",
+                f"there is no training setting {key!r}",
                 fix=f"Did you mean {near}?" if near else f"Settings: {', '.join(sorted(known))}.",
                 where=Location(name),
             )

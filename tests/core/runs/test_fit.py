@@ -46,5 +46,5 @@ def test_what_cannot_be_trained_there_is_no_fit(tmp_path: Path) -> None:
 
 def test_a_training_file_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "training.yaml").write_text("batch: 2\n")
-    with pytest.raises(InputError, match="not a training setting"):
+    with pytest.raises(InputError, match="no training setting"):
         find_demand(RunRequest(training=Path("training.yaml")), tmp_path)
