@@ -281,6 +281,16 @@ def keys_of(action: AppAction, keymap: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(key.strip() for key in keys.split(",") if key.strip())
 
 
+def _declared_by_a_screen(name: str) -> AppAction | None:
+    """An action of a screen that is not imported yet."""
+    from hudtui.tui.steps import SCREENS, screen_class
+
+    scope = name.partition(".")[0]
+    if scope in SCREENS:
+        screen_class(scope)
+    return REGISTRY.get(name)
+
+
 _KEY = re.compile(r"\{key:([\w.-]+)\}")
 
 
@@ -291,7 +301,7 @@ def with_keys(text: str, keymap: Mapping[str, str]) -> str:
     """
 
     def key(match: re.Match[str]) -> str:
-        action = REGISTRY.get(match[1])
+        action = REGISTRY.get(match[1]) or _declared_by_a_screen(match[1])
         if action is None:
             return match[1]
         keys = keys_of(action, keymap)

@@ -116,7 +116,8 @@ class Spending:
                 words.append(f"{first.cost_text.removesuffix(' billed')} so far")
             more = f" (and {len(orphans) - 1} more)" if len(orphans) > 1 else ""
             self._app.say(
-                f"A machine is alive that no run owns: {', '.join(words)}{more}. 4, then p, shows it; x ends it.",
+                f"A machine without a run is alive: {', '.join(words)}{more}. "
+                "{key:app.open-compute}, then {key:compute.pods}, shows it; {key:compute.terminate} ends it.",
                 severity="warning",
             )
         elif holdings.unclear or any("may be alive" in warning for warning in holdings.warnings):

@@ -875,7 +875,7 @@ async def test_a_scenario_is_played_by_hand(
             await settle(pilot)
         assert len(screen.player.turns) == 3 and screen.player.turns[2].is_error
         assert 0 < screen.player.scores.tool_execution < 1 and "▼" in screen_text(pilot.app)
-        await pilot.press("e")
+        await pilot.press("J")
         await settle(pilot)
         assert screen.player.scores.reward_found and screen.player.scores.task_completion > 0
         screen.reply.load_text("<think>x</think><tool>done()</tool>")
@@ -919,7 +919,7 @@ async def test_an_evaluator_without_a_reward_is_shown_with_its_answer_and_is_not
         await pilot.press("f8")
         await settle(pilot)
         assert "echo judges this task; the agent cannot call it" in screen.player.turns[0].observation
-        await pilot.press("e")
+        await pilot.press("J")
         await settle(pilot)
         text = screen_text(pilot.app)
         assert "no reward found" in text and "looks fine" in text

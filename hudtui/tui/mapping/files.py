@@ -200,7 +200,7 @@ class MappingFiles(MappingCore):
                 continue
             if index == 0:
                 self.editor.replace_all(found.text)
-                self.say("The unsaved work is back; F9 saves it.", "success")
+                self.say("The unsaved work is back; {key:mapping.save} saves it.", "success")
             elif index == 2:
                 await asyncio.to_thread(delete_copy, self.app.folder, buffer.path)
             return
@@ -325,7 +325,7 @@ class MappingFiles(MappingCore):
         self.buffer, outcome = buffer.changed(change, self.editor.text)
         name = buffer.path.name
         if outcome == "gone" and buffer.theirs != "":
-            self.say(f"{name} is gone or cannot be read. F9 writes it again.", "warning")
+            self.say(f"{name} is gone or cannot be read. {{key:mapping.save}} writes it again.", "warning")
         elif outcome == "followed":
             self.editor.replace_all(self.buffer.saved)
             self.say(f"{name} was changed by another program and read again.", "information")

@@ -88,7 +88,7 @@ class MappingPlay(MappingFiles):
         call = meaning.call
         session = await self._connected()
         tool = session.tools.get(call.tool)
-        self.busy(f"Waiting for {call.tool} (Ctrl-X cancels)")
+        self.busy(f"Waiting for {call.tool} ({{key:mapping.cancel}} cancels)")
         began = time.monotonic()
         try:
             result = await session.call_tool(call.tool, call.arguments)
@@ -264,7 +264,9 @@ class MappingPlay(MappingFiles):
     async def _end_scenario(self) -> None:
         await self._drop_player()
         self.show_episode()
-        self.say("The scenario is over. y copies what was played, W writes it into a file.")
+        self.say(
+            "The scenario is over. {key:mapping.copy} copies what was played, {key:mapping.transcript} writes it into a file."
+        )
 
     def action_copy(self) -> None:
         from hudtui.core.rollouts.trace import transcript

@@ -239,7 +239,8 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
     world.advance(3600)
     async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
         await settle(pilot)
-        assert "A machine is alive that no run owns: hudtui-b" in app.screen.message and "and " in app.screen.message
+        assert "A machine without a run is alive: hudtui-b" in app.screen.message and "and " in app.screen.message
+        assert app.screen.message.endswith("4, then p, shows it; x ends it.")
         assert "unclaimed" in screen_text(app).splitlines()[0]
         await pilot.press("4", "p")
         await settle(pilot)
