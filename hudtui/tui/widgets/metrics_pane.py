@@ -318,6 +318,19 @@ class _Charts(Widget):
         strips = [strip for plot in plots for strip in (gap, self._chart_line(plot, line, layout))][1:]
         return Strip.join(strips).adjust_cell_length(self.content_size.width, self.visual_style.rich_style)
 
+    def changed_by(self, before: float | None, after: float | None) -> list[Region]:
+        """Return what a move of the cursor changes: the titles, and the columns that it left and came to."""
+        layout, regions = self._layout, []
+        for number, plot in enumerate(layout.plots if layout is not None else ()):
+            assert layout is not None
+            row, column = divmod(number, layout.columns)
+            left, top = column * (layout.width + 2), row * layout.height
+            regions.append(Region(left, top, layout.width, 1))
+            if (known := self._drawn.get(plot.key)) is not None:
+                places = {left + layout.labels + 2 + known.drawing.column(x) for x in (before, after) if x is not None}
+                regions += [Region(place, top + 1, 1, layout.height - 3) for place in places]
+        return regions
+
     def _chart_line(self, plot: _Plot, line: int, layout: _Layout) -> Strip:
         """Return a line of a chart: title, curves, x axis, and a blank one."""
         if line == 0:
@@ -509,8 +522,8 @@ class MetricsPane(Acting, Vertical):
         self._tell()
 
     def _tell(self) -> None:
-        self._values.update(self._values_text())
-        self._words.update(self._words_text())
+        self._values.update(self._values_text(), layout=False)
+        self._words.update(self._words_text(), layout=False)
 
     # -- the lines below ---------------------------------------------------------------------------------------------
 
@@ -698,7 +711,7 @@ class MetricsPane(Acting, Vertical):
 
     def _put(self, x: float | None) -> None:
         before, self._charts.x = self._charts.x, x
-        self._charts.refresh()
+        self._charts.refresh(*self._charts.changed_by(before, x))
         self._tell()
         if (before is None) != (x is None):
             self.refresh_bindings()
