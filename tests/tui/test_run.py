@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +198,7 @@ async def _drawn(pilot: Any, run: str, text: str) -> None:
             and pane.pending == 0
             and lines.scroll_offset.y == lines.max_scroll_y
             and not any(worker.group in ("watch", "log") and worker.is_running for worker in pilot.app.workers)
-            and all(fact.id in screen._views for fact in screen._listed)
+            and all(run in screen._views for run in screen._rows)
         ):
             if (now := _picture(pilot.app)) == last:
                 return
@@ -267,13 +267,13 @@ async def test_moving_in_the_list_shows_the_other_run(open_app: Any, runs: Path,
         assert table.row_count == 6 and str(table.get_row_at(2)[1]).strip() == "0.375"
 
 
-async def test_what_has_ended_cannot_be_stopped(open_app: Any, runs: Path) -> None:
+async def test_what_has_ended_has_neither_limits_nor_a_terminal(open_app: Any, runs: Path) -> None:
     async with open_app(runs) as (app, pilot):
         await pilot.press("5")
         await _log_of(app, "ERROR")
-        await pilot.press("x")
+        await pilot.press("b")
         assert "ended already: failed" in app.screen.message
-        await pilot.press("v")
+        await pilot.press("t")
         assert "its session with it" in app.screen.message
 
 
@@ -300,7 +300,7 @@ def workspace(project: Path) -> Path:
 
 async def test_a_run_is_started_and_followed_to_its_end(open_app: Any, workspace: Path, settle: Any) -> None:
     async with open_app(workspace) as (app, pilot):
-        await pilot.press("5", "a")
+        await pilot.press("5", "n")
         await settle(pilot)
         await pilot.pause(0.4)
         await settle(pilot)
@@ -400,7 +400,9 @@ async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: 
         await pilot.press("v")
         await _drawn(pilot, "train-dddd", "step 60/100")
         assert "reward std" not in screen_text(app)
-        await pilot.press("m", "tab", "up", "c")
+        await pilot.press("escape", "escape", "up")
+        await _drawn(pilot, "train-cccc", "step 60/100")
+        await pilot.press("c")
         await _drawn(pilot, "train-cccc", "step 60/100")
         assert "◆" not in screen_text(app)
 
@@ -410,7 +412,7 @@ async def test_a_run_is_renamed_and_commented_on(open_app: Any, project: Path, s
     async with open_app(project, size=(160, 48), services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
         await _drawn(pilot, "train-cccc", "step 60/100")
-        await pilot.press("N")
+        await pilot.press("e")
         await _until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press("end", "ctrl+u", *"warmer", "enter")
         await _until(pilot, lambda: "warmer" in screen_text(app) and not isinstance(app.screen, Ask))
@@ -511,7 +513,7 @@ async def test_the_logs_of_all_stages(open_app: Any, staged: Path, screen_text: 
     async with open_app(staged, size=(160, 48)) as (app, pilot):
         await pilot.press("5")
         await _log_of(app, "step 1/2")  # that of the stage that ran last
-        await pilot.press("p")
+        await pilot.press("L")
         logs = app.screen.query_one(RunLogs)
         for _ in range(500):
             if len(logs.views) == 3 and "is served" in screen_text(app) and "installed all" in screen_text(app):
@@ -522,11 +524,11 @@ async def test_the_logs_of_all_stages(open_app: Any, staged: Path, screen_text: 
             "installed all\n",
             "INFO the model is served\n",
         ]
-        names = [line.partition("▕")[2].strip() for line in screen_text(app).splitlines()]
+        names = [line.rpartition("││")[2].strip(" │") for line in screen_text(app).splitlines()]
         assert names.count("setup") == names.count("serve") == names.count("train") == 1  # each above its log
-        await pilot.press("p")
+        await pilot.press("L")
         assert len(logs.views) == 1
-        await pilot.press("right_square_bracket")
+        await pilot.press("full_stop")
         await _log_of(app, "installed all")
 
 
@@ -534,7 +536,7 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
     async with open_app(staged, size=(120, 36)) as (app, pilot):
         await pilot.press("5")
         await _log_of(app, "step 1/2")
-        await pilot.press(*["greater_than_sign"] * 4)
+        await pilot.press("h")
         table = app.screen.query_one("#run-events", Grid)
         rows = [[str(cell) for cell in table.get_row_at(place)[1:]] for place in range(table.row_count)]
         assert rows[0] == ["hudtui", "planned"] and rows[1] == ["machine", "started (mode tmux, run grpo-1)"]
@@ -546,7 +548,7 @@ def test_picture_of_the_machine(snap: Any, staged: Path, size: tuple[int, int]) 
     async def ready(pilot: Any) -> None:
         await pilot.press("5")
         await _drawn(pilot, "grpo-1", "step 1/2")
-        await pilot.press(*["greater_than_sign"] * 2)
+        await pilot.press("right_square_bracket")
         await _drawn(pilot, "grpo-1", "step 1/2")
 
     assert snap(_app(staged), size=size, run_before=ready)
@@ -556,7 +558,7 @@ async def test_the_machine_is_a_row_for_each_of_its_parts(open_app: Any, staged:
     async with open_app(staged, size=(160, 48)) as (app, pilot):
         await pilot.press("5")
         await _drawn(pilot, "grpo-1", "step 1/2")
-        await pilot.press(*["greater_than_sign"] * 2)
+        await pilot.press("right_square_bracket")
         await _drawn(pilot, "grpo-1", "step 1/2")
         lines = str(app.screen.query_one("#machine-rows").content).splitlines()
         told = {line.split("  ")[0]: " ".join(line.split()) for line in lines}
@@ -576,9 +578,133 @@ async def test_the_machine_is_a_row_for_each_of_its_parts(open_app: Any, staged:
 
 async def test_others_are_a_key_away(open_app: Any, project: Path) -> None:
     async with open_app(project) as (app, pilot):
-        await pilot.press("5", "r")
+        await pilot.press("5", "o")
         for _ in range(500):
             if app.screen.NAME == "watch":
                 break
             await pilot.pause(0.02)
         assert app.screen.NAME == "watch"
+
+
+# -- the list as a tool --------------------------------------------------------------------------------------------------
+
+
+def names(app: Any) -> list[str]:
+    return [row.summary.id for row in app.screen.runs.listed]
+
+
+@pytest.fixture
+def many(project: Path) -> Path:
+    """Three runs of different states, rewards and engines."""
+    make_run(project, "one-aaaa", "finished", name="base line", log="one\n")
+    make_training(project, "two-bbbb", "grpo lora 8", seed=1)
+    make_run(project, "bad-cccc", "failed", name="too large", why="out of memory", rows=[{"step": 1, "reward": 0.1}], log="bad\n")
+    return project
+
+
+async def test_the_list_is_filtered_sorted_and_grouped(open_app: Any, many: Path, screen_text: Any) -> None:
+    async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
+        await pilot.press("slash", *"state:failed")
+        await _until(pilot, lambda: names(app) == ["bad-cccc"])
+        await pilot.press("escape")
+        await _until(pilot, lambda: len(names(app)) == 3)
+        await pilot.press("slash", *"memory", "enter")
+        await _until(pilot, lambda: names(app) == ["bad-cccc"] and "1 of 3" in screen_text(app))
+        await pilot.press("slash", "escape")
+        await _until(pilot, lambda: len(names(app)) == 3)
+        while app.screen.runs.sort != "reward":
+            await pilot.press("s")
+        assert names(app)[0] == "bad-cccc"
+        await pilot.press("S")
+        assert names(app)[-1] == "bad-cccc"
+        await pilot.press("B")
+        await pilot.pause()
+        assert app.screen.runs.grouped_by == "state" and "state" in screen_text(app).splitlines()[3]
+        groups = [row.summary.state for row in app.screen.runs.listed]
+        assert sorted(groups) == ["failed", "finished", "stopped"]
+        for _ in range(5):
+            await pilot.press("B")
+        assert app.screen.runs.grouped_by is None
+
+
+async def test_a_held_key_moves_the_cursor_and_the_run_follows_when_it_rests(
+    open_app: Any, many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hudtui.tui.runs import screen as module
+
+    monkeypatch.setattr(module, "REST", 0.4)
+    async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
+        first, chosen = app.screen.chosen, []
+        choose = RunScreen._choose
+        monkeypatch.setattr(RunScreen, "_choose", lambda screen, run: (chosen.append(run), choose(screen, run)))
+        await pilot.press("down", "down")
+        assert app.screen.chosen == first and app.screen.runs.table.cursor == 2
+        await _until(pilot, lambda: app.screen.chosen == names(app)[2])
+        assert chosen == [names(app)[2]]
+
+
+async def test_a_run_that_has_ended_is_deleted_after_a_question(open_app: Any, many: Path, settle: Any) -> None:
+    async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _log_of(app, "bad")
+        await pilot.press("x")
+        await _until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("escape")
+        await _until(pilot, lambda: not app.screen.is_modal)
+        assert len(RunStore(many / ".hudtui").runs()) == 3
+        await pilot.press("x")
+        await _until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await _until(pilot, lambda: not app.screen.is_modal and "bad-cccc" not in names(app) and len(names(app)) == 2)
+        assert not (many / ".hudtui" / "runs" / "bad-cccc").exists()
+        await _until(pilot, lambda: app.screen.chosen in names(app))
+
+
+async def test_a_run_that_another_program_starts_appears(open_app: Any, many: Path) -> None:
+    async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
+        make_run(many, "new-dddd", "finished", name="of a command")
+        await _until(pilot, lambda: "new-dddd" in names(app))
+
+
+async def test_a_run_is_started_again_and_continued_by_keys(open_app: Any, workspace: Path, settle: Any) -> None:
+    async with open_app(workspace) as (app, pilot):
+        app.open_screen("launch", limit="", policy="random")
+        await pilot.pause(0.4)
+        await settle(pilot)
+        await pilot.press("ctrl+g")
+        for _ in range(400):
+            if app.screen.NAME == "run" and app.screen.view is not None and app.screen.view.summary.state == "finished":
+                break
+            await pilot.pause(0.05)
+        first = app.screen.chosen
+        store = RunStore(workspace / ".hudtui")
+        for key, before in (("a", 1), ("C", 2)):
+            await pilot.press(key)
+            await _until(pilot, lambda: app.screen.is_modal)
+            await pilot.press("y")
+            for _ in range(400):
+                runs = store.runs()
+                if len(runs) == before + 1 and not any(run.active for run in runs) and not app.screen.is_modal:
+                    break
+                await pilot.pause(0.05)
+            assert len(store.runs()) == before + 1
+            await _until(pilot, lambda: app.screen.chosen == store.runs()[-1].id and app.screen.view is not None)
+        last = store.record(store.runs()[-1].id)
+        assert last.spec.continues is not None and last.spec.continues.run != first
+
+
+async def test_ages_go_on_in_a_wide_list(open_app: Any, many: Path, screen_text: Any) -> None:
+    now = [NOON]
+    async with open_app(many, services=Services(now=lambda: now[0])) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
+        await pilot.press("z")
+        await _until(pilot, lambda: screen_text(app).count("1 min ago") == 3)
+        now[0] = NOON + timedelta(minutes=15)
+        await _until(pilot, lambda: screen_text(app).count("16 min ago") == 3)

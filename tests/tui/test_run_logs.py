@@ -84,7 +84,7 @@ async def test_the_first_line_of_a_log_of_others(open_app: Any, project: Path, s
         await until(pilot, lambda: app.screen.NAME == "watch" and f"line {count - 1}" in screen_text(app))
         await until(pilot, lambda: "kB before this" in screen_text(app))
         await pilot.press("g")
-        await until(pilot, lambda: any(line == "line 0" for log in app.screen._logs.values() for line in in_sight(log)))
+        await until(pilot, lambda: any(line == "line 0" for log in app.screen.logs.by_source.values() for line in in_sight(log)))
 
 
 async def test_another_log_may_be_chosen_at_any_moment(open_app: Any, project: Path, screen_text: Any) -> None:
@@ -124,7 +124,7 @@ async def test_one_chart_alone_and_all_again(open_app: Any, project: Path, scree
         await until(pilot, lambda: "entropy" in screen_text(app))
         assert app.screen.query_one("#run-metrics", MetricsPane).has_focus_within
         await pilot.press("escape")
-        await until(pilot, lambda: bool(app.screen.query_one("#run-list", Grid).has_focus))
+        await until(pilot, lambda: app.screen.runs.has_focus_within)
 
 
 def rows_of(*values: float, **more: Any) -> list[str]:

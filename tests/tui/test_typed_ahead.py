@@ -132,9 +132,9 @@ async def test_what_is_typed_into_a_field_that_opens_arrives_whole(
         ("dataset", ["slash", *"qui"], "qui"),
         ("dataset", ["o", *"some/file q"], "some/file q"),
         ("launch", [*"x q5"], "x q5"),
-        ("run", ["a", *"zq"], "zq"),
+        ("run", ["n", *"zq"], "zq"),
         ("watch", ["o", *"q/5.log"], "q/5.log"),
-        ("watch", ["a", *"user@q5"], "user@q5"),
+        ("watch", ["M", *"user@q5"], "user@q5"),
         ("settings", ["e", *"q5"], "q5"),
     ],
 )

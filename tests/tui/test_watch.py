@@ -8,7 +8,6 @@ from typing import Any
 from support import tmux_world
 
 from hudtui.tui.widgets.metrics_pane import MetricsPane
-from hudtui.tui.widgets.tables import Grid
 
 own_tmux = tmux_world.own_tmux
 
@@ -27,13 +26,15 @@ async def until(pilot: Any, done: Callable[[], bool]) -> None:
         if done():
             return
         await pilot.pause(0.02)
-    raise AssertionError(f"it did not come to that: {pilot.app.screen.message}")
+    raise AssertionError(
+        f"it did not come to that: {pilot.app.screen.message}"
+        + "\n".join(s.text for s in pilot.app.screen._compositor.render_strips())
+    )
 
 
 def log_text(screen: Any) -> str:
-    shown = screen._shown_log()
-    text: str = screen._logs[shown].buffer.everything() if shown else ""
-    return text
+    log = screen.logs.view
+    return "" if log is None else str(log.buffer.everything())
 
 
 async def test_a_session_of_somebody_else_is_followed(open_app: Any, project: Path, screen_text: Any) -> None:
@@ -43,20 +44,20 @@ async def test_a_session_of_somebody_else_is_followed(open_app: Any, project: Pa
     async with open_app(project, size=(120, 36)) as (app, pilot):
         app.open_screen("watch")
         await until(pilot, lambda: len(getattr(app.screen, "sessions", ())) == 2)
-        await until(pilot, lambda: app.screen.query_one("#watch-list", Grid).row_count == 2)
+        await until(pilot, lambda: len(app.screen.list.listed) == 2)
         screen = app.screen
-        rows = [[str(cell) for cell in screen.query_one("#watch-list", Grid).get_row_at(n)[:2]] for n in range(2)]
+        rows = [[str(cell) for cell in screen.list.table.rows.cells(n)[:2]] for n in range(2)]
         assert sorted(rows) == [["other-1", "work"], ["theirs", "work, server"]]
         await pilot.press("m")
         assert "nothing is followed yet" in screen.message
-        screen.query_one("#watch-list", Grid).move_cursor(row=[row[0] for row in rows].index("theirs"))
+        screen.list.choose("theirs")
         await pilot.press("enter")
-        await until(pilot, lambda: "after" in log_text(screen) and "reward" in screen_text(app).partition("Log")[0])
+        await until(pilot, lambda: "after" in log_text(screen) and "0.500" in screen_text(app).partition("Curves")[0])
         assert "step 7/9" in screen_text(app) and "\x1b" not in log_text(screen)
-        await pilot.press("right_square_bracket")
+        await pilot.press("full_stop")
         await until(pilot, lambda: "serving" in log_text(screen))
         await pilot.press("m")
-        await until(pilot, lambda: len(screen.query_one("#watch-metrics", MetricsPane)._charts.titles()) == 2)
+        await until(pilot, lambda: len(screen.query_one("#run-metrics", MetricsPane)._charts.titles()) == 2)
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen.NAME == "run")
 
@@ -93,7 +94,7 @@ async def test_a_machine_that_cannot_be_reached_leaves_the_one_before(open_app: 
     async with open_app(project, size=(80, 24)) as (app, pilot):
         app.open_screen("watch")
         await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux session there" in screen_text(app))
-        await pilot.press("a")
+        await pilot.press("M")
         await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
         await pilot.press(*(["backspace"] * 20), *"nobody@127.0.0.1:1", "enter")
         await until(pilot, lambda: getattr(app.screen, "NAME", "") == "watch" and "127.0.0.1" in app.screen.message)

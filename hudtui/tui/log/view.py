@@ -345,6 +345,11 @@ class LogView(Acting, Vertical):
 
     # -- actions -----------------------------------------------------------------------------------------------------
 
+    @property
+    def lines(self) -> LogLines:
+        """The part that scrolls and takes the keys."""
+        return self._lines
+
     def focus(self, scroll_visible: bool = True) -> LogView:
         """The lines take the focus."""
         self._lines.focus(scroll_visible)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line
@@ -80,6 +81,11 @@ class RunLogs(Vertical):
     def compose(self) -> ComposeResult:
         """The first pane."""
         yield self._first
+
+    @property
+    def front(self) -> Widget:
+        """What takes the keys."""
+        return self.main.lines
 
     @property
     def views(self) -> tuple[LogView, ...]:

@@ -1,93 +1,109 @@
-"""Run: how is it going?"""
+"""Runs: the list, the run under its cursor, and what can be done with it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
-from time import monotonic
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.containers import Horizontal, Vertical
+from textual import on
+from textual.containers import Horizontal
+from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Static, TabbedContent, TabPane
 
-from hudtui.core.errors import HudtuiError
+from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.flows.person import Choice
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
-from hudtui.tui.facts import Facts, RunFact
+from hudtui.tui.facts import Facts
+from hudtui.tui.runs.list_pane import RunList
 from hudtui.tui.runs.logs import SELDOM, RunLogs
-from hudtui.tui.runs.machine import MachinePane
-from hudtui.tui.runs.words import CURVE, event_cells, head, list_cells, result_table
+from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
+from hudtui.tui.runs.words import head, title
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.widgets.empty import EmptyState
-from hudtui.tui.widgets.json_view import JsonView
-from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
-from hudtui.tui.widgets.tables import Grid
+from hudtui.tui.widgets.metrics_pane import Numbers
+from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
+    from hudtui.core.compute.provider import Provider
+    from hudtui.core.runs.listing import RunRow
+    from hudtui.core.runs.request import RunRequest
+    from hudtui.core.runs.spec import RunSpec
     from hudtui.core.runs.store import RunStore
-    from hudtui.core.runs.values import RunEvent, RunSummary
-    from hudtui.core.runs.watch import Monitor, RunResult, RunView
+    from hudtui.core.runs.values import RunSummary
+    from hudtui.core.runs.watch import Monitor, RunView
 
 GLANCE = 2.0
 """Seconds between two looks at the runs in the list."""
+REST = 0.15
+"""Seconds that the cursor rests on a run before that run is opened: a held key moves the cursor alone."""
 _AGAIN = 3.0
 """Seconds after which what went wrong is tried again."""
-_EVENTS = 500
-"""Events of a run that are listed, the newest."""
 _AT_ONCE = 4
 _PATIENCE = 15.0
 """Seconds for a look at one run of the list: its machine may be away."""
-_TABS = ("log", "metrics", "machine", "result", "events", "plan")
+_LIMITS: Mapping[str, tuple[str, str]] = {
+    "run_budget": ("Budget", "most that the machine may cost"),
+    "max_hours": ("Hours", "longest time of the run"),
+    "idle_minutes": ("Idle minutes", "the machine is ended after so many without work"),
+}
+_FREE = frozenset({"start", "others", "back", "refresh", "next-tab", "previous-tab"})
+"""Actions that need no run."""
 
 
 class RunScreen(HudtuiScreen):
-    """The runs of this project; of the selected one its log, its result and its events."""
+    """The runs of this project, and one of them."""
 
     NAME = "run"
     TITLE = "run"
-    AUTO_FOCUS = "#run-list"
+    AUTO_FOCUS = "#run-list VirtualTable"
     CSS_PATH = "runs.tcss"
     HELP = (
-        "The runs of this project, the newest first. Enter opens one: its log is followed while it grows, and closing hudtui "
-        "stops nothing. m shows its numbers as curves; c puts the run under the cursor beside them; > goes on to GPUs and model "
-        "server. v shows the real tmux session; a starts another run; r shows those of others."
+        "The runs of this project, the newest first. {key:table.select} opens the run under the cursor: its log is followed "
+        "while it grows, and closing hudtui stops nothing. {key:run.metrics} shows its curves, {key:run.next-tab} its other "
+        "tabs. {key:list.filter} filters the list by words and fields, such as state:running model:qwen. {key:run.again} starts "
+        "the run again, {key:run.continue} continues it from its last checkpoint. {key:run.others} shows runs that were not "
+        "started here."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
-        AppAction("run.stop", "Stop", "End the run, and make sure that it is gone.", "x", danger=True, asks=True),
+        AppAction("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "n"),
+        AppAction(
+            "run.stop",
+            "End or delete",
+            "End a run that is active, and verify that; delete one that has ended.",
+            "x,delete",
+            danger=True,
+            asks=True,
+        ),
+        METRICS,
         AppAction(
             "run.terminal",
             "Terminal",
             "Show the run's tmux session; Ctrl-B d (inside tmux Ctrl-B Ctrl-B d) comes back.",
-            "v",
+            "t",
             decides=True,
         ),
-        AppAction("run.metrics", "Metrics", "Its numbers as curves; again for the log.", "m"),
+        AppAction("run.again", "Start again", "Start this run again, after a look at what it costs.", "a", asks=True),
+        AppAction(
+            "run.continue",
+            "Continue",
+            "Continue a training that failed or was stopped from its last checkpoint, in a run of its own.",
+            "C",
+            asks=True,
+        ),
+        AppAction(
+            "run.others", "Others", "Runs that this workspace did not start: any tmux session or log, on any machine.", "o"
+        ),
         AppAction(
             "run.compare", "Compare", "Draw this run's numbers beside those of the run that is open, or not.", "c", show=False
         ),
-        AppAction(
-            "run.others", "Others", "Runs that this workspace did not start: any tmux session or log, on any machine.", "r"
-        ),
-        AppAction(
-            "run.next-tab",
-            "Next tab",
-            "Log, metrics, machine, result, events, plan.",
-            "greater_than_sign",
-            show=False,
-            palette=False,
-        ),
-        AppAction("run.previous-tab", "Previous tab", "The tab before.", "less_than_sign", show=False, palette=False),
-        AppAction("run.window", "Next log", "Show the log of the run's next stage.", "right_square_bracket", show=False),
-        AppAction("run.logs", "All logs", "The logs of all stages below one another, or one.", "p", show=False),
-        AppAction("run.reveal", "Paths", "Where the run's files are, and the commands that show it.", "i", show=False),
-        AppAction("run.rename", "Rename", "Give the run another name.", "N", show=False, asks=True),
-        AppAction("run.comment", "Comment", "Write a comment on the run.", "w", show=False, asks=True),
         AppAction(
             "run.differences",
             "Differences",
@@ -95,8 +111,19 @@ class RunScreen(HudtuiScreen):
             "d",
             show=False,
         ),
-        AppAction("run.back", "To the list", "Go to the list of runs.", "escape", show=False, palette=False),
-        AppAction("run.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
+        AppAction("run.rename", "Rename", "Give the run another name.", "e", show=False, asks=True),
+        AppAction("run.comment", "Comment", "Write a comment on the run.", "w", show=False, asks=True),
+        AppAction("run.pull", "Fetch results", "Bring its results to this computer, also while it runs.", "p", show=False),
+        AppAction("run.export", "Export model", "Copy or push the model that it has trained.", "E", show=False, asks=True),
+        AppAction("run.limits", "Limits", "Change what it may cost, and how long it may take.", "b", show=False, asks=True),
+        AppAction("run.history", "History", "Its events, from the order of the machine to the end.", "h", show=False),
+        WINDOW,
+        NEXT_TAB,
+        PREVIOUS_TAB,
+        AppAction("run.logs", "All logs", "The logs of all stages below one another, or one.", "L", show=False),
+        AppAction("run.reveal", "Paths", "Where the run's files are, and the commands that show it.", "i", show=False),
+        AppAction("run.refresh", "Refresh", "Read the runs again.", "r", show=False),
+        AppAction("run.back", "Back", "Go to the list of runs; from there, home.", "escape", show=False, palette=False),
     )
 
     def __init__(self) -> None:
@@ -108,95 +135,90 @@ class RunScreen(HudtuiScreen):
         """The stage whose log is requested; None for the running stage, or the last one."""
         self.several = False
         """The logs of all stages are shown."""
+        self._compared: list[str] = []
+        self.runs = RunList(self._now, self._compared)
+        self.logs = RunLogs(self, id="run-logs")
+        self.pane = RunPane(self.logs)
+        self.panes = Panes(self.runs, self.pane, id="run-panes")
         self._monitor: Monitor | None = None
-        self._listed: tuple[RunFact, ...] | None = None
+        self._rows: dict[str, RunRow] = {}
+        """The runs of the list by id, the newest first."""
         self._views: dict[str, RunView] = {}
         """The newest view of each run in the list."""
-        self._seen_at: dict[str, float] = {}
-        """When its machine answered last, by a clock that only goes forward."""
-        self._compared: list[str] = []
+        self._specs: dict[str, RunSpec] = {}
+        self._rest: Timer | None = None
 
     def content(self) -> Iterable[Widget]:
         """List on the left, the run on the right."""
-        yield EmptyState("No run yet.", "a starts one", id="run-empty")
-        with Horizontal(id="run-panes"):
-            yield Grid(id="run-list")
-            with Vertical(id="run-detail"):
-                yield Static(id="run-head")
-                with TabbedContent(id="run-tabs"):
-                    with TabPane("Log", id="log"):
-                        yield RunLogs(self, id="run-logs")
-                    with TabPane("Metrics", id="metrics"):
-                        yield MetricsPane(id="run-metrics")
-                    with TabPane("Machine", id="machine"):
-                        yield MachinePane(id="run-machine")
-                    with TabPane("Result", id="result"):
-                        yield Grid(id="run-result")
-                    with TabPane("Events", id="events"):
-                        yield Grid(id="run-events")
-                    with TabPane("Plan", id="plan"):
-                        yield JsonView(id="run-plan")
+        yield EmptyState("No run yet.", "{key:run.start} starts one", id="run-empty")
+        yield Horizontal(self.panes, id="run-box")
 
     def on_mount(self) -> None:
-        """Make the columns."""
-        grid = self.query_one("#run-list", Grid)
-        for title, width in (("state", 10), ("run", 18), ("step", 8), ("reward", CURVE), ("last sign", 10)):
-            grid.add_column(title, width=width, key=title)
-        events = self.query_one("#run-events", Grid)
-        for title, width in (("when", 8), ("who", 7), ("what", 100)):
-            events.add_column(title, width=width)
-        self.query_one("#run-panes").display = False
+        """Nothing is listed yet."""
+        self.panes.display = False
+
+    def _now(self) -> float:
+        return self.app.services.now().timestamp()
 
     # -- the list ----------------------------------------------------------------------------------------------------
 
     def opened(self, **given: Any) -> None:
         """Show the run `run` when one is handed on."""
         if run := given.get("run"):
-            self.chosen = str(run)
-            self._listed = None
-            self.app.reload()
-            self._choose(self.chosen)
+            self._choose(str(run))
+            self.app.reload(everything=True)
 
     def facts_changed(self, facts: Facts) -> None:
         """Bring the list up to date; the cursor stays on its run."""
         empty = self.query_one(EmptyState)
-        empty.display = not facts.runs
         if facts.warnings:
             # Paths as seen from the project, which the header names.
             told = [warning.replace(f"{facts.folder}/", "") for warning in facts.warnings]
             empty.tell("\n".join(("No run can be shown.", *told)), "hudtui doctor tells more")
         else:
-            empty.tell("No run yet.", "a starts one")
-        self.query_one("#run-panes").display = bool(facts.runs)
-        if facts.runs == self._listed:
+            empty.tell("No run yet.", "{key:run.start} starts one")
+        empty.display = not facts.runs
+        self.panes.display = bool(facts.runs)
+        work: Callable[[], Any] = self._read_list
+        self.run_worker(work, group="list", exclusive=True, exit_on_error=False)
+
+    async def _read_list(self) -> None:
+        """Read the runs of the store, and show them."""
+        from hudtui.core.runs.listing import RunRow
+
+        def read() -> tuple[tuple[RunSummary, ...], dict[str, RunSpec]]:
+            store = self._open_store()
+            runs = tuple(sorted(store.runs(), key=lambda run: run.created, reverse=True))
+            known = self._specs if all(run.id in self._specs for run in runs) else store.specs()
+            return runs, known
+
+        try:
+            runs, self._specs = await asyncio.to_thread(read)
+        except Exception as error:
+            self.fail(error)
             return
-        self._listed = facts.runs
-        grid = self.query_one("#run-list", Grid)
-        if facts.runs and self.focused is None:
-            grid.focus()
-        with self.prevent(Grid.RowHighlighted):
-            grid.clear()
-            for run in facts.runs:
-                grid.add_row(*self._cells(run), key=run.id)
-        known = [run.id for run in facts.runs]
-        if self.chosen not in known:
-            self.chosen = known[0] if known else None
-        if self.chosen is not None:
-            row = known.index(self.chosen)
-            with self.prevent(Grid.RowHighlighted):
-                grid.move_cursor(row=row)
-            if self.view is None or self.view.summary.id != self.chosen:
-                self._choose(self.chosen)
+        now = self._now()
+        before = list(self._rows)
+        self._rows = {run.id: RunRow(run, now, self._specs.get(run.id), self._views.get(run.id)) for run in runs}
+        self.panes.display = bool(self._rows)
+        if not self._rows:
+            self.chosen = self.view = None
+            return
+        if self.chosen not in self._rows:
+            self._choose(next(iter(self._rows)))
+        assert self.chosen is not None
+        with self.prevent(RunList.Highlighted):
+            self.runs.show(self._rows.values())
+            if not before:
+                self.runs.choose(self.chosen)
+        if not before:
+            self._follow()
+            if self.focused is None:
+                self.call_after_refresh(self.runs.focus)
         self.refresh_bindings()
 
-    def _cells(self, run: RunFact) -> tuple[str, ...]:
-        now = self.app.services.now().timestamp()
-        seen = self._seen_at.get(run.id)
-        since = 0.0 if seen is None else monotonic() - seen
-        return list_cells(run, self._views.get(run.id), now, since=since, compared=run.id in self._compared)
-
     async def _glance(self) -> None:
-        """Look at all runs of the list, those that go on again and again."""
+        """Look at all runs of the list, those that are active again and again."""
         while True:
             try:
                 await self._look_again_and_again()
@@ -208,142 +230,82 @@ class RunScreen(HudtuiScreen):
         await asyncio.to_thread(self._open_store)
         turn = asyncio.Semaphore(_AT_ONCE)
 
-        async def look(run: RunFact) -> None:
+        async def look(run: str) -> None:
             assert self._monitor is not None
             async with turn:
                 with contextlib.suppress(HudtuiError, TimeoutError):
                     async with asyncio.timeout(_PATIENCE):
-                        self._see(await self._monitor.view(run.id))
+                        self._see(await self._monitor.view(run))
 
         while True:
-            runs = [run for run in self._listed or () if run.running or run.id not in self._views]
-            await asyncio.gather(*(look(run) for run in runs if run.id != self.chosen))
-            for run in self._listed or ():
-                self._tell(run)  # also of those that were not looked at the ages go on
+            wanted = [run for run, row in self._rows.items() if row.summary.active or run not in self._views]
+            await asyncio.gather(*(look(run) for run in wanted if run != self.chosen))
+            self.time_passed()
             await asyncio.sleep(GLANCE)
 
     def _see(self, view: RunView) -> None:
-        """Keep what was seen of a run, and tell it in the list."""
+        """Keep what was seen of a run, and show it in the list."""
         run = view.summary.id
+        before = self._views.get(run)
         self._views[run] = view
-        if view.away is None:
-            self._seen_at[run] = monotonic()
-        fact = next((fact for fact in self._listed or () if fact.id == run), None)
-        if fact is not None:
-            self._tell(fact)
+        row = self._rows.get(run)
+        if row is not None:
+            self._rows[run] = fresh = replace(row, summary=view.summary, view=view, now=self._now())
+            cells = self.runs.row_cells
+            if before is None or cells(row) != cells(fresh):
+                with self.prevent(RunList.Highlighted):
+                    self.runs.show(self._rows.values())
         if run in self._compared:
-            self._show_metrics()
-
-    def _tell(self, fact: RunFact) -> None:
-        """Bring the row of a run up to date."""
-        grid = self.query_one("#run-list", Grid)
-        cells = self._cells(fact)
-        if [str(cell) for cell in grid.get_row(fact.id)] != list(cells):
-            for column, cell in zip(("state", "run", "step", "reward", "last sign"), cells, strict=True):
-                grid.update_cell(fact.id, column, cell)
+            self._show_curves()
 
     def time_passed(self) -> None:
         """Runs grow older, also those at which nothing else changes."""
-        for fact in self._listed or ():
-            self._tell(fact)
+        if any(row.summary.active for row in self._rows.values()) or self.runs.table.size.width >= 84:
+            self.runs.redraw()
 
-    def on_data_table_row_highlighted(self, event: Grid.RowHighlighted) -> None:
-        """Show the run under the cursor."""
-        if event.data_table.id == "run-list" and event.row_key.value and event.row_key.value != self.chosen:
-            self._choose(event.row_key.value)
+    @on(RunList.Highlighted)
+    def _moved(self, event: RunList.Highlighted) -> None:
+        """Open the run under the cursor as soon as the cursor rests."""
+        event.stop()
+        if self._rest is not None:
+            self._rest.stop()
+        if event.row is not None and event.row.summary.id != self.chosen:
+            self._rest = self.set_timer(REST, partial(self._choose, event.row.summary.id), name="rest")
 
-    def on_data_table_row_selected(self, event: Grid.RowSelected) -> None:
-        """Enter goes to the log; on a narrow terminal that takes the place of the list."""
-        if event.data_table.id == "run-list":
-            self.query_one("#run-panes").add_class("-detail")
-            self._focus_log()
-
-    def _focus_log(self) -> None:
-        tabs = self.query_one("#run-tabs", TabbedContent)
-        if tabs.active not in ("log", "metrics"):
-            tabs.active = "log"
-        self._focus_tab()
-
-    def _focus_tab(self) -> None:
-        """The pane of the tab that is shown takes the focus."""
-        tabs = self.query_one("#run-tabs", TabbedContent)
-        widget = self.query_one("#run-log" if tabs.active == "log" else f"#run-{tabs.active}")
-        self.call_after_refresh(widget.focus)
-
-    def _turn_to(self, tab: str) -> None:
-        self.query_one("#run-panes").add_class("-detail")
-        self.query_one("#run-tabs", TabbedContent).active = tab
-        self._focus_tab()
-
-    def on_tabbed_content_tab_activated(self) -> None:
-        """A single chart returns to the list of charts when the pane is left."""
-        for pane in self.query(MetricsPane):
-            pane.action_all()
-
-    def action_metrics(self) -> None:
-        """The curves, or the log again."""
-        self._turn_to("log" if self.query_one("#run-tabs", TabbedContent).active == "metrics" else "metrics")
-
-    def action_next_tab(self) -> None:
-        """The next tab."""
-        self._turn_to(_TABS[(_TABS.index(self.query_one("#run-tabs", TabbedContent).active) + 1) % len(_TABS)])
-
-    def action_previous_tab(self) -> None:
-        """The tab before."""
-        self._turn_to(_TABS[_TABS.index(self.query_one("#run-tabs", TabbedContent).active) - 1])
-
-    def action_compare(self) -> None:
-        """Add the chosen run to those that are compared, or take it away."""
-        if self.chosen is None or self.view is None:
-            return
-        if self.chosen in self._compared:
-            self._compared.remove(self.chosen)
-        else:
-            self._compared.append(self.chosen)
-        self._see(self.view)
-        self._show_metrics()
-
-    def _show_metrics(self) -> None:
-        """Draw the chosen run, and those that are compared with it."""
-        runs = [run for run in (self.chosen, *self._compared) if run is not None]
-        views = [view for run in dict.fromkeys(runs) if (view := self.view if run == self.chosen else self._views.get(run))]
-        names = [view.summary.name for view in views]
-        self.query_one("#run-metrics", MetricsPane).show(
-            [
-                Numbers(view.summary.name if names.count(view.summary.name) == 1 else view.summary.id, view.metrics)
-                for view in views
-            ]
-        )
+    @on(RunList.Opened)
+    def _opened(self, event: RunList.Opened) -> None:
+        """Enter goes to the run."""
+        event.stop()
+        if self._rest is not None:
+            self._rest.stop()
+        if event.row.summary.id != self.chosen:
+            self._choose(event.row.summary.id)
+        if self.pane.tab not in ("log", "metrics"):
+            self.pane.turn_to("log")
+        self.panes.open(self.pane)
 
     def action_back(self) -> None:
-        """Back to the list; from there, home."""
-        grid = self.query_one("#run-list", Grid)
-        if self.focused is grid or not self._listed:
-            self.app.open_screen("home")
-        else:
-            self.query_one("#run-panes").remove_class("-detail")
-            grid.focus()
+        """One level up: to the list, then home."""
+        if not self.panes.back():
+            self.leave()
 
-    def action_pane(self) -> None:
-        """From the list to the log and back."""
-        if self.focused is self.query_one("#run-list"):
-            self.query_one("#run-panes").add_class("-detail")
-            self._focus_log()
-        else:
-            self.query_one("#run-panes").remove_class("-detail")
-            self.query_one("#run-list").focus()
+    def action_refresh(self) -> None:
+        """Read everything again."""
+        self._views.clear()
+        self.app.reload(everything=True)
+        if self.chosen is not None:
+            self._follow()
 
     # -- one run -----------------------------------------------------------------------------------------------------
 
     def _choose(self, run: str) -> None:
         self.chosen, self.view, self.window = run, None, None
-        self.query_one(RunLogs).forget()
-        self.query_one("#run-metrics", MetricsPane).show(())
-        self.query_one(MachinePane).show_load(None)
-        self.query_one("#run-result", Grid).clear()
-        self.query_one("#run-events", Grid).clear()
-        self.query_one("#run-plan", JsonView).clear()
-        self._follow()
+        self.logs.forget()
+        self.pane.forget()
+        with self.prevent(RunList.Highlighted):
+            self.runs.choose(run)
+        if self.is_current:
+            self._follow()
 
     def _follow(self) -> None:
         """Follow the chosen run until another is chosen or the screen is left."""
@@ -357,7 +319,7 @@ class RunScreen(HudtuiScreen):
         """The screen is hidden: stop reading."""
         self.workers.cancel_group(self, "watch")
         self.workers.cancel_group(self, "glance")
-        self.query_one(RunLogs).rest()
+        self.logs.rest()
 
     def on_screen_resume(self) -> None:
         """Go on where it was left."""
@@ -380,7 +342,7 @@ class RunScreen(HudtuiScreen):
             try:
                 store = await asyncio.to_thread(self._open_store)
                 assert self._monitor is not None
-                self.query_one("#run-plan", JsonView).show(store.record(run).plan.to_json())
+                self.pane.show_plan(store.record(run).plan.to_json())
                 async with aclosing(self._monitor.watch(run)) as views:
                     async for view in views:
                         if told is not None and self.message == told:
@@ -397,18 +359,18 @@ class RunScreen(HudtuiScreen):
     def _show(self, view: RunView, before: RunView | None) -> None:
         run = view.summary
         if before is None or before.summary.state != run.state:
-            self.app.reload()
+            if before is not None:
+                self.app.reload()
             self.refresh_bindings()
-        width = max(self.query_one("#run-head").size.width - 2, 20)
-        self.query_one("#run-head", Static).update(head(view, width, self._shown_window(view)))
+        self.pane.tell(title(view), head(view, self.pane.width, self._shown_window(view)))
         self._show_logs(view)
-        self._show_metrics()
-        self.query_one(MachinePane).show_load(view)
+        self._show_curves()
+        self.pane.show_load(view)
         self._see(view)
         if before is None or before.result != view.result:
-            self._show_result(view.result)
+            self.pane.show_result(view.result)
         if before is None or before.events != view.events:
-            self._show_events(view.events)
+            self.pane.show_events(run.id, view.events)
 
     def _shown_window(self, view: RunView) -> str | None:
         """The stage whose log is shown: the chosen stage, else the running one, or the last one."""
@@ -417,75 +379,211 @@ class RunScreen(HudtuiScreen):
     def _show_logs(self, view: RunView) -> None:
         if self._monitor is not None:
             begun = [stage.name for stage in view.stages if stage.state != "waiting"] if self.several else []
-            logs = self.query_one(RunLogs)
-            logs.show(self._monitor, view.summary.id, self._shown_window(view), begun)
-            logs.hear(view.away if view.summary.active else None)
+            self.logs.show(self._monitor, view.summary.id, self._shown_window(view), begun)
+            self.logs.hear(view.away if view.summary.active else None)
 
-    def _show_events(self, events: Sequence[RunEvent]) -> None:
-        grid = self.query_one("#run-events", Grid)
-        grid.clear()
-        older = max(len(events) - _EVENTS, 0)
-        if older:
-            grid.add_row("", "", f"… {older:,} events before these: hudtui runs show {self.chosen} --json")
-        for event in events[older:]:
-            grid.add_row(*event_cells(event))
-        grid.move_cursor(row=grid.row_count - 1)
-
-    def _show_result(self, result: RunResult) -> None:
-        """Tasks, or steps: the newest of these in sight."""
-        titles, rows = result_table(result)
-        table = self.query_one("#run-result", Grid)
-        table.clear(columns=True)
-        table.add_columns(*titles)
-        table.add_rows(rows)
-        if result.steps:
-            table.move_cursor(row=len(rows) - 1)
+    def _show_curves(self) -> None:
+        """Draw the chosen run, and those that are compared with it."""
+        runs = [run for run in (self.chosen, *self._compared) if run is not None]
+        views = [view for run in dict.fromkeys(runs) if (view := self.view if run == self.chosen else self._views.get(run))]
+        names = [view.summary.name for view in views]
+        self.pane.show_curves(
+            Numbers(view.summary.name if names.count(view.summary.name) == 1 else view.summary.id, view.metrics) for view in views
+        )
 
     # -- what can be done --------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
-        """Actions that need a run, a running one, or its session."""
+        """Actions that need a run, an active one, one that has ended, or its session."""
         name = action_id.partition(".")[2]
-        if name not in ("start", "others", "back", "pane") and (self.chosen is None or self.view is None):
-            return "there is no run yet" if not self._listed else "the run is still being read"
-        if name == "stop" and self.view is not None and not (self.view.summary.active or self.view.summary.holds_machine):
-            return f"it has ended already: {self.view.summary.state}"
-        if name == "terminal" and self.view is not None and self.view.attach is None:
-            ended = not self.view.summary.active
-            return "it has ended, and its session with it" if ended else "it runs as detached processes, without tmux"
+        if name in _FREE:
+            return None
+        if self.chosen is None or self.view is None:
+            return "there is no run yet" if not self._rows else "the run is still being read"
+        run = self.view.summary
+        if name == "terminal" and self.view.attach is None:
+            return "it has ended, and its session with it" if not run.active else "it runs as detached processes, without tmux"
+        if name == "continue" and run.active:
+            return "it has not ended; {key:run.stop} ends it"
+        if name == "limits" and not run.active:
+            return f"it has ended already: {run.state}"
         if name == "differences" and len(self._of_the_comparison()) < 2:
             return "there is no other run to compare it with"
-        if name in ("window", "logs") and self.view is not None and len(self.view.windows) < 2:
+        if name in ("window", "logs") and len(self.view.windows) < 2:
             return "it has one log"
         return None
+
+    def _do(self, work: Callable[[RunView], Awaitable[Any]], *, group: str, busy: str | None = None) -> None:
+        """Carry out work on the run that is shown."""
+        if self.view is not None:
+            self.start(partial(work, self.view), group=group, busy=busy)
+
+    async def _providers(self, run: str) -> Mapping[str, Provider] | None:
+        """The open providers, if a machine was rented for a run."""
+        rented = (await asyncio.to_thread(self.app.project.runs.record, run)).spec.rent is not None
+        return (await self.app.spending.open()).overview.providers if rented else None
 
     def action_start(self) -> None:
         """Go to the launch."""
         self.app.open_screen("launch")
 
     def action_stop(self) -> None:
-        """Stop the run, after a question."""
-        if self.view is not None:
-            run = self.view.summary.id
-            self.start(lambda: self._stop(run), group="stop")
+        """End the run, or delete it, after a question."""
+        self._do(self._stop, group="stop")
 
-    async def _stop(self, run: str) -> None:
+    async def _stop(self, view: RunView) -> None:
+        from hudtui.core.flows.remove import remove
         from hudtui.core.flows.stop import stop
 
-        shell = self.app
-        rented = (await asyncio.to_thread(lambda: shell.project.runs.record(run))).spec.rent is not None
-        providers = (await shell.spending.open()).overview.providers if rented else None
-        stopped = await stop(run, shell.project, shell, providers=providers, on_event=lambda event: self.busy(event.message))
+        app, run = self.app, view.summary
+        if not run.active and not run.holds_machine:
+            gone = await remove(run.id, app.project, app)
+            if gone is not None:
+                self._views.pop(run.id, None)
+                if run.id in self._compared:
+                    self._compared.remove(run.id)
+                self.say("; ".join(gone), "success")
+                app.reload(everything=True)
+            return
+        providers = await self._providers(run.id)
+        stopped = await stop(run.id, app.project, app, providers=providers, on_event=lambda event: self.busy(event.message))
         if stopped is not None:
             self.say(stopped.report, "warning" if stopped.summary.holds_machine else "success")
-            shell.reload()
+            app.reload()
+
+    def action_again(self) -> None:
+        """Start the run again."""
+        self._do(self._again, group="again")
+
+    async def _again(self, view: RunView) -> None:
+        from hudtui.core.flows.again import rerun_request
+
+        await self._start_request(await rerun_request(view.summary.id, self.app.project, self.app))
+
+    def action_continue(self) -> None:
+        """Continue the run from its last checkpoint."""
+        self._do(self._continue, group="again")
+
+    async def _continue(self, view: RunView) -> None:
+        from hudtui.core.flows.again import continue_request
+
+        def progress(name: str, done: int, whole: int) -> None:
+            self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes")
+
+        await self._start_request(await continue_request(view.summary.id, self.app.project, progress=progress))
+
+    async def _start_request(self, request: RunRequest) -> None:
+        """Check, ask, and start; then show the new run."""
+        from hudtui.core.flows.again import agree_to_request
+        from hudtui.core.flows.start import start
+        from hudtui.core.runs.prepare import request_host
+
+        app = self.app
+        self.busy("Checking what the run needs")
+        providers = (await app.spending.open()).overview.providers if request_host(request) is None else None
+        record = await agree_to_request(request, app.project, app, providers=providers)
+        self.clear_message()
+        if record is None:
+            return
+        if record.spec.tunnels and record.host != "local":
+            raise InputError(
+                "this run needs a tunnel from this computer", fix="Start it on the screen Launch, which keeps it open."
+            )
+        if record.spec.rent is not None:
+            app.rented.manage(record)
+            self.say(f"A machine is ordered for {record.name}.")
+        else:
+            async with aclosing(start(record, app.project)) as events:
+                async for event in events:
+                    if event.type == "step":
+                        self.busy(f"Starting: {event.data.get('name')}")
+            self.say(f"{record.name} has started.", "success")
+        self.opened(run=record.id)
+
+    def action_pull(self) -> None:
+        """Fetch the results."""
+        self._do(self._pull, group="pull", busy="Fetching its results")
+
+    async def _pull(self, view: RunView) -> None:
+        from hudtui.core.flows.results import pull
+
+        def progress(name: str, done: int, whole: int) -> None:
+            self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes")
+
+        found = await pull(view.summary.id, self.app.project, progress=progress)
+        words = f"{found.files} files, {found.size:,} bytes in {found.folder}; {found.fetched:,} bytes were not here before"
+        self.say(f"{words}; {found.told}" if found.told else words, "success")
+
+    def action_export(self) -> None:
+        """Export the trained model."""
+        self._do(self._export, group="export")
+
+    async def _export(self, view: RunView) -> None:
+        import shlex
+
+        from hudtui.core.events import Notice, Progress
+        from hudtui.core.flows.export import Exported, ExportRequest, export_model
+
+        app, run = self.app, view.summary.id
+        forms = (
+            Choice("adapter", "Copy the model", "the adapter or the weights, as they were trained"),
+            Choice("merged", "Merge", "the adapter with its base model; needs the environment of the training"),
+        )
+        form = await app.choose(f"Export the model of {clean_line(view.summary.name, 40)}", forms)
+        if form is None:
+            return
+        out = await app.ask("Folder for the model", value=f"exports/{run}", accept="Export")
+        if not out:
+            return
+        push = await app.ask("Push it to the Hub as", placeholder="ORG/NAME; empty: keep it here", accept="Export")
+        request = ExportRequest(run, merged=form == "merged", out=Path(out).expanduser(), push_to=push or None)
+        self.busy("Exporting the model")
+        async for step in export_model(app.project, request):
+            if isinstance(step, Progress):
+                self.busy(step.message)
+            elif isinstance(step, Notice):
+                app.notify(step.message, markup=False)
+            elif isinstance(step, Exported):
+                where = step.address or str(step.folder)
+                serve = f"; serve it: {shlex.join(step.serve)}" if step.serve else f"; {step.model.why_not_served}"
+                self.say(f"The model is in {where}{serve}", "success")
+
+    def action_limits(self) -> None:
+        """Change a limit."""
+        self._do(self._change_limit, group="limits")
+
+    async def _change_limit(self, view: RunView) -> None:
+        from hudtui.core.flows.limits import limits_of, set_limits
+
+        app, run = self.app, view.summary.id
+        found = await limits_of(run, app.project)
+        name: str | None = found.names[0]
+        if len(found.names) > 1:
+            choices = [Choice(one, _LIMITS[one][0], _LIMITS[one][1]) for one in found.names]
+            name = await app.choose(f"Limits: {found.text}", choices)
+        if name is None:
+            return
+        value = getattr(found.limits, name)
+        label, what = _LIMITS[name]
+        typed = await app.ask(
+            f"{label}: {what}", value="none" if value is None else f"{value:g}", placeholder="a number, or none"
+        )
+        if typed:
+            self.busy("Changing the limit, here and on its machine")
+            changed = await set_limits(run, app.project, {name: typed}, providers=await self._providers(run))
+            self.say(f"Limits: {changed.text}", "success")
+
+    def action_history(self) -> None:
+        """The events, or the log again."""
+        self.pane.turn_to("log" if self.pane.tab == "events" else "events")
+        self.panes.open(self.pane)
 
     def action_rename(self) -> None:
         """Ask for another name."""
-        if self.view is not None:
-            self.start(self._rename(self.view.summary), group="edit")
+        self._do(self._rename, group="edit")
 
-    async def _rename(self, run: RunSummary) -> None:
+    async def _rename(self, view: RunView) -> None:
+        run = view.summary
         name = await self.app.ask("Rename the run", value=run.name, accept="Rename")
         if name is not None and name.strip() != run.name:
             store = await asyncio.to_thread(self._open_store)
@@ -495,10 +593,10 @@ class RunScreen(HudtuiScreen):
 
     def action_comment(self) -> None:
         """Ask for a comment."""
-        if self.view is not None:
-            self.start(self._comment(self.view.summary), group="edit")
+        self._do(self._comment, group="edit")
 
-    async def _comment(self, run: RunSummary) -> None:
+    async def _comment(self, view: RunView) -> None:
+        run = view.summary
         text = await self.app.ask(f"Comment on {run.name}", value=run.comment, accept="Keep")
         if text is not None and text.strip() != run.comment:
             store = await asyncio.to_thread(self._open_store)
@@ -506,10 +604,21 @@ class RunScreen(HudtuiScreen):
             self.opened(run=run.id)
             self.say("The comment is kept." if text.strip() else "The comment is removed.", "success")
 
+    def action_compare(self) -> None:
+        """Add the chosen run to those that are compared, or take it away."""
+        if self.chosen is None or self.view is None:
+            return
+        if self.chosen in self._compared:
+            self._compared.remove(self.chosen)
+        else:
+            self._compared.append(self.chosen)
+        self.runs.redraw()
+        self._show_curves()
+
     def _of_the_comparison(self) -> list[str]:
         """The ids of the runs whose settings are compared: this run first."""
         others = [run for run in self._compared if run != self.chosen]
-        known = [run.id for run in self._listed or ()]  # the newest first
+        known = list(self._rows)  # the newest first
         if not others and self.chosen in known:
             others = known[known.index(self.chosen) + 1 :][:1]
         return [run for run in (self.chosen, *others) if run is not None]
@@ -518,7 +627,7 @@ class RunScreen(HudtuiScreen):
         """Show how the settings of the compared runs differ."""
         self.start(self._differences(self._of_the_comparison()), group="differences")
 
-    async def _differences(self, runs: list[str]) -> None:
+    async def _differences(self, runs: Sequence[str]) -> None:
         from hudtui.core.runs.compare import differences, value_text
 
         store = await asyncio.to_thread(self._open_store)
@@ -533,15 +642,27 @@ class RunScreen(HudtuiScreen):
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
         self.app.read("Differences in the settings", "\n".join(lines))
 
+    def action_metrics(self) -> None:
+        """The curves, or the log again."""
+        self.pane.toggle_curves()
+        self.panes.open(self.pane)
+
     def action_terminal(self) -> None:
         """Step aside for the run's tmux session."""
-        if self.view is not None:
-            self.start(self._terminal(self.view), group="terminal")
+        self._do(self._terminal, group="terminal")
 
     async def _terminal(self, view: RunView) -> None:
         from hudtui.core.runs.sessions import attach_command
 
         self.step_aside(await attach_command(view))
+
+    def action_next_tab(self) -> None:
+        """The next tab."""
+        self.pane.next_tab()
+
+    def action_previous_tab(self) -> None:
+        """The tab before."""
+        self.pane.next_tab(-1)
 
     def action_window(self) -> None:
         """Show the next stage's log."""
@@ -556,7 +677,8 @@ class RunScreen(HudtuiScreen):
         """The logs of all stages, or of one."""
         self.several = not self.several
         if self.view is not None:
-            self._turn_to("log")
+            self.pane.turn_to("log")
+            self.panes.open(self.pane)
             self._show_logs(self.view)
 
     def action_others(self) -> None:
@@ -568,8 +690,11 @@ class RunScreen(HudtuiScreen):
         if self.view is None:
             return
         run = self.view.summary
-        began = "not yet" if run.started is None else f"{ago(self.app.services.now().timestamp() - run.started)}"
+        began = "not yet" if run.started is None else f"{ago(self._now() - run.started)}"
         lines = [f"id        {run.id}", f"machine   {run.host}", f"folder    {run.folder}", f"started   {began}"]
+        spec = self._specs.get(run.id)
+        if spec is not None and spec.continues is not None:
+            lines.append(f"continues {spec.continues.text.partition(' ')[2]}")
         if run.comment:
             lines.append(f"comment   {clean_line(run.comment, 2_000)}")
         lines += [f"logs      hudtui runs logs -f {run.id}", f"all       hudtui runs show {run.id} --json"]

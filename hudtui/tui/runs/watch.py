@@ -1,27 +1,30 @@
-"""Watch: runs that this workspace did not start, on any machine, by their tmux session or their log."""
+"""Runs that were not started here: tmux sessions and logs on any machine. Nothing is sent there, and nothing is written."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import on
+from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import ContentSwitcher, Static, TabbedContent, TabPane
+from textual.widgets import ContentSwitcher
 
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.actions import AppAction
 from hudtui.tui.log.view import LogView
+from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
 from hudtui.tui.runs.words import alarm_lines
 from hudtui.tui.screen import HudtuiScreen
-from hudtui.tui.widgets.empty import EmptyState
-from hudtui.tui.widgets.fit import cut
-from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
-from hudtui.tui.widgets.tables import Grid
+from hudtui.tui.widgets.metrics_pane import Numbers
+from hudtui.tui.widgets.pane import Panes
+from hudtui.tui.widgets.table_pane import TablePane
+from hudtui.tui.widgets.virtual_table import Cell, Column
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
@@ -34,33 +37,109 @@ _DRAW = 0.5
 """Seconds between two pictures of the numbers."""
 
 
+def _windows(session: TmuxSession) -> str:
+    return ", ".join(dict.fromkeys(pane.window for pane in session.panes))
+
+
+class SessionList(TablePane["TmuxSession"]):
+    """The tmux sessions of a machine."""
+
+    BORDER_TITLE = "Sessions"
+
+    def __init__(self) -> None:
+        super().__init__(
+            (
+                Column("name", "session", 10, flexible=2),
+                Column("windows", "windows", 8, flexible=1, from_width=28),
+                Column("started", "started", 10, align="right", from_width=40),
+            ),
+            {"name": lambda one: one.run or one.name, "windows": _windows, "started": lambda one: one.created},
+            key=lambda one: one.name,
+            cells=self._session_cells,
+            empty="No tmux session there.",
+            id="watch-list",
+        )
+
+    def _session_cells(self, one: TmuxSession) -> tuple[Cell, ...]:
+        age = max(self.app.services.now().timestamp() - one.created, 0.0)
+        return one.run or one.name, _windows(one), (ago(age), "table--muted")
+
+
+class SourceLogs(Vertical):
+    """The logs of a session, one for each window or file; one of them is shown."""
+
+    DEFAULT_CSS = "SourceLogs { height: 1fr; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_source: dict[str, LogView] = {}
+        self._switcher = ContentSwitcher()
+
+    def compose(self) -> ComposeResult:
+        """The log that is shown."""
+        yield self._switcher
+
+    @property
+    def shown(self) -> str | None:
+        """The source whose log is shown."""
+        return next((name for name, log in self.by_source.items() if log.id == self._switcher.current), None)
+
+    @property
+    def view(self) -> LogView | None:
+        """The log that is shown."""
+        return self.by_source.get(self.shown or "")
+
+    @property
+    def front(self) -> Widget | None:
+        """What takes the keys."""
+        return self.view.lines if self.view is not None else None
+
+    async def make(self, sources: Iterable[str], *, stay: bool) -> None:
+        """Show an empty log for each source.
+
+        Args:
+            sources: Names of the sources.
+            stay: Stay at the first line while others come in.
+        """
+        self._switcher.current = None  # the next log has the name of the one before: only a change shows it
+        await self._switcher.remove_children()
+        self.by_source = {name: LogView(empty="Nothing has come yet.") for name in sources}
+        for place, (name, log) in enumerate(self.by_source.items()):
+            log.save_name = f"{name.strip('%') or 'log'}.log"
+            await self._switcher.add_content(log, id=f"watch-log-{place}", set_current=place == 0)
+            if stay:
+                log.stay()
+
+    def next(self) -> None:
+        """Show the log of the next source."""
+        names = list(self.by_source)
+        chosen = self.by_source[names[(names.index(self.shown or names[0]) + 1) % len(names)]]
+        self._switcher.current = chosen.id
+
+
 class WatchScreen(HudtuiScreen):
     """The tmux sessions of a machine; of the chosen one, or of a log, its lines and the numbers in them."""
 
     NAME = "watch"
     TITLE = "watch"
-    AUTO_FOCUS = "#watch-list"
+    AUTO_FOCUS = "#watch-list VirtualTable"
     CSS_PATH = "watch.tcss"
     HELP = (
-        "Runs that this workspace did not start: a colleague's, or those of another trainer. Enter follows the tmux session "
-        "under the cursor, o a log by its path; numbers of TRL, verifiers, prime-rl, ART, vLLM, key=value and JSON lines become "
-        "curves. It only looks: nothing is sent, and nothing is written there."
+        "Runs that this workspace did not start: a colleague's, or those of another trainer. {key:table.select} follows the tmux "
+        "session under the cursor, {key:watch.file} a log by its path; numbers of TRL, verifiers, prime-rl, ART, vLLM, key=value "
+        "and JSON lines become curves. It only looks: nothing is sent, and nothing is written there."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("watch.machine", "Machine", "Look at another machine: local, a name of ~/.ssh/config, user@host.", "a"),
+        AppAction("watch.machine", "Machine", "Look at another machine: local, a name of ~/.ssh/config, user@host.", "M"),
         AppAction("watch.file", "A log", "Follow a log, or a file of metrics, by its path there.", "o"),
-        AppAction("watch.metrics", "Metrics", "Its numbers as curves; again for the log.", "m"),
-        AppAction("watch.window", "Next log", "Show the next window or file.", "right_square_bracket", show=False),
-        AppAction("watch.again", "Look again", "List the sessions anew.", "r", show=False),
+        METRICS,
+        WINDOW,
+        NEXT_TAB,
+        PREVIOUS_TAB,
+        AppAction("watch.refresh", "Refresh", "List the sessions again.", "r", show=False),
         AppAction(
-            "watch.back",
-            "To the list",
-            "Go to the list of sessions; from there to the runs.",
-            "escape",
-            show=False,
-            palette=False,
+            "watch.back", "Back", "Go to the list of sessions; from there to the runs.", "escape", show=False, palette=False
         ),
-        AppAction("watch.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
 
     def __init__(self) -> None:
@@ -70,32 +149,20 @@ class WatchScreen(HudtuiScreen):
         self.foreign: ExternalSession | None = None
         """What is followed."""
         self.watching: SessionWatcher | None = None
-        self._logs: dict[str, LogView] = {}
+        self.list = SessionList()
+        self.logs = SourceLogs()
+        self.pane = RunPane(self.logs, ("metrics", "log"))
+        self.panes = Panes(self.list, self.pane, id="watch-panes")
         self._whole = False
         """The logs are read from their first lines on."""
         self._switching = asyncio.Lock()
 
     def content(self) -> Iterable[Widget]:
         """Sessions on the left, what is followed on the right."""
-        with Horizontal(id="watch-panes"):
-            with Vertical(id="watch-there"):
-                yield Static(id="watch-machine")
-                yield Grid(id="watch-list")
-                yield EmptyState("No tmux session there.", "a: another machine   o: a log by its path", id="watch-empty")
-            with Vertical(id="watch-detail"):
-                yield Static(id="watch-head")
-                with TabbedContent(id="watch-tabs"):
-                    with TabPane("Log", id="log"):
-                        yield ContentSwitcher(id="watch-logs")
-                    with TabPane("Metrics", id="metrics"):
-                        yield MetricsPane(id="watch-metrics")
+        yield Horizontal(self.panes, id="watch-box")
 
     def on_mount(self) -> None:
-        """Make the columns."""
-        grid = self.query_one("#watch-list", Grid)
-        for title, width in (("session", 22), ("windows", 16), ("begun", 10)):
-            grid.add_column(title, width=width, key=title)
-        self.query_one(EmptyState).display = False
+        """Nothing is followed yet."""
         self._tell()
 
     def opened(self, *, machine: str | None = None, session: str | None = None, file: str | None = None, **_: Any) -> None:
@@ -118,31 +185,23 @@ class WatchScreen(HudtuiScreen):
 
         host = await self._host()
         self.sessions = await list_tmux_sessions(host)
-        self._list(host)
+        self.list.name_on_border(f"Sessions on {clean_line(host.name, 60)}")
+        self.list.show(self.sessions)
         if session is not None or file is not None:
             self._follow(host, await find_session(host, session=session, file=file))
 
-    def _list(self, host: Host) -> None:
-        self.query_one("#watch-machine", Static).update(
-            Content.assemble((clean_line(host.name, 60), "bold"), (f"  {_count(len(self.sessions))}", "$foreground-muted"))
-        )
-        grid = self.query_one("#watch-list", Grid)
-        now = self.app.services.now().timestamp()
-        grid.clear()
-        for one in self.sessions:
-            windows = ", ".join(dict.fromkeys(pane.window for pane in one.panes))
-            grid.add_row(one.run or one.name, windows, ago(max(now - one.created, 0.0)), key=one.name)
-        grid.display = bool(self.sessions)
-        self.query_one(EmptyState).display = not self.sessions
-        if self.sessions and self.foreign is None:
-            grid.focus()
+    @on(SessionList.Highlighted)
+    def _moved(self, event: SessionList.Highlighted) -> None:
+        """A session is followed when it is opened, and not before."""
+        event.stop()
 
-    def on_data_table_row_selected(self, event: Grid.RowSelected) -> None:
+    @on(SessionList.Opened)
+    def _opened(self, event: SessionList.Opened) -> None:
         """Enter follows the session."""
-        if event.data_table.id == "watch-list" and event.row_key.value is not None:
-            self.start(self._look(session=event.row_key.value), group="look")
+        event.stop()
+        self.start(self._look(session=event.row.name), group="look")
 
-    async def action_machine(self) -> None:
+    def action_machine(self) -> None:
         """Ask for a machine."""
         self.start(self._ask_machine(), group="look")
 
@@ -158,7 +217,7 @@ class WatchScreen(HudtuiScreen):
                 raise
             self.clear_message()
 
-    async def action_file(self) -> None:
+    def action_file(self) -> None:
         """Ask for a path."""
         self.start(self._ask_file(), group="look")
 
@@ -167,9 +226,9 @@ class WatchScreen(HudtuiScreen):
         if given:
             await self._look(file=given.strip())
 
-    def action_again(self) -> None:
+    def action_refresh(self) -> None:
         """List again."""
-        self.start(self._look(), group="look", busy="Looking again")
+        self.start(self._look(), group="look", busy="Listing the sessions")
 
     # -- what is followed --------------------------------------------------------------------------------------------
 
@@ -178,33 +237,21 @@ class WatchScreen(HudtuiScreen):
 
         self.foreign, self._whole = foreign, whole
         self.watching = SessionWatcher(host, foreign, lines=None if whole else _LINES)
-        self.query_one("#watch-panes").add_class("-detail")
         self.workers.cancel_group(self, "read")
         # Never cancelled: widgets that are being mounted or removed must be let be.
         self.run_worker(self._switch(self.watching), group="switch", exit_on_error=False)
 
     async def _switch(self, watching: SessionWatcher) -> None:
-        """Make the panes of what is followed, one switch after the other, and read."""
+        """Make the logs of what is followed, one switch after the other, and read."""
         async with self._switching:
             if watching is not self.watching or not self.is_attached:
                 return  # something else was chosen meanwhile
-            await self.unbroken(self._make_logs(watching))
-            self.query_one("#watch-metrics", MetricsPane).show(())
+            await self.unbroken(self.logs.make((source.name for source in watching.foreign.sources), stay=self._whole))
+            self.pane.show_curves(())
             self._tell()
-            self._focus_tab()
+            self.panes.open(self.pane)
         if watching is self.watching:
             self.run_worker(self._read(watching), name="forever", group="read", exclusive=True, exit_on_error=False)
-
-    async def _make_logs(self, watching: SessionWatcher) -> None:
-        switcher = self.query_one("#watch-logs", ContentSwitcher)
-        switcher.current = None  # the next log has the name of the one before: only a change shows it
-        await switcher.remove_children()
-        self._logs = {source.name: LogView(empty="Nothing has come yet.") for source in watching.foreign.sources}
-        for place, (name, log) in enumerate(self._logs.items()):
-            log.save_name = f"{name.strip('%') or 'log'}.log"
-            await switcher.add_content(log, id=f"watch-log-{place}", set_current=place == 0)
-            if self._whole:
-                log.stay()
 
     def on_log_view_earlier(self, event: LogView.Earlier) -> None:
         """The logs from their first lines on."""
@@ -239,14 +286,14 @@ class WatchScreen(HudtuiScreen):
                     elif not waiting:
                         waiting = True
                         self.run_worker(draw_later(), name="forever", group="draw", exit_on_error=False)
-            for log in self._logs.values():
+            for log in self.logs.by_source.values():
                 log.ended = True
         except Exception as error:
             if self.is_attached:
                 self.fail(error)
 
     def _take(self, seen: SessionUpdate) -> None:
-        log = self._logs[seen.source]
+        log = self.logs.by_source[seen.source]
         assert self.watching is not None
         log.before = self.watching.before.get(seen.source, 0)
         lines = [*seen.lines, *([f"… {seen.note}"] if seen.note else [])]
@@ -255,38 +302,36 @@ class WatchScreen(HudtuiScreen):
         log.append(lines)
 
     def _draw(self) -> None:
-        """Numbers and head."""
+        """Curves and head."""
         if self.watching is not None and self.foreign is not None:
-            self.query_one("#watch-metrics", MetricsPane).show([Numbers(self.foreign.title, self.watching.numbers)])
+            self.pane.show_curves([Numbers(self.foreign.title, self.watching.numbers)])
             self._tell()
 
     def _tell(self) -> None:
-        """The head: what is followed, how far it is, what is wrong, its logs."""
-        head = self.query_one("#watch-head", Static)
+        """The title and the head: what is followed, how far it is, what is wrong, its logs."""
         if self.foreign is None or self.watching is None:
-            head.update(Content.styled("Enter follows the session under the cursor; o a log by its path.", "$foreground-muted"))
+            words = "{key:table.select} follows the session under the cursor; {key:watch.file} a log by its path."
+            self.pane.tell("", Content.styled(self.app.keys_in(words), "$foreground-muted"))
             return
-        width = max(head.size.width - 2, 20)
         numbers = self.watching.numbers
         newest, last, rewards = numbers.newest, numbers.max_step, [point.y for point in numbers.quantity("reward")]
-        parts: list[Any] = [("● ", "$success"), (cut(self.foreign.title, 40), "bold")]
+        title = [clean_line(self.foreign.title, 40)]
         if newest is not None:
-            parts.append(f"  step {newest[0]:g}" + (f"/{last:g}" if last is not None else ""))
+            title.append(f"step {newest[0]:g}" + (f"/{last:g}" if last is not None else ""))
+        if rewards:
+            title.append(f"{rewards[-1]:.3f}")
+        parts: list[Any] = [("● followed", "$success"), ("  it only looks", "$foreground-muted")]
         if rewards:
             parts += [("  reward ", "$primary"), f"{rewards[-1]:.3f}  ", (sparkline(rewards, 20), "$accent")]
         if self.foreign.folder:
             parts.append(("  a run of hudtui", "$foreground-muted"))
-        lines = [Content.assemble(*parts)]
-        lines += alarm_lines(self.watching.alarms, width)
-        if len(self._logs) > 1:
-            shown = self._shown_log()
-            names = [Content.styled(name, "bold reverse" if name == shown else "$foreground-muted") for name in self._logs]
+        lines = [Content.assemble(*parts), *alarm_lines(self.watching.alarms, self.pane.width)]
+        sources: Mapping[str, LogView] = self.logs.by_source
+        if len(sources) > 1:
+            shown = self.logs.shown
+            names = [Content.styled(name, "bold reverse" if name == shown else "$foreground-muted") for name in sources]
             lines.append(Content("  ").join(names))
-        head.update(Content("\n").join(lines))
-
-    def _shown_log(self) -> str | None:
-        current = self.query_one("#watch-logs", ContentSwitcher).current
-        return next((name for name, log in self._logs.items() if log.id == current), None)
+        self.pane.tell(" · ".join(title), Content("\n").join(lines))
 
     # -- moving ------------------------------------------------------------------------------------------------------
 
@@ -295,51 +340,30 @@ class WatchScreen(HudtuiScreen):
         name = action_id.partition(".")[2]
         if name in ("metrics", "window") and self.foreign is None:
             return "nothing is followed yet"
-        if name == "window" and len(self._logs) < 2:
+        if name == "window" and len(self.logs.by_source) < 2:
             return "it has one log"
         return None
 
-    def _focus_tab(self) -> None:
-        tabs = self.query_one("#watch-tabs", TabbedContent)
-        shown = self._logs.get(self._shown_log() or "")
-        widget: Widget | None = self.query_one("#watch-metrics") if tabs.active == "metrics" else shown
-        if widget is not None:
-            self.call_after_refresh(widget.focus)
-
     def action_metrics(self) -> None:
         """The curves, or the log again."""
-        tabs = self.query_one("#watch-tabs", TabbedContent)
-        tabs.active = "log" if tabs.active == "metrics" else "metrics"
-        self.query_one("#watch-panes").add_class("-detail")
-        self._focus_tab()
+        self.pane.toggle_curves()
+        self.panes.open(self.pane)
+
+    def action_next_tab(self) -> None:
+        """The next tab."""
+        self.pane.next_tab()
+
+    def action_previous_tab(self) -> None:
+        """The tab before."""
+        self.pane.next_tab(-1)
 
     def action_window(self) -> None:
         """The next log."""
-        names = list(self._logs)
-        shown = self._shown_log() or names[0]
-        chosen = self._logs[names[(names.index(shown) + 1) % len(names)]]
-        self.query_one("#watch-logs", ContentSwitcher).current = chosen.id
+        self.logs.next()
         self._tell()
-        self._focus_tab()
+        self.pane.turn_to("log")
 
     def action_back(self) -> None:
-        """Back to the list; from there to the runs."""
-        grid = self.query_one("#watch-list", Grid)
-        if self.focused is grid or not self.sessions:
+        """One level up: to the list, then to the runs."""
+        if not self.panes.back():
             self.app.open_screen("run")
-        else:
-            self.query_one("#watch-panes").remove_class("-detail")
-            grid.focus()
-
-    def action_pane(self) -> None:
-        """From the list to the log and back."""
-        if self.focused is self.query_one("#watch-list"):
-            self.query_one("#watch-panes").add_class("-detail")
-            self._focus_tab()
-        else:
-            self.query_one("#watch-panes").remove_class("-detail")
-            self.query_one("#watch-list").focus()
-
-
-def _count(sessions: int) -> str:
-    return f"{sessions} tmux session{'' if sessions == 1 else 's'}"

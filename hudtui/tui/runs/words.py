@@ -1,4 +1,4 @@
-"""What the run screen says of a run: its head, and its line in the list. Plain functions from a view to text."""
+"""What the screens of runs say of a run: the title and the head of its pane, results, events. Functions from a view to text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from textual.content import Content
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.fit import cut, pad
-from hudtui.tui.widgets.words import ago, span
+from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
     from hudtui.core.runs.alarms import Alarm
     from hudtui.core.runs.status import RunResult, RunView
     from hudtui.core.runs.values import RunEvent
-    from hudtui.tui.facts import RunFact
 
 STYLES = {
     "running": "bold $success",
@@ -27,43 +26,29 @@ STYLES = {
     "stopped": "$warning",
     "stopping": "$warning",
 }
-CURVE = 10
-"""Cells of the curve of rewards in the list."""
-LATE = 5.0
-"""Seconds after which a look at a run is an old one."""
 _ALARMS = 3
 """Alarms that the head shows; the others are counted."""
 
 
-def list_cells(
-    fact: RunFact, view: RunView | None, now: float, *, since: float = 0.0, compared: bool = False
-) -> tuple[str, str, str, str, str]:
-    """State, name, step, rewards, last sign of life.
+def title(view: RunView) -> str:
+    """Name, step, reward, time and cost: what stands on the border of the pane."""
+    from hudtui.core.compute.limits import money
 
-    Args:
-        fact: What the project knows of the run.
-        view: The state of the run; None before it was read.
-        now: The time, in seconds since the epoch.
-        since: Seconds since then.
-        compared: Its curves are drawn beside those of the run that is open.
-    """
-    step = rewards = ""
-    if view is not None:
-        step = view.step or ""
-        values = [point.y for point in view.metrics.quantity("reward")]
-        rewards = sparkline(values, CURVE)
-    alarm = "! " if view is not None and view.alarms and view.summary.active else ""
-    if fact.running:
-        sign = "" if view is None or view.silent is None else span(view.silent + (since if since > LATE else 0.0))
-    else:
-        ended = None if fact.started_at is None or fact.seconds is None else fact.started_at + fact.seconds
-        sign = "" if ended is None else ago(max(now - ended, 0.0))
-    mark = "◆ " if compared else ""
-    return f"{fact.glyph} {fact.state}", f"{alarm}{mark}{fact.title}", step, rewards, sign
+    run = view.summary
+    parts = [clean_line(run.name, 40)]
+    if view.step:
+        parts.append(f"step {view.step}")
+    if view.reward is not None:
+        parts.append(f"{view.reward:.3f}")
+    if view.elapsed is not None:
+        parts.append(span(view.elapsed))
+    if view.cost is not None:
+        parts.append(money(view.cost, run.currency))
+    return " · ".join(parts)
 
 
 def head(view: RunView, width: int, shown: str | None) -> Content:
-    """State, reward, how far it is, what is wrong, GPUs, and the names of its logs.
+    """State, time left, price, reward, what is wrong, GPUs, and the names of its logs.
 
     Args:
         view: The run.
@@ -76,9 +61,6 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
 
     run = view.summary
     parts: list[Any] = [(f"{STATE_GLYPHS[run.state]} {run.state}", STYLES.get(run.state, "$foreground-muted"))]
-    parts.append(f"  {clean_line(run.name, 40)}")
-    if view.elapsed is not None:
-        parts.append((f"  {span(view.elapsed)}", "$foreground-muted"))
     if run.active and view.left is not None:
         parts.append((f"  ~{span(view.left)} left", "$foreground-muted"))
     if view.cost is not None:

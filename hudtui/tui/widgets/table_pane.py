@@ -114,6 +114,10 @@ class TablePane(Pane, Generic[R]):
         self.rows = tuple(rows)
         self._arrange()
 
+    def order(self, rows: list[R]) -> list[R]:
+        """Return the filtered and sorted rows in the order of the table. A subclass may put rows together here."""
+        return rows
+
     def redraw(self) -> None:
         """Draw the rows again: what their cells show has changed, such as ages."""
         self.table.refresh()
@@ -129,7 +133,8 @@ class TablePane(Pane, Generic[R]):
     def _arrange(self) -> None:
         before = self._chosen
         try:
-            self.listed = arrange(self.rows, self._fields, wanted=self.filter_field.value, sort=self.sort, reverse=self.reverse)
+            found = arrange(self.rows, self._fields, wanted=self.filter_field.value, sort=self.sort, reverse=self.reverse)
+            self.listed = self.order(found)
             problem = ""
         except InputError as error:
             problem = str(error)

@@ -1,0 +1,106 @@
+"""The list of runs: filtered, sorted and grouped by the fields that `hudtui runs list` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import ClassVar
+
+from hudtui.core.row_filter import group, value_text
+from hudtui.core.runs.listing import RUN_FIELDS, RunRow
+from hudtui.core.runs.values import STATE_GLYPHS
+from hudtui.core.text import clean_line
+from hudtui.core.training.sparkline import sparkline
+from hudtui.tui.actions import AppAction
+from hudtui.tui.widgets.table_pane import TablePane
+from hudtui.tui.widgets.virtual_table import Cell, Column
+from hudtui.tui.widgets.words import ago
+
+GROUPS = (None, "state", "model", "engine", "tasks", "machine")
+"""What the list can be grouped by, in the order of its key."""
+CURVE = 8
+"""Cells of the curve of rewards."""
+_STYLES = {
+    "running": "table--ok",
+    "failed": "table--error",
+    "lost": "table--error",
+    "stopped": "table--warning",
+    "stopping": "table--warning",
+}
+_COLUMNS = (
+    Column("state", "", 1),
+    Column("name", "run", 10, flexible=1),
+    Column("reward", "reward", 7, align="right", from_width=27),
+    Column("curve", "", CURVE, from_width=42),
+    Column("step", "step", 7, align="right"),
+    Column("model", "model", 16, from_width=72),
+    Column("cost", "cost", 8, align="right", from_width=72),
+    Column("started", "started", 10, align="right", from_width=84),
+)
+
+
+class RunList(TablePane[RunRow]):
+    """The runs of the project.
+
+    Args:
+        now: The time, in seconds since the epoch.
+        compared: Ids of the runs that are compared with the one that is open; may change.
+    """
+
+    BORDER_TITLE = "Runs"
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("run.group", "Group", "Group the runs by state, model, engine, tasks or machine, or not.", "B", show=False),
+    )
+
+    def __init__(self, now: Callable[[], float], compared: Collection[str]) -> None:
+        super().__init__(
+            _COLUMNS,
+            RUN_FIELDS,
+            key=lambda row: row.summary.id,
+            cells=self.row_cells,
+            empty="No run yet.",
+            id="run-list",
+        )
+        self.grouped_by: str | None = None
+        self._now = now
+        self._compared = compared
+        self._heads: dict[str, str] = {}
+
+    def order(self, rows: list[RunRow]) -> list[RunRow]:
+        """Put the runs of a group together; the first one of each names it."""
+        self._heads.clear()
+        if self.grouped_by is None:
+            return rows
+        found = group(rows, RUN_FIELDS, self.grouped_by)
+        self._heads.update((members[0].summary.id, title) for title, members in found)
+        return [row for _, members in found for row in members]
+
+    def row_cells(self, row: RunRow) -> tuple[Cell, ...]:
+        """State, name, reward, curve, step, model, cost and age; in a grouped list, the group first."""
+        run, view = row.summary, row.view
+        points = view.metrics.quantity("reward") if view is not None else ()
+        name = ("! " if row.alarm else "") + ("◆ " if run.id in self._compared else "") + run.name
+        cost = run.cost(row.now)
+        cells: tuple[Cell, ...] = (
+            (STATE_GLYPHS[run.state], _STYLES.get(run.state, "")),
+            (name, "table--warning") if row.alarm else name,
+            "" if row.reward is None else f"{row.reward:.3f}",
+            sparkline([point.y for point in points], CURVE),
+            (view.step if view is not None else None) or "",
+            row.model or "",
+            "" if cost is None else f"{cost:.2f}",
+            (ago(max(self._now() - (run.started or run.created), 0.0)), "table--muted"),
+        )
+        if self.grouped_by is None:
+            return cells
+        return ((clean_line(self._heads.get(run.id, "")), "table--muted"), *cells)
+
+    def action_group(self) -> None:
+        """The next field to group by."""
+        self.grouped_by = GROUPS[(GROUPS.index(self.grouped_by) + 1) % len(GROUPS)]
+        head = () if self.grouped_by is None else (Column("group", self.grouped_by, 8, most=16),)
+        self.table.columns = (*head, *_COLUMNS)
+        self.show(self.rows)
+
+    def field(self, name: str) -> str:
+        """The value of a field of the run under the cursor, as text."""
+        return "" if self.row is None else value_text(RUN_FIELDS[name](self.row))
