@@ -632,9 +632,7 @@ async def test_the_list_is_filtered_sorted_and_grouped(open_app: Any, many: Path
 async def test_a_held_key_moves_the_cursor_and_the_run_follows_when_it_rests(
     open_app: Any, many: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hudtui.tui.runs import screen as module
-
-    monkeypatch.setattr(module, "REST", 0.4)
+    monkeypatch.setattr("hudtui.tui.screen.REST", 0.4)
     async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
         await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.containers import Horizontal
-from textual.timer import Timer
 from textual.widget import Widget
 
 from hudtui.core.errors import HudtuiError, InputError
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 
 GLANCE = 2.0
 """Seconds between two looks at the runs in the list."""
-REST = 0.15
-"""Seconds that the cursor rests on a run before that run is opened: a held key moves the cursor alone."""
 _AGAIN = 3.0
 """Seconds after which what went wrong is tried again."""
 _AT_ONCE = 4
@@ -146,7 +143,8 @@ class RunScreen(HudtuiScreen):
         self._views: dict[str, RunView] = {}
         """The newest view of each run in the list."""
         self._specs: dict[str, RunSpec] = {}
-        self._rest: Timer | None = None
+        self._awaited: str | None = None
+        """A run that is shown and not listed yet."""
 
     def content(self) -> Iterable[Widget]:
         """List on the left, the run on the right."""
@@ -179,6 +177,8 @@ class RunScreen(HudtuiScreen):
             empty.tell("No run yet.", "{key:run.start} starts one")
         empty.display = not facts.runs
         self.panes.display = bool(facts.runs)
+        if facts.warnings and not facts.runs:
+            return  # the store cannot be read, and the screen says so
         work: Callable[[], Any] = self._read_list
         self.run_worker(work, group="list", exclusive=True, exit_on_error=False)
 
@@ -207,10 +207,9 @@ class RunScreen(HudtuiScreen):
         if self.chosen not in self._rows:
             self._choose(next(iter(self._rows)))
         assert self.chosen is not None
-        with self.prevent(RunList.Highlighted):
-            self.runs.show(self._rows.values())
-            if not before:
-                self.runs.choose(self.chosen)
+        self.runs.show(self._rows.values())
+        if self._awaited is not None and self.runs.choose(self._awaited):
+            self._awaited = None
         if not before:
             self._follow()
             if self.focused is None:
@@ -253,8 +252,7 @@ class RunScreen(HudtuiScreen):
             self._rows[run] = fresh = replace(row, summary=view.summary, view=view, now=self._now())
             cells = self.runs.row_cells
             if before is None or cells(row) != cells(fresh):
-                with self.prevent(RunList.Highlighted):
-                    self.runs.show(self._rows.values())
+                self.runs.show(self._rows.values())
         if run in self._compared:
             self._show_curves()
 
@@ -267,22 +265,23 @@ class RunScreen(HudtuiScreen):
     def _moved(self, event: RunList.Highlighted) -> None:
         """Open the run under the cursor as soon as the cursor rests."""
         event.stop()
-        if self._rest is not None:
-            self._rest.stop()
-        if event.row is not None and event.row.summary.id != self.chosen:
-            self._rest = self.set_timer(REST, partial(self._choose, event.row.summary.id), name="rest")
+        if self._awaited is None:
+            self.when_keys_rest(self._choose_at_cursor)
 
     @on(RunList.Opened)
     def _opened(self, event: RunList.Opened) -> None:
         """Enter goes to the run."""
         event.stop()
-        if self._rest is not None:
-            self._rest.stop()
-        if event.row.summary.id != self.chosen:
-            self._choose(event.row.summary.id)
+        self._choose_at_cursor()
         if self.pane.tab not in ("log", "metrics"):
             self.pane.turn_to("log")
         self.panes.open(self.pane)
+
+    def _choose_at_cursor(self) -> None:
+        """Show the run under the cursor, unless it is shown already."""
+        row = self.runs.row
+        if row is not None and row.summary.id != self.chosen:
+            self._choose(row.summary.id)
 
     def action_back(self) -> None:
         """One level up: to the list, then home."""
@@ -302,8 +301,7 @@ class RunScreen(HudtuiScreen):
         self.chosen, self.view, self.window = run, None, None
         self.logs.forget()
         self.pane.forget()
-        with self.prevent(RunList.Highlighted):
-            self.runs.choose(run)
+        self._awaited = None if self.runs.choose(run) else run
         if self.is_current:
             self._follow()
 

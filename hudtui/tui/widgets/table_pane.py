@@ -131,6 +131,8 @@ class TablePane(Pane, Generic[R]):
         return place is not None
 
     def _arrange(self) -> None:
+        if self.row is not None:
+            self._tell()  # the cursor may have moved a moment ago: what comes now must not take it back
         before = self._chosen
         try:
             found = arrange(self.rows, self._fields, wanted=self.filter_field.value, sort=self.sort, reverse=self.reverse)
