@@ -4,10 +4,11 @@
 
 The real app runs in a pseudo-terminal over a demo workspace with 2 000 tasks, 60 runs and a log of 20 000 lines; the machines are
 the simulator's. Each screen is opened by its keys, then one key is pressed again and again. `a key` is what the terminal was sent
-for it in bytes (the median), `ms` the processor time of all the app's threads (the median), `paint` the time until the answer to
-the key had come (95th percentile; on a busy machine this says more about the machine), `ratio` the processor time beside the same
-key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own. `opens` is the processor
-time from the key until the screen is quiet, `idle` what is sent while no key is pressed, and `MiB` the memory after the keys.
+for it in bytes and `ms` the processor time of all threads of the app (medians), `paint` the time until the answer to
+the key had come (95th percentile; on a busy machine it tells more of the machine), `ratio` the processor time beside the same
+key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own. `held` and the `ms` after it are what a key costs
+when it is held down, 30 a second. `opens` is the processor time from the key until the screen is quiet, `idle` what is sent while
+no key is pressed, and `MiB` the memory after the keys.
 With --ssh everything goes through a real sshd on loopback and OpenSSH's client: what the client's terminal got.
 """
 
@@ -68,6 +69,8 @@ QUIET = 0.35
 """Seconds without output after which a screen counts as painted: more than what screens wait for the end of a burst of keys."""
 BURST = 0.008
 """Seconds without output that end one answer."""
+REPEAT = 1 / 30
+"""Seconds between two keys when one is held down."""
 
 
 @dataclass(frozen=True)
@@ -248,6 +251,8 @@ class Row:
     opened: int = 0
     idle: int = 0
     memory: float = 0.0
+    held: tuple[float, float] = (0.0, 0.0)
+    """Bytes and processor time a key, when it is held down."""
 
     def cost(self) -> float:
         return statistics.median(self.cpu)
@@ -258,14 +263,24 @@ class Row:
         middle = statistics.median(self.counts)
         return (
             f"{self.name:20} {self.opens * 1000:8.0f} {self.opened:8} {self.idle:6} {middle:8.0f} {max(self.counts):8} "
-            f"{self.cost() * 1000:7.1f} {late * 1000:7.1f} {ratio:7.2f} {self.memory:5.0f}"
+            f"{self.cost() * 1000:7.1f} {late * 1000:7.1f} {ratio:7.2f} "
+            f"{self.held[0]:8.0f} {self.held[1] * 1000:7.1f} {self.memory:5.0f}"
         )
 
 
 def steps(terminal: Terminal, name: str, keys: list[bytes], count: int) -> Row:
     """The keys in turns, again and again; the first two are not counted."""
     found = [terminal.press(keys[number % len(keys)]) for number in range(count + 2)][2:]
-    return Row(name, [one[0] for one in found], [one[1] for one in found if one[0]], [one[2] for one in found])
+    row = Row(name, [one[0] for one in found], [one[1] for one in found if one[0]], [one[2] for one in found])
+    cpu, sent = terminal.cpu(), 0
+    for number in range(count):
+        os.write(terminal.master, keys[number % len(keys)])
+        end = time.perf_counter() + REPEAT
+        while (left := end - time.perf_counter()) > 0:
+            sent += terminal.read(left, left)[0]
+    sent += terminal.read(QUIET)[0]
+    row.held = sent / count, (terminal.cpu() - cpu) / count
+    return row
 
 
 def main() -> None:
