@@ -54,6 +54,7 @@ class HudtuiScreen(Acting, Screen[None]):
         self._framed = False
         self._changing = asyncio.Lock()
         self._rest: Timer | None = None
+        self._at_rest: Callable[[], object] = lambda: None
 
     if TYPE_CHECKING:  # Textual's own property finds the app; this gives its type
 
@@ -236,11 +237,15 @@ class HudtuiScreen(Acting, Screen[None]):
         if self._rest is not None:
             self._rest.stop()
 
-        def rested() -> None:
-            self._rest = None
-            work()
+        self._at_rest = work
+        self._rest = self.set_timer(REST, self.keys_rested, name="keys rest")
 
-        self._rest = self.set_timer(REST, rested, name="keys rest")
+    def keys_rested(self) -> None:
+        """Do now what waits for the keys to rest: an action needs it."""
+        if self._rest is not None:
+            self._rest.stop()
+            self._rest = None
+            self._at_rest()
 
     @property
     def keys_pending(self) -> bool:

@@ -75,9 +75,9 @@ def screen(ssh_box: sshd.Box, own_world: Path) -> Iterator[Screen]:
 def test_from_an_empty_folder_to_results(screen: Screen) -> None:
     screen.until("Welcome")
     screen.do("home.demo")
-    screen.until("hudtui-demo, a folder of its own")
+    screen.until("(recommended)")
     screen.press("enter")
-    screen.until("/hudtui-demo", "text-2048: 1 tool", "Next: run")
+    screen.until("/hudtui-demo", "5 ►")
 
     screen.press("1")  # the environment: what it has, and a call by hand
     screen.until("Agent tools", "Push all tiles")

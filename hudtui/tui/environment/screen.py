@@ -292,13 +292,18 @@ class EnvironmentScreen(HudtuiScreen):
     @on(ToolsPane.Highlighted)
     def _show_leaf(self, event: ToolsPane.Highlighted) -> None:
         leaf = event.leaf
-        self._tool.show(leaf)
-        self._result.show_leaf(leaf)
-        self.refresh_bindings()
+
+        def show() -> None:
+            self._tool.show(leaf)
+            self._result.show_leaf(leaf)
+            self.refresh_bindings()
+
+        self.when_keys_rest(show)
 
     @on(ToolsPane.Opened)
     def _open_leaf(self, event: ToolsPane.Opened) -> None:
         event.stop()
+        self.keys_rested()
         self.query_one(Panes).open(self._tool)
 
     def action_back(self) -> None:
@@ -327,6 +332,7 @@ class EnvironmentScreen(HudtuiScreen):
 
     def action_call(self) -> None:
         """Go to the form; a tool without parameters is called at once."""
+        self.keys_rested()
         if self._tool.form.fields:
             self.query_one(Panes).open(self._tool)
             self._tool.form.enter()
@@ -339,6 +345,7 @@ class EnvironmentScreen(HudtuiScreen):
         self._call()
 
     def _call(self) -> None:
+        self.keys_rested()
         tool = self.selected
         if isinstance(tool, Tool) and self.why_not("environment.call") is None:
             typed = self._tool.form.typed()
