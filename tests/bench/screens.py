@@ -6,7 +6,7 @@ The real app runs in a pseudo-terminal over a demo workspace with 2 000 tasks, 6
 the simulator's. Each screen is opened by its keys, then one key is pressed again and again. `a key` is what the terminal was sent
 for it in bytes and `ms` the processor time of all its threads (medians), `paint` the time until the answer
 to the key had come (95th percentile; on a busy machine it tells more of the machine), `ratio` `ms` beside the same
-key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own. `held` and the `ms` after it are what a key costs
+key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own. `held` and `ms` after it are what a key costs
 when it is held down, 30 a second. `opens` is the processor time from the key until the screen is quiet, `idle` what is sent while
 no key is pressed, and `MiB` the memory after the keys.
 With --ssh everything goes through a real sshd on loopback and OpenSSH's client: what the client's terminal got.
