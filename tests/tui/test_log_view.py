@@ -16,6 +16,7 @@ from textual.widget import Widget
 
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Facts, Services
+from hudtui.tui.log.lines import LogLines
 from hudtui.tui.log.model import SHOWN_LENGTH, Level, LogBuffer, Pattern, level_of
 from hudtui.tui.log.view import LogView
 from hudtui.tui.screen import HudtuiScreen
@@ -419,3 +420,17 @@ def test_picture(snap: Callable[..., bool], project: Path, size: tuple[int, int]
         screen.pane.search("line 7")
 
     assert snap(HudtuiApp(project, services=SERVICES), size=size, run_before=fill)
+
+
+@pytest.mark.parametrize(
+    ("line", "marked"),
+    [
+        ("{'loss': 0.5, 'reward': nan}", ["'loss'", "0.5", "'reward'", "nan"]),
+        ('12:00 step {"name": "a b", "n": -3e-05}', ['"name"', '"a b"', '"n"', "-3e-05"]),
+        ("step 3 reward=0.5", []),
+        ("ERROR in {broken", ["ERROR"]),
+    ],
+)
+def test_keys_texts_and_numbers_of_json_and_dicts_stand_out(line: str, marked: list[str]) -> None:
+    lines = LogLines(LogBuffer(), empty="")
+    assert [line[start:end] for start, end, _ in lines.highlight(line)] == marked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from datetime import datetime
@@ -29,6 +30,12 @@ _LEVEL_STYLES = {
     Level.INFO: "log--info",
     Level.DEBUG: "log--debug",
 }
+_VALUES = re.compile(
+    r"""((?:"[^"\\]{0,200}"|'[^'\\]{0,200}')(?=\s?:))|("[^"\\]{0,200}"|'[^'\\]{0,200}')|(-?\b\d[\d.]*(?:e[+-]?\d+)?\b|\bnan\b)""",
+    re.IGNORECASE,
+)
+"""Keys, texts and numbers of a line that holds JSON, or a dict as Python writes it."""
+_VALUE_STYLES = ("", "log--key", "log--text", "log--number")
 _TIME_WIDTH = 9
 
 
@@ -45,6 +52,9 @@ class LogLines(ScrollView, can_focus=True):
         "log--info",
         "log--debug",
         "log--time",
+        "log--key",
+        "log--text",
+        "log--number",
         "log--match",
         "log--here",
         "log--empty",
@@ -55,6 +65,9 @@ class LogLines(ScrollView, can_focus=True):
     LogLines > .log--warning { color: $warning; text-style: bold; }
     LogLines > .log--info { color: $success; }
     LogLines > .log--debug { color: $foreground-muted; }
+    LogLines > .log--key { color: $primary; }
+    LogLines > .log--text { color: $success; }
+    LogLines > .log--number { color: $accent; }
     LogLines > .log--time { color: $foreground-muted; }
     LogLines > .log--match { text-style: reverse; }
     LogLines > .log--here { text-style: bold underline; }
@@ -368,7 +381,13 @@ class LogLines(ScrollView, can_focus=True):
     def highlight(self, text: str) -> list[tuple[int, int, str]]:
         """What stands out in a line: start, end and component class. Asked for lines in sight only."""
         level, start, end = level_of(text)
-        return [] if level is Level.NONE else [(start, end, _LEVEL_STYLES[level])]
+        found = [] if level is Level.NONE else [(start, end, _LEVEL_STYLES[level])]
+        if "{" in text:
+            first = text.index("{")
+            found += [
+                (match.start(), match.end(), _VALUE_STYLES[match.lastindex or 0]) for match in _VALUES.finditer(text, first)
+            ]
+        return found
 
     def _pieces(self, text: str) -> list[tuple[int, int]]:
         if not self.wrap:

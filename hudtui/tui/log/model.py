@@ -6,74 +6,16 @@ and a flood is taken in as fast as it can be split into lines.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from enum import IntEnum
 
 from hudtui.core.text import clean
+from hudtui.pod.search import Level as Level
+from hudtui.pod.search import Pattern as Pattern
+from hudtui.pod.search import level_of as level_of
 
 SHOWN_LENGTH = 4000
 """Characters of one line that are shown, searched and graded. Copying and saving take all of it."""
-
-
-class Level(IntEnum):
-    """How serious a line is. A line that does not say is as serious as the one before it."""
-
-    NONE = 0
-    DEBUG = 1
-    INFO = 2
-    WARNING = 3
-    ERROR = 4
-
-
-# Plain runs of capitals, looked up afterwards: an alternation of the words costs ten times as much.
-_CAPITALS = re.compile(r"[A-Z]{4,8}")
-_WORDS = {
-    "CRITICAL": Level.ERROR,
-    "FATAL": Level.ERROR,
-    "ERROR": Level.ERROR,
-    "PANIC": Level.ERROR,
-    "WARNING": Level.WARNING,
-    "WARN": Level.WARNING,
-    "INFO": Level.INFO,
-    "NOTICE": Level.INFO,
-    "DEBUG": Level.DEBUG,
-    "TRACE": Level.DEBUG,
-}
-_FIELD = re.compile(
-    r"level[\"']?\s*[=:]\s*[\"']?(?:(crit\w*|fatal|error|panic)|(warn\w*)|(info|notice)|(debug|trace))", re.IGNORECASE
-)
-_START = re.compile(
-    r"(?:(Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)(?=: |$)|(?:error|fatal|panic)(?=: ))|(warning(?=: )))"
-)
-_LEVELS = (Level.NONE, Level.ERROR, Level.WARNING, Level.INFO, Level.DEBUG)
-_HEAD = 160
-"""Characters in which a line says how serious it is."""
-
-
-def level_of(line: str) -> tuple[Level, int, int]:
-    """What a line says of itself, and where: level, start and end of the word. NONE when it says nothing.
-
-    Only upper-case words count in running text: "no error so far" is no error.
-    """
-    match = _START.match(line, 0, _HEAD)
-    if match is None:
-        for word in _CAPITALS.finditer(line, 0, _HEAD):
-            level = _WORDS.get(word.group())
-            if level is not None and _stands_alone(line, *word.span()):
-                return level, *word.span()
-        if "level" in line[:_HEAD].lower():
-            match = _FIELD.search(line, 0, _HEAD)
-    if match is None:
-        return Level.NONE, 0, 0
-    group = match.lastindex or 0
-    return _LEVELS[group], match.start(group), match.end(group)
-
-
-def _stands_alone(line: str, start: int, end: int) -> bool:
-    before, after = line[start - 1 : start], line[end : end + 1]
-    return not (before.isalnum() or before in ("_", ".") or after.isalnum() or after == "_")
 
 
 class LogBuffer:
@@ -211,39 +153,3 @@ class LogBuffer:
         """Held lines as text that is safe to keep, cleaned and complete."""
         chosen = self._lines if numbers is None else [self._lines[number - self.first] for number in numbers]
         return "".join(clean(line) + "\n" for line in chosen)
-
-
-class Pattern:
-    """What is searched for. Small letters match large ones as well, unless the pattern holds a large one.
-
-    Args:
-        text: The pattern.
-        regex: Read the pattern as a regular expression. A pattern that does not compile is searched for literally.
-    """
-
-    def __init__(self, text: str, *, regex: bool = False) -> None:
-        self.text = text
-        self.regex = regex
-        self.error = ""
-        """Why the expression does not compile; empty when it does."""
-        exact = text != text.lower()
-        flags = re.NOFLAG if exact else re.IGNORECASE
-        try:
-            self._expression = re.compile(text if regex else re.escape(text), flags)
-        except re.error as error:
-            self.error = str(error)
-            self._expression = re.compile(re.escape(text), flags)
-            self.regex = False
-        lower = text.lower()
-        self.matches: Callable[[str], bool]
-        """Whether a line matches."""
-        if self.regex:
-            self.matches = lambda line: self._expression.search(line) is not None
-        elif exact:
-            self.matches = lambda line: text in line
-        else:
-            self.matches = lambda line: lower in line.lower()
-
-    def spans(self, line: str) -> list[tuple[int, int]]:
-        """Where a line matches."""
-        return [match.span() for match in self._expression.finditer(line) if match.end() > match.start()]
