@@ -40,6 +40,9 @@ class Host(App[None]):
             self.register_theme(theme)
         self.theme = OWN[0].name
 
+    def keys_in(self, text: str) -> str:
+        return text
+
     def compose(self) -> ComposeResult:
         with Panes():
             yield self.offers

@@ -97,11 +97,11 @@ async def test_the_same_key_by_key(open_app: Any, project: Path, settle: Any, lo
     ("step", "keys", "field"),
     [
         ("environment", ["a", *"text5q"], "#source"),
-        ("environment", ["slash", *"quit5"], "#env-filter"),
+        ("environment", ["slash", *"quit5"], "FilterField"),
         ("home", ["ctrl+p", *"theme"], "Input"),
         ("home", [":", *"qq"], "Input"),
         ("settings", ["slash", *"quit1"], "FilterField"),
-        ("compute", ["slash", *"quit a"], "#cp-filter"),
+        ("compute", ["slash", *"quit a"], "FilterField"),
     ],
 )
 async def test_what_is_typed_into_a_field_that_opens_arrives_whole(
