@@ -31,6 +31,7 @@ from hudtui.core.training.recipe import Recipe, recipe_for
 from hudtui.sim import PrimeSimulator
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
+from hudtui.tui.launch.plan import PlanPane
 from hudtui.tui.launch.screen import LaunchScreen
 from hudtui.tui.widgets.fields import Field
 
@@ -121,7 +122,9 @@ async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
     open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
 ) -> None:
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
-        app.open_screen("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
+        app.open_screen(
+            "launch", machine="prime", engine="rollouts", gpus="H100", max_turns="3", limit="1", python=sys.executable
+        )
         await until(pilot, lambda: app.screen.record is not None)
         screen = app.screen
         shown = screen_text(app)
@@ -151,7 +154,7 @@ async def test_a_start_that_fails_before_its_question_can_be_tried_again(
         raise MachineError("the provider is closed")
 
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
-        app.open_screen("launch", machine="prime", gpus="H100")
+        app.open_screen("launch", machine="prime", engine="rollouts", gpus="H100")
         await until(pilot, lambda: app.screen.record is not None)
         screen = app.screen
         with monkeypatch.context() as patch:
@@ -171,10 +174,10 @@ async def test_a_machine_that_is_being_got_can_be_given_up(
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
         app.open_screen("launch")
         await pilot.press("f8")
-        await until(pilot, lambda: "no machine is being got" in app.screen.message)
+        await until(pilot, lambda: "no machine is being prepared" in app.screen.message)
         await _got(app, pilot, sim)
         screen = app.screen
-        await until(pilot, lambda: "(F8 gives it up)" in screen.message)
+        await until(pilot, lambda: "(F8 cancels it)" in screen.message)
         await pilot.press("f8")
         await until(pilot, lambda: "its machine is ended, and that was verified" in screen.message)
         assert not sim.alive and not app.rented.getting
@@ -189,11 +192,11 @@ async def test_the_plan_that_is_being_started_stays_and_its_run_is_gone_to(
         screen = app.screen
         screen.query_one("#launch-max_turns").value = "5"
         await until(pilot, lambda: not screen.going("plan") and screen._timer is not None)
-        plan = str(screen.query_one("#launch-plan").content)
-        assert screen.rented.id in plan and "A machine is being got for" in plan and "^g starts" not in plan
+        plan, ready = (str(screen.query_one(f"#launch-{name}").content) for name in ("plan", "ready"))
+        assert screen.rented.id in plan and "A machine is being prepared for" in ready and "^g starts" not in ready
         await pilot.press("ctrl+g")
         await settle(pilot)
-        assert not app.screen.is_modal and "Start: a machine is being got for" in screen.message
+        assert not app.screen.is_modal and "Start: a machine is being prepared for" in screen.message
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         screen._tell(screen.rented, RunEvent(screen.rented.id, 1, 0.0, "started", {}))
@@ -205,7 +208,7 @@ async def test_the_plan_that_is_being_started_stays_and_its_run_is_gone_to(
 async def _got(app: Any, pilot: Any, sim: PrimeSimulator) -> None:
     """Rent a machine that takes an hour to boot."""
     sim.behave(boot=1_000_000)
-    app.open_screen("launch", machine="prime", gpus="H100")
+    app.open_screen("launch", machine="prime", engine="rollouts", gpus="H100")
     await until(pilot, lambda: app.screen.record is not None and app.screen.record.spec.rent is not None)
     await pilot.press("ctrl+g")
     await until(pilot, lambda: app.screen.is_modal)
@@ -260,7 +263,9 @@ def _held(workspace: Path) -> Path:
 async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Path, sim: PrimeSimulator) -> None:
     go_on = _held(workspace)
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
-        app.open_screen("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
+        app.open_screen(
+            "launch", machine="prime", engine="rollouts", gpus="H100", max_turns="3", limit="1", python=sys.executable
+        )
         await until(pilot, lambda: app.screen.record is not None)
         run = app.screen.record.id
         await pilot.press("ctrl+g")
@@ -283,7 +288,9 @@ def prose(text: str) -> str:
 async def _started(app: Any, pilot: Any, workspace: Path) -> str:
     """A run on a rented machine that goes on; its id."""
     _held(workspace)
-    app.open_screen("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
+    app.open_screen(
+        "launch", machine="prime", engine="rollouts", gpus="H100", max_turns="100000", limit="1", python=sys.executable
+    )
     await until(pilot, lambda: app.screen.record is not None)
     run: str = app.screen.record.id
     await pilot.press("ctrl+g")
@@ -326,7 +333,9 @@ async def test_quitting_while_results_are_fetched_is_asked_about_too(
 
     monkeypatch.setattr(remote_run, "fetch_results", slow)
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
-        app.open_screen("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
+        app.open_screen(
+            "launch", machine="prime", engine="rollouts", gpus="H100", max_turns="3", limit="1", python=sys.executable
+        )
         await until(pilot, lambda: app.screen.record is not None)
         run = app.screen.record.id
         await pilot.press("ctrl+g")
@@ -346,14 +355,16 @@ async def test_staying_in_the_question_goes_on_to_the_run_as_without_it(
     open_app: Any, workspace: Path, sim: PrimeSimulator
 ) -> None:
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
-        app.open_screen("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
+        app.open_screen(
+            "launch", machine="prime", engine="rollouts", gpus="H100", max_turns="100000", limit="1", python=sys.executable
+        )
         await until(pilot, lambda: app.screen.record is not None)
         launch, run = app.screen, app.screen.record.id
         await pilot.press("ctrl+g")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
         await until(pilot, lambda: app.rented.getting)
-        assert launch.record is None and "a machine is being got for 2048" in launch.why_not("launch.start")
+        assert launch.record is None and "a machine is being prepared for 2048" in launch.why_not("launch.start")
         await pilot.press("ctrl+q")
         store = RunStore(workspace / ".hudtui")
         await until(pilot, lambda: app.screen.is_modal and store.ids() and store.summary(run).started is not None)
@@ -435,7 +446,7 @@ async def test_an_ssh_key_is_made_and_registered_on_the_way(
     for file in (Path.home() / ".ssh").iterdir():
         file.unlink()
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
-        app.open_screen("launch", machine="prime", gpus="H100")
+        app.open_screen("launch", machine="prime", engine="rollouts", gpus="H100")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
         assert "there is no SSH key to log in with" in screen_text(app)
         await pilot.press("f4")
@@ -456,7 +467,7 @@ async def test_the_command_that_does_the_same(open_app: Any, workspace: Path, mo
         await until(pilot, lambda: app.screen.record is not None)
         await pilot.press("f6")
         await pilot.pause()
-    words = "hudtui rl tasks.json --host local --engine rollouts --config configs/2048.yaml --policy random --limit 3"
+    words = "hudtui rl tasks.json --host local --config configs/2048.yaml --engine rollouts --policy random --limit 3"
     assert copied == [words]
 
 
@@ -465,8 +476,8 @@ async def test_the_command_takes_the_very_offer(open_app: Any, workspace: Path, 
     offer = Offer("sky", "aws/g5.xlarge/us-east-1", "A10G", 1, Price(1.006))
     async with open_app(workspace) as (app, pilot):
         monkeypatch.setattr(app, "copy", copied.append)
-        app.open_screen("launch", offer=offer, policy="random")
-        await until(pilot, lambda: app.screen._shown is not None and app.screen.offer is offer)
+        app.open_screen("launch", offer=offer, engine="rollouts", policy="random")
+        await until(pilot, lambda: app.screen.prepared is not None and app.screen.offer is offer)
         app.screen.action_copy()
     assert f"--provider sky --offer {offer.short} " in copied[0] and "--gpus" not in copied[0]
 
@@ -475,7 +486,7 @@ async def test_an_offer_of_any_provider_is_rented_from_that_provider(open_app: A
     offer = Offer("sky", "aws/g5.xlarge/us-east-1", "A10G", 1, Price(1.006))
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", offer=offer)
-        await until(pilot, lambda: app.screen._shown is not None and app.screen.offer is offer)
+        await until(pilot, lambda: app.screen.prepared is not None and app.screen.offer is offer)
         request = app.screen._request()
         assert (request.provider, request.host, request.offer) == ("sky", None, offer), "not a machine of that name behind SSH"
         assert app.screen.query_one("#launch-row-budget").display
@@ -534,6 +545,7 @@ async def test_a_training_is_told_its_settings_here(
         recipe = recipe_for(app.screen.record.spec)
         assert (recipe.steps, recipe.learning_rate, recipe.num_generations, recipe.lora) == (7, 3e-6, 4, False)
         assert (recipe.temperature, recipe.batch_size) == (0.7, 2)
+        app.screen.query_one(PlanPane).action_unfold()
         shown = " ".join(str(app.screen.query_one("#launch-plan").content).split())
         assert "7 steps, learning rate 3e-06, 4 episodes a task, batch 2 x 2 a GPU, all weights" in shown
         await pilot.press("f6")

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hudtui.core.compute.choose import price_text
 from hudtui.core.compute.limits import Limits, money
 from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.runs.prepare import Preparation
 from hudtui.core.runs.results import results_folder
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, plural
 from hudtui.core.training.recipe import recipe_for, recipe_text
 
 
@@ -91,6 +92,28 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
     kept = "is KEPT, and you pay for it until you end it" if rent.keep_on_failure else "is ended, after its results were fetched"
     lines.append(PlanLine("", f"after the run the machine is ended, and that is verified; after a failed one it {kept}"))
     return lines
+
+
+def readiness_text(prepared: Preparation) -> str:
+    """Return in one sentence whether a run can be started, and what it is expected to cost and costs at most."""
+    if prepared.record is None:
+        count = len(prepared.missing)
+        return f"Not ready: {count} {'thing is' if count == 1 else 'things are'} missing."
+    spec, forecast = prepared.record.spec, prepared.forecast
+    rent = spec.rent
+    if rent is None:
+        return "Ready: no machine is rented." + ("" if forecast is None else f" {forecast.text}")
+    simulated = " (simulated)" if rent.simulated else ""
+    if forecast is not None:
+        return f"Ready{simulated}. {forecast.text}"
+    return f"Ready{simulated}: {price_text(rent.offer.price)}/h; limits: {limits_text(spec.limits, rent.currency)}."
+
+
+def plan_summary(record: RunRecord, store: RunStore) -> str:
+    """Return a plan in one line: files, stages, and where the results go."""
+    plan, names = record.plan, ", ".join(stage.name for stage in record.plan.stages)
+    results = _short(str(results_folder(record, store)))
+    return f"{plural(len(plan.files), 'file')} · {plural(len(plan.stages), 'stage')}: {names} · results in {results}"
 
 
 def limits_text(limits: Limits, currency: str = "USD") -> str:

@@ -92,7 +92,6 @@ class RunRequest(JobOptions):
     environments: str = knob(
         AS_IS,
         "as-is; or remote: the platform runs the environments of this computer, from the lock file's image.",
-        label="envs",
         hint="as-is; or remote: those of this computer run on the platform, from the lock's image",
         group=WHAT,
     )

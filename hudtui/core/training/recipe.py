@@ -33,7 +33,7 @@ class Recipe:
         None,
         "Learning rate; None: by the model's size, see `default_learning_rate`.",
         minimum=0,
-        label="rate",
+        label="learning rate",
         hint="learning rate; by the model's size when empty, {rate} for the usual model",
     )
     lr_scheduler: str = "constant_with_warmup"
@@ -46,17 +46,17 @@ class Recipe:
         label="batch",
         hint="episodes that one GPU takes at once; {batch_size} when empty",
     )
-    gradient_accumulation: int = knob(2, "Batches per step.", minimum=1)
+    gradient_accumulation: int = knob(2, "Batches per step.", minimum=1, label="batches")
     num_generations: int = knob(
         16,
         "Episodes of one task that are compared with one another.",
         minimum=2,
-        label="episodes",
+        label="group",
         hint="of one task, that are compared with one another; {num_generations} when empty",
     )
     num_iterations: int = knob(1, "Updates per batch of episodes.", minimum=1)
     max_tokens: int = knob(
-        1024, "Tokens of one reply.", minimum=1, label="reply", hint="tokens of one reply at most; {max_tokens} when empty"
+        1024, "Tokens of one reply.", minimum=1, label="max tokens", hint="tokens of one reply at most; {max_tokens} when empty"
     )
     max_seq_len: int = knob(4096, "Tokens of a conversation. An episode ends when another reply might not fit.", minimum=16)
     max_turns: int | None = knob(None, "Replies of an episode; None: as the gym's configuration says.", minimum=1)
@@ -95,6 +95,7 @@ class Recipe:
         "Share of a GPU that the model's server takes; a third of it where training shares the GPU.",
         minimum=0.05,
         maximum=1,
+        label="vLLM share",
     )
     enforce_eager: bool = knob(
         False, "The model's server generates without CUDA graphs: it starts sooner, takes less memory, and is slower."

@@ -1,32 +1,34 @@
-"""Launch: choose what to run and where, see the whole plan with its price, start it."""
+"""Launch: choose what to run and where, see the whole plan with its cost, start it."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
-import textwrap
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual import on
+from textual.actions import SkipAction
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.suggester import SuggestFromList
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Checkbox, Input, Select, Static
 
 from hudtui.core.errors import HudtuiError, InputError, Location
-from hudtui.core.knobs import Knob, knobs_of
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line
-from hudtui.core.training.recipe import Recipe, parse_settings
+from hudtui.core.training.recipe import parse_settings
 from hudtui.tui.actions import AppAction
 from hudtui.tui.facts import Facts
+from hudtui.tui.launch import form
+from hudtui.tui.launch.form import FieldsPane, label_of
+from hudtui.tui.launch.plan import PlanPane
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.pane import Panes
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -41,31 +43,9 @@ if TYPE_CHECKING:
     from hudtui.core.runs.values import RunEvent
     from hudtui.core.settings import Settings
 
-_ALWAYS, _PLAYS, _TRAINS, _RENTS, _AWAY = "always", "plays", "trains", "rents", "away"
-_FORM: Mapping[str, str] = {
-    **dict.fromkeys(("machine",), _ALWAYS),
-    "gpus": _RENTS,
-    **dict.fromkeys(("engine", "tasks", "config"), _ALWAYS),
-    "model": _TRAINS,
-    **dict.fromkeys(("policy", "base_url", "group", "limit"), _PLAYS),
-    **dict.fromkeys(("steps", "learning_rate", "num_generations", "batch_size", "lora", "max_tokens", "training"), _TRAINS),
-    **dict.fromkeys(("max_turns", "max_hours"), _ALWAYS),
-    "budget": _RENTS,
-    **dict.fromkeys(("environments", "python"), _AWAY),
-    "name": _ALWAYS,
-}
-"""The fields in their order, and when each is shown: options of `RunRequest`, settings of `Recipe`, and the machine."""
-_KNOBS: Mapping[str, Knob] = {
-    **knobs_of(Recipe),
-    **knobs_of(RunRequest),
-    "machine": Knob("", hint="local, user@host, a name of ~/.ssh/config, or prime to rent one"),
-}
-_SET = tuple(name for name in _FORM if name not in knobs_of(RunRequest) and name != "machine")
-"""Fields that are settings of the trainer."""
-_USUAL = {"machine": "local", "engine": "rollouts", "policy": "greedy"}
-_POLICIES = ("greedy", "random", "replay:", "openai:")
 _RENTED = ("prime", "sky")
 """Providers from whom a machine can be rented for a run."""
+_RENTALS = {"prime": "rent one: Prime Intellect", "sky": "rent one: SkyPilot"}
 _DELAY = 0.25
 """Seconds without a key after which the plan is updated."""
 _QUOTED = 60.0
@@ -73,17 +53,18 @@ _QUOTED = 60.0
 
 
 class LaunchScreen(HudtuiScreen):
-    """A form, what is checked, and the plan that it makes."""
+    """A form in groups, whether the run is ready and what it costs, the checks and the plan."""
 
     NAME = "launch"
     TITLE = "launch"
     CSS_PATH = "launch.tcss"
     AUTO_FOCUS = "#launch-policy"
     HELP = (
-        "What will run, and where: this machine, one of yours behind SSH, or one that is rented for it. Below stands all that "
-        "will happen: machine and price, files, commands, where results go. Nothing starts before ^g (or the palette's Start) is "
-        "pressed; what costs money is asked for once more. f7 rehearses a training for nothing. Page up and page "
-        "down scroll the plan."
+        "What will run, and where: on this machine, on one of yours behind SSH, or on one that is rented for it. The line above "
+        "the message says whether the run is ready, what it is expected to cost and what it costs at most. Nothing starts before "
+        "{key:launch.start}, and what costs money asks once more. {key:launch.rehearse} rehearses a training free of charge. "
+        "Arrow keys go from field to field, Enter opens a list; {key:launch.plan_down} scrolls the plan, and Enter on the plan "
+        "unfolds it."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction(
@@ -91,20 +72,24 @@ class LaunchScreen(HudtuiScreen):
         ),
         AppAction("launch.fix", "Fix", "Offer a fix for the first thing that is missing.", "f4"),
         AppAction(
-            "launch.rehearse", "Rehearse", "The training for nothing: a tiny model, on this machine's CPU.", "f7", decides=True
+            "launch.rehearse",
+            "Rehearse",
+            "Rehearse the training free of charge: a tiny model, on this machine's CPU.",
+            "f7,R",
+            decides=True,
         ),
-        AppAction("launch.back", "Back", "Go to the runs without starting anything.", "escape"),
-        AppAction("launch.copy", "Copy command", "Copy the command that does the same.", "f6"),
+        AppAction("launch.back", "Back", "Restore the text of the field; then go to the runs without a start.", "escape"),
+        AppAction("launch.copy", "Copy command", "Copy the command that does the same.", "f6,y"),
         AppAction(
             "launch.cancel",
-            "Give up",
-            "Give up the machine that is being got; what was created is ended.",
-            "f8",
+            "Cancel",
+            "Cancel the machine that is being prepared; what was created is ended.",
+            "f8,ctrl+x",
             show=False,
             danger=True,
         ),
         AppAction("launch.up", "Field above", "Go to the field above.", "up", show=False, palette=False, priority=True),
-        AppAction("launch.down", "Field below", "Go to the field below.", "down,enter", show=False, palette=False, priority=True),
+        AppAction("launch.down", "Field below", "Go to the field below.", "down", show=False, palette=False, priority=True),
         AppAction("launch.plan_up", "Plan up", "Scroll the plan up.", "pageup", show=False, palette=False, priority=True),
         AppAction("launch.plan_down", "Plan down", "Scroll the plan down.", "pagedown", show=False, palette=False, priority=True),
     )
@@ -119,8 +104,12 @@ class LaunchScreen(HudtuiScreen):
         """The run that a machine was asked for last."""
         self._timer: Any = None
         self._quoted: dict[str, _Quoted] = {}
-        self._shown: tuple[tuple[PlanLine, ...], HudtuiError | None, bool] | None = None
-        self._typed_machine = ""
+        self._engine = ""
+        """The engine that was chosen for the machine; another one in the form is the user's own choice."""
+        self._machines: tuple[str, ...] = ()
+        """Machines of the user's that were named here or are listed."""
+        self._stood = ""
+        """Text of the focused field when it got the focus."""
         self._begun: str | None = None
         """The run that began last on a rented machine."""
         self._started: str | None = None
@@ -128,7 +117,7 @@ class LaunchScreen(HudtuiScreen):
 
     @property
     def _getting(self) -> RunRecord | None:
-        """The run that a machine is being got for, until it begins."""
+        """The run that a machine is being prepared for, until it begins."""
         run = self.rented
         return run if run is not None and run.id != self._begun and self.app.rented.manages(run.id) else None
 
@@ -138,125 +127,227 @@ class LaunchScreen(HudtuiScreen):
         return self.prepared.record if self.prepared is not None else None
 
     def content(self) -> Iterable[Widget]:
-        """Fields, then checks and plan."""
-        usual = Recipe()
-        told = {field.name: _as_typed(getattr(usual, field.name)) for field in fields(usual)} | {"rate": f"{usual.rate:g}"}
-        with Vertical(id="launch-form"):
-            for name in _FORM:
-                label, hint = _label(name), _KNOBS[name].hint
-                with Horizontal(classes="row", id=f"launch-row-{name}"):
-                    yield Static(Content.styled(f"{label:<10}", "bold $primary"), classes="label")
-                    yield Field(placeholder=hint.format_map(told), id=f"launch-{name}")
-        with VerticalScroll(id="launch-plan-scroll"):
-            yield Static(id="launch-plan")
+        """Groups of fields, then checks and plan, then the line that says whether it is ready."""
+        more = [name for name, when in form.FORM.items() if when == form.MORE]
+        with Panes(), Vertical(id="launch-all"):
+            with Horizontal(id="launch-groups"):
+                for title in ("What", "Where", "Limits"):
+                    yield FieldsPane(title, form.GROUPS[title], id=f"launch-{title.lower()}")
+            yield FieldsPane("Training", [*form.GROUPS["Training"], *more], id="launch-trains")
+            yield PlanPane(id="launch-plan-pane")
+        yield Static(id="launch-hint")
+        yield Static(id="launch-ready")
 
     def on_mount(self) -> None:
         """The usual answers."""
-        self._field("policy").suggester = SuggestFromList(_POLICIES)
         from hudtui.core.training.engine import engine_names
 
-        self._field("machine").suggester = SuggestFromList(("local", *_RENTED))
-        self._field("environments").suggester = SuggestFromList(("as-is", "remote"))
-        self._field("lora").suggester = SuggestFromList(("true", "false"))
-        self._field("engine").suggester = SuggestFromList(engine_names())
-        for name, value in _USUAL.items():
+        self._choice("engine").offer((name, name) for name in engine_names())
+        self._choice("environments").offer(form.ENVIRONMENTS)
+        self._choice("lora").offer(form.LORA)
+        self._offer_machines()
+        for name, value in {"machine": "local", "engine": "rollouts", "policy": "greedy", "environments": "as-is"}.items():
             if not self._value(name):
-                self._field(name).value = value
-        self._typed_machine = self._value("machine")
+                self._put(name, value)
+        self._engine = self._value("engine")
         self._show_fields()
 
     def opened(self, **given: Any) -> None:
-        """Take over what the opener chose; look at the files again."""
+        """Take over what the opener chose; read the files again."""
         if "offer" in given:
             self._take_offer(given["offer"])
-        for name in _FORM:
+        for name in form.FORM:
             if name in given:
-                self._field(name).value = str(given[name])
+                self._put(name, str(given[name]))
+        if "engine" not in given:
+            self._choose_engine()
+        self._show_fields()
         self._plan_soon()
+        self.start(self._read_machines(), group="machines")
 
     def _take_offer(self, offer: Offer) -> None:
         if offer.provider in ("local", "ssh"):
             self.offer = None
-            self._field("machine").value = "local" if offer.provider == "local" else offer.id
-        else:
-            self.offer = offer
-            self._field("machine").value = offer.provider
-            self._field("gpus").value = f"{offer.gpu_count}x{offer.gpu_type}" if offer.gpu_count else ""
-        self._typed_machine = self._value("machine")
+            self._put("machine", "local" if offer.provider == "local" else offer.id)
+            return
+        self.offer = offer
+        self._offer_machines()
+        self._put("machine", form.OFFER)
+        self._put("gpus", "")
+
+    async def _read_machines(self) -> None:
+        """Offer the machines that the user has listed."""
+        from hudtui.core.compute.owned_hosts import owned_hosts_file, read_owned_hosts
+
+        listed = await asyncio.to_thread(lambda: read_owned_hosts(owned_hosts_file()))
+        self._machines = tuple(dict.fromkeys((*self._machines, *(one.name for one in listed if one.name != "local"))))
+        self._offer_machines()
+
+    def _offer_machines(self) -> None:
+        entries = [("this machine", "local"), *((clean_line(name, 60), name) for name in self._machines)]
+        if self.offer is not None:
+            from hudtui.core.runs.prepare import offer_text
+
+            entries.append((f"rent {offer_text(self.offer)}", form.OFFER))
+        entries += [(words, name) for name, words in _RENTALS.items()]
+        self._choice("machine").offer([*entries, ("another machine of yours…", form.OTHER)])
 
     def facts_changed(self, facts: Facts) -> None:
         """Offer the files of the project."""
-        for name, files in (("tasks", facts.task_files), ("config", facts.configs)):
+        for name, files, other in (
+            ("tasks", facts.task_files, "another file, or a dataset on the Hub…"),
+            ("config", facts.configs, "another file…"),
+        ):
             names = [self._short(path) for path in files]
-            field = self._field(name)
-            field.suggester = SuggestFromList(names)
-            if not field.value and names:
-                field.value = names[0]
+            choice = self._choice(name)
+            empty = not choice.text
+            choice.offer([*((clean_line(one, 80), one) for one in names), (other, form.OTHER)])
+            if empty and names:
+                choice.put(names[0])
         if self.rented is not None and self._getting is None and self.prepared is None:
-            self._plan_soon()  # nothing is being got any more
+            self._plan_soon()  # no machine is being prepared any more
 
     def why_not(self, action_id: str) -> str | None:
         """There has to be a plan."""
         if action_id in ("launch.start", "launch.rehearse") and self._getting is not None:
-            return f"a machine is being got for {clean_line(self._getting.name, 40)}; F8 gives it up"
+            return f"a machine is being prepared for {clean_line(self._getting.name, 40)}; {{key:launch.cancel}} cancels it"
         if action_id in ("launch.start", "launch.copy") and self.record is None:
-            return "something is missing; the lower half says what"
+            return "something is missing; the pane Plan says what"
         if action_id == "launch.rehearse" and self.going("rehearse"):
             return "a rehearsal is being started"
         if action_id == "launch.cancel" and self._getting is None:
-            return "no machine is being got"
+            return "no machine is being prepared"
         if action_id == "launch.fix" and self.going("fix"):
-            return "a fix is going on already"
+            return "a fix is at work already"
         if action_id == "launch.fix" and self._to_fix is None:
             return "nothing is missing that hudtui has a fix for"
         return None
 
     def action_back(self) -> None:
-        """To the runs."""
+        """Restore the text; then to the runs."""
+        field = self.focused
+        if isinstance(field, Field) and field.value != self._stood:
+            field.value = self._stood
+            return
         self.app.open_screen("run")
 
     def action_up(self) -> None:
         """The field above."""
-        self.focus_previous(Field)
+        self._step(-1)
 
     def action_down(self) -> None:
         """The field below."""
-        self.focus_next(Field)
+        self._step(1)
+
+    def _step(self, by: int) -> None:
+        """Go to a neighbour in the form.
+
+        Raises:
+            SkipAction: The focus is not on a field: the key belongs to a list or to the plan.
+        """
+        controls = [widget for widget in self.query("Row > .-control") if widget in self.focus_chain]
+        if self.focused not in controls:
+            raise SkipAction
+        place = controls.index(self.focused) + by
+        if 0 <= place < len(controls):
+            controls[place].focus()
 
     def action_plan_up(self) -> None:
         """The part of the plan above."""
-        self.query_one("#launch-plan-scroll").scroll_page_up(animate=False)
+        self.query_one(PlanPane).page.scroll_page_up(animate=False)
 
     def action_plan_down(self) -> None:
         """The part of the plan below."""
-        self.query_one("#launch-plan-scroll").scroll_page_down(animate=False)
+        self.query_one(PlanPane).page.scroll_page_down(animate=False)
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
-    def on_input_changed(self, event: Field.Changed) -> None:
+    @on(Input.Changed)
+    @on(Checkbox.Changed)
+    def _changed(self, event: Input.Changed | Checkbox.Changed) -> None:
         """Update the plan when the typing pauses."""
         event.stop()
-        if event.input.id == "launch-gpus" and self.offer is not None and event.value != self._offered():
-            self.offer = None
+        if event.control.id == "launch-gpus" and self._value("gpus") and self.offer is not None:
+            self._put("machine", self.offer.provider)  # other GPUs than the offer's
         self._show_fields()
         self._plan_soon()
 
-    def on_descendant_blur(self) -> None:
-        """Check a machine once its name is complete."""
-        if self._value("machine") != self._typed_machine:
-            self._typed_machine = self._value("machine")
-            self._plan_soon()
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        """Enter goes to the next field."""
+        event.stop()
+        self._step(1)
 
-    def _offered(self) -> str:
-        return f"{self.offer.gpu_count}x{self.offer.gpu_type}" if self.offer is not None and self.offer.gpu_count else ""
+    @on(Select.Changed)
+    def _chosen(self, event: Select.Changed) -> None:
+        """Another choice."""
+        event.stop()
+        name = str(event.select.id).removeprefix("launch-")
+        if event.value == form.OTHER:
+            self.start(self._ask_for(name), group="ask-other")
+            return
+        if name == "machine" and self._value("machine") != form.OFFER:
+            self.offer = None
+        if name == "machine":
+            self._choose_engine()
+        self._show_fields()
+        self._plan_soon()
+
+    async def _ask_for(self, name: str) -> None:
+        """Ask for a text that is not in the list."""
+        words = {"machine": ("Which machine?", "user@host"), "tasks": ("Which tasks?", "FILE, or org/name on the Hub")}
+        title, placeholder = words.get(name, ("Which configuration?", "FILE"))
+        given = (await self.app.ask(title, placeholder=placeholder) or "").strip()
+        if name == "machine" and given:
+            self._machines = tuple(dict.fromkeys((*self._machines, given)))
+            self._offer_machines()
+        self._put(name, given or ("local" if name == "machine" else ""))
+
+    def _choose_engine(self) -> None:
+        """Choose the engine for the machine, unless the user has chosen one."""
+        if self._value("engine") == self._engine:
+            self.start(self._default_engine(), group="engine")
+
+    async def _default_engine(self) -> None:
+        from hudtui.core.runs.prepare import default_engine
+
+        host = None if self._rents else self._value("machine") or "local"
+        engine = await default_engine(host)
+        if self._value("engine") == self._engine:
+            self._engine = engine
+            self._put("engine", engine)
+
+    @on(FieldsPane.Focused)
+    def _explain(self, event: FieldsPane.Focused) -> None:
+        """Say what the focused field means."""
+        event.stop()
+        control = self.query_one(f"#launch-{event.name}")
+        self._stood = control.value if isinstance(control, Field) else ""
+        self.query_one("#launch-hint", Static).update(
+            Content.assemble((label_of(event.name), "bold"), ("  " + form.help_of(event.name), "$foreground-muted"))
+        )
+
+    @property
+    def _rents(self) -> bool:
+        return self._value("machine") in (*_RENTED, form.OFFER)
 
     def _show_fields(self) -> None:
         """Only what matters for this engine and machine."""
         plays, machine = self._value("engine") in ("", "rollouts"), self._value("machine")
+        more = not plays and bool(self._value("more"))
         away = machine not in ("", "local")
-        shown = {_ALWAYS: True, _PLAYS: plays, _TRAINS: not plays, _RENTS: machine in _RENTED, _AWAY: away}
-        for name, when in _FORM.items():
-            self.query_one(f"#launch-row-{name}").display = shown[when]
+        shown = {form.ALWAYS: True, form.PLAYS: plays, form.TRAINS: not plays, form.MORE: more}
+        shown |= {form.RENTS: self._rents, form.AWAY: away}
+        for pane in self.query(FieldsPane):
+            pane.show(shown)
+        self.query_one("#launch-row-gpus").display = self._rents and machine != form.OFFER
+        if self.focused is None or not self.focused.display or not all(one.display for one in self.focused.ancestors[:3]):
+            self._choice("tasks" if plays else "engine").focus()
+        training = self.query_one("#launch-trains", FieldsPane)
+        if training.disabled != plays:
+            training.disabled = plays  # the panes hide what is disabled
+            training.display = not plays and not self.query_one(Panes).alone
+            self.query_one(Panes).name_panes()
 
     def _plan_soon(self) -> None:
         if self._timer is not None:
@@ -272,39 +363,73 @@ class LaunchScreen(HudtuiScreen):
         self.prepared = None
         problem: HudtuiError | None = None
         plan: tuple[PlanLine, ...] = ()
-        machine = self._value("machine") or "local"
-        waits = machine not in ("local", *_RENTED) and machine != self._typed_machine
-        if not waits:
-            try:
-                self.prepared, plan = await self._prepare()
-            except HudtuiError as error:
-                problem = error
-        self._shown = (plan, problem, waits)
-        self._show(*self._shown)
+        summary = ""
+        try:
+            self.prepared, plan, summary = await self._prepare()
+        except HudtuiError as error:
+            problem = error
+        self.query_one(PlanPane).show(self.prepared, plan, summary, problem)
+        self._say_ready(problem)
         self.refresh_bindings()
 
-    def on_resize(self) -> None:
-        """Wrap the lines of the plan again."""
-        if self._shown is not None:
-            self.call_after_refresh(self._show, *self._shown)
+    def _say_ready(self, problem: HudtuiError | None = None) -> None:
+        """Say whether the run can be started, what it is expected to cost, and what it costs at most."""
+        from hudtui.core.runs.plan_text import readiness_text
 
-    async def _prepare(self) -> tuple[Preparation, tuple[PlanLine, ...]]:
-        from hudtui.core.runs.plan_text import plan_lines
+        getting, prepared = self._getting, self.prepared
+        if getting is not None:
+            name = clean_line(getting.name, 60)
+            text, style = f"● A machine is being prepared for {name}. {{key:launch.cancel}} cancels it.", "bold $accent"
+        elif problem is not None:
+            text, style = f"✗ Not ready: {clean_line(problem.lines()[0], 300)}", "bold $error"
+        elif prepared is None:
+            text, style = "", ""
+        elif prepared.record is None:
+            fix = " {key:launch.fix} offers a fix." if self._to_fix is not None else ""
+            text, style = f"✗ {readiness_text(prepared)}{fix}", "bold $error"
+        else:
+            text, style = f"✓ {readiness_text(prepared)} {{key:launch.start}} starts it.", "bold $success"
+        self.query_one("#launch-ready", Static).update(Content.styled(self.app.keys_in(text), style) if text else Content(""))
+        where = self.query_one("#launch-where", FieldsPane)
+        choice = prepared.choice if prepared is not None else None
+        if choice is not None and self._rents:
+            from hudtui.core.runs.prepare import offer_text
+
+            where.note_on_border(clean_line(offer_text(choice.offer).partition(" (")[0], 40))
+        else:
+            where.note_on_border("")
+
+    async def _prepare(self) -> tuple[Preparation, tuple[PlanLine, ...], str]:
+        from hudtui.core.runs.plan_text import plan_lines, plan_summary
         from hudtui.core.runs.prepare import prepare_run
         from hudtui.core.runs.store import RunStore
 
         workspace = self.app.workspace
         store = RunStore(workspace.state_dir)
-        if self._value("machine") in _RENTED:
+        if self._rents:
             session = await self.app.spending.open()
             settings, providers = session.settings, self._quote(session.overview.providers)
         else:
             settings, providers = await asyncio.to_thread(self._settings), None
+        self._show_limits(settings)
         prepared = await prepare_run(self._request(), workspace, settings, store, providers=providers)
         if prepared.record is None:
-            return prepared, ()
+            return prepared, (), ""
         shown = await asyncio.to_thread(plan_lines, prepared.record, store, prepared)
-        return prepared, shown
+        return prepared, shown, plan_summary(prepared.record, store)
+
+    def _show_limits(self, settings: Settings) -> None:
+        """Show the limits of the settings where the form has none."""
+        from hudtui.core.compute.limits import amount, limits_from_settings
+
+        try:
+            limits = limits_from_settings(settings)
+        except InputError:
+            return  # the checks say so
+        usual = {"budget": limits.run_budget, "idle_minutes": limits.idle_minutes}
+        usual["max_hours"] = limits.max_hours if self._rents else None
+        for name, value in usual.items():
+            self.query_one(f"#launch-{name}", Field).placeholder = "none" if value is None else amount(value)
 
     def _settings(self) -> Settings:
         from hudtui.core.settings import load_settings
@@ -320,10 +445,12 @@ class LaunchScreen(HudtuiScreen):
         return cast("Mapping[str, Provider]", {name: self._quoted[name] for name in providers})
 
     def _request(self) -> RunRequest:
-        machine = self._value("machine") or "local"
-        rents = machine in _RENTED
-        self._number("max_hours", float)
-        config = self._value("config")
+        machine, rents = self._value("machine") or "local", self._rents
+        provider = self.offer.provider if machine == form.OFFER and self.offer is not None else machine
+        for name in ("max_hours", "idle_minutes"):
+            if self._value(name) != "none":
+                self._number(name, float)
+        config, away = self._value("config"), machine != "local"
         return RunRequest(
             engine=self._value("engine") or "rollouts",
             tasks=self._value("tasks") or None,
@@ -337,13 +464,15 @@ class LaunchScreen(HudtuiScreen):
             **self._training(),
             name=self._value("name") or None,
             host=None if rents else machine,
-            provider=machine if rents else None,
-            gpus=(self._value("gpus") or None) if rents and self.offer is None else None,
-            offer=self.offer if rents else None,
+            provider=provider if rents else None,
+            gpus=(self._value("gpus") or None) if rents and machine != form.OFFER else None,
+            offer=self.offer if rents and machine == form.OFFER else None,
             max_hours=self._value("max_hours") or None,
             budget=(self._value("budget") or None) if rents else None,
-            environments=(self._value("environments") or "as-is") if machine != "local" else "as-is",
-            python=(self._value("python") or None) if machine != "local" else None,
+            idle_minutes=(self._value("idle_minutes") or None) if rents else None,
+            keep_on_failure=rents and bool(self._value("keep_on_failure")),
+            environments=(self._value("environments") or "as-is") if away else "as-is",
+            python=(self._value("python") or None) if away else None,
         )
 
     def _training(self) -> dict[str, Any]:
@@ -353,56 +482,37 @@ class LaunchScreen(HudtuiScreen):
         file = self._value("training")
         return {
             "steps": self._number("steps", int),
-            "settings": parse_settings(f"{name}={self._value(name)}" for name in _SET if self._value(name)),
+            "settings": parse_settings(f"{name}={self._value(name)}" for name in form.SETTINGS if self._value(name)),
             "training": self.app.folder / file if file else None,
         }
 
-    def _show(self, plan: tuple[PlanLine, ...], problem: HudtuiError | None, waits: bool) -> None:
-        lines: list[Content] = []
-        if waits:
-            lines.append(Content.styled("  machine: it is looked at when you leave the field", "$foreground-muted"))
-        getting = self._getting
-        glyphs = {"fine": ("✓ ", "$success"), "missing": ("✗ ", "bold $error"), "warning": ("! ", "$warning")}
-        for check in self.prepared.checks if self.prepared is not None else ():
-            glyph, style = glyphs[check.state]
-            lines.append(Content.assemble((glyph, style), f"{check.name}: {clean_line(check.text, 300)}"))
-            if check.fix and check.state != "fine":
-                lines.append(Content.styled(f"  {clean_line(check.fix, 300)}", "$foreground-muted"))
-        if problem is not None:
-            first, *rest = problem.lines()
-            lines.append(Content.assemble(("✗ ", "bold $error"), clean_line(first)))
-            lines += [Content.styled(f"  {clean_line(line)}", "$foreground-muted") for line in rest]
-        if self.record is not None or getting is not None:
-            width = max(self.query_one("#launch-plan").content_size.width, 40)
-            lines += [Content(""), Content.styled("Plan", "bold $primary")]
-            lines += [
-                Content(part) for line in plan for part in _hanging(clean_line(line.label, 10), clean_line(line.text), width)
-            ]
-            words = "^g starts it. Closing hudtui does not stop it."
-            if getting is not None:
-                words = f"A machine is being got for {clean_line(getting.name, 60)}. F8 gives it up."
-            lines += [Content(""), Content.styled(words, "bold $accent")]
-        elif self._to_fix is not None:
-            lines += [Content(""), Content.styled("f4 offers a fix for what is missing.", "bold $accent")]
-        self.query_one("#launch-plan", Static).update(Content("\n").join(lines))
-
-    def action_copy(self) -> None:
-        """Copy the command."""
+    def command(self) -> str:
+        """Return the command that does what the form says."""
         words = ["hudtui", "rl"]
         if self._value("tasks"):
             words.append(self._value("tasks"))
         machine = self._value("machine") or "local"
-        words += ["--provider", machine] if machine in _RENTED else ["--host", machine]
-        exact = self.offer if machine in _RENTED else None
-        if exact is not None:
-            words += ["--offer", exact.short]
-        for name in _FORM:
+        if machine == form.OFFER and self.offer is not None:
+            words += ["--provider", self.offer.provider, "--offer", self.offer.short]
+        else:
+            words += ["--provider", machine] if machine in _RENTED else ["--host", machine]
+        for name, when in form.FORM.items():
             value = self._value(name)
-            if name == "gpus" and exact is not None:
-                continue  # an offer says them itself
-            if value and name not in ("machine", "tasks") and self.query_one(f"#launch-row-{name}").display:
-                words += ["--set", f"{name}={value}"] if name in _SET else [f"--{name.replace('_', '-')}", value]
-        self.app.copy(shlex.join(words))
+            hidden = when != form.MORE and not self.query_one(f"#launch-row-{name}").display
+            if not value or hidden or name in ("machine", "tasks", "more") or (name == "environments" and value == "as-is"):
+                continue
+            if name in form.SETTINGS:
+                if self._value("engine") not in ("", "rollouts"):
+                    words += ["--set", f"{name}={value}"]
+            elif name == "keep_on_failure":
+                words.append("--keep-on-failure")
+            else:
+                words += [f"--{name.replace('_', '-')}", value]
+        return shlex.join(words)
+
+    def action_copy(self) -> None:
+        """Copy the command."""
+        self.app.copy(self.command())
 
     # -- what is missing ---------------------------------------------------------------------------------------------
 
@@ -420,7 +530,7 @@ class LaunchScreen(HudtuiScreen):
     async def _fix(self, check: Check) -> None:
         from hudtui.core.flows.prepare import fix
 
-        rents = self._value("machine") in _RENTED
+        rents = self._rents
         providers = (await self.app.spending.open()).overview.providers if rents else None
         fixed = await fix(check, self._request(), self.app.project, self.app, providers=providers, on_event=self._show_progress)
         if self.is_busy:
@@ -436,12 +546,15 @@ class LaunchScreen(HudtuiScreen):
 
     def _take_request(self, request: RunRequest) -> None:
         """Show the choices of a fix in the form."""
-        self.offer = request.offer
-        self._typed_machine = request.host or request.provider or self._value("machine")
-        shown = {"tasks": request.tasks, "config": request.config, "machine": self._typed_machine, "gpus": request.gpus}
-        for name, value in shown.items():
+        machine = request.host or request.provider
+        if request.host is not None and request.host != "local":
+            self._machines = tuple(dict.fromkeys((*self._machines, request.host)))
+            self._offer_machines()
+        if request.offer is None and machine is not None:
+            self._put("machine", machine)
+        for name, value in {"tasks": request.tasks, "config": request.config, "gpus": request.gpus}.items():
             if value is not None:
-                self._field(name).value = str(value)
+                self._put(name, str(value))
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
@@ -458,7 +571,7 @@ class LaunchScreen(HudtuiScreen):
             self.start(lambda: self._ask_and_rent(prepared), group="ask", exclusive=False)
 
     def action_rehearse(self) -> None:
-        """The free training."""
+        """The rehearsal."""
         self.start(self._rehearse, group="rehearse", exclusive=False)
 
     async def _rehearse(self) -> None:
@@ -545,21 +658,20 @@ class LaunchScreen(HudtuiScreen):
         if not agreed:
             return
         self.rented = record
-        self.busy(f"Getting a machine for {record.name} (F8 gives it up)")
+        self.busy(f"A machine is being prepared for {record.name} ({{key:launch.cancel}} cancels it)")
         self.app.rented.manage(record, told=lambda event: self._tell(record, event))
-        if self._shown is not None:
-            self._show(*self._shown)
+        self._say_ready()
         self.refresh_bindings()
 
     def action_cancel(self) -> None:
-        """Give the machine up."""
+        """Cancel the machine."""
         if self.rented is not None:
             self.start(self._give_up(self.rented), group="give-up")
 
     async def _give_up(self, record: RunRecord) -> None:
         from hudtui.core.flows.stop import end
 
-        self.busy(f"Giving up the machine for {record.name}")
+        self.busy(f"Ending the machine for {record.name}")
         providers = (await self.app.spending.open()).overview.providers
         ended = await end(record.id, self.app.project, providers=providers)
         self.say(ended.report, "warning" if ended.summary.holds_machine else "success")
@@ -570,7 +682,9 @@ class LaunchScreen(HudtuiScreen):
         if not self.is_attached:
             return
         if event.type == "machine" and event.data.get("kind") not in ("released", "never"):
-            self.busy(f"{clean_line(str(event.data.get('text') or event.data.get('kind')), 200)} (F8 gives it up)")
+            self.busy(
+                f"{clean_line(str(event.data.get('text') or event.data.get('kind')), 200)} ({{key:launch.cancel}} cancels it)"
+            )
         elif event.type == "step" and event.data.get("name") not in ("collect", "terminate"):
             self.busy(f"Starting: {event.data.get('name')}")
         else:
@@ -602,11 +716,15 @@ class LaunchScreen(HudtuiScreen):
 
     # -- fields ------------------------------------------------------------------------------------------------------
 
-    def _field(self, name: str) -> Field:
-        return self.query_one(f"#launch-{name}", Field)
+    def _choice(self, name: str) -> form.Choice:
+        return self.query_one(f"#launch-{name}", form.Choice)
+
+    def _put(self, name: str, text: str) -> None:
+        form.put(self.query_one(f"#launch-{name}"), text)
 
     def _value(self, name: str) -> str:
-        return self._field(name).value.strip()
+        text = form.text_of(self.query_one(f"#launch-{name}"))
+        return "" if text == form.OTHER else text
 
     def _number(self, name: str, kind: type[int] | type[float]) -> Any:
         text = self._value(name)
@@ -617,26 +735,12 @@ class LaunchScreen(HudtuiScreen):
         except ValueError:
             value = 0
         if not 0 < value < 1e9:
-            raise InputError(f"{text!r} is not a number above 0", where=Location(_label(name)))
+            raise InputError(f"{text!r} is not a number above 0", where=Location(label_of(name)))
         return value
 
     def _short(self, path: Path) -> str:
         folder = self.app.folder
         return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
-
-
-def _label(name: str) -> str:
-    return _KNOBS[name].label or name
-
-
-def _as_typed(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _hanging(label: str, text: str, width: int) -> list[str]:
-    """A line of the plan, wrapped with a hanging indent."""
-    parts = textwrap.wrap(text, max(width - 11, 20), break_on_hyphens=False) or [""]
-    return [f"{label if number == 0 else '':<10} {part}" for number, part in enumerate(parts)]
 
 
 class _Quoted:

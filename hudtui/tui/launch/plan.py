@@ -1,0 +1,110 @@
+"""The pane Plan of Launch: the checks, and everything that the run will do."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.widgets import Static
+
+from hudtui.core.text import clean_line
+from hudtui.tui.actions import AppAction
+from hudtui.tui.widgets.pane import Pane
+from hudtui.tui.widgets.scrolling import Page
+
+if TYPE_CHECKING:
+    from hudtui.core.errors import HudtuiError
+    from hudtui.core.runs.plan_text import PlanLine
+    from hudtui.core.runs.prepare import Preparation
+
+_GLYPHS = {"fine": ("✓ ", "$success"), "missing": ("✗ ", "bold $error"), "warning": ("! ", "$warning")}
+
+
+class PlanPane(Pane):
+    """The checks, the worst first, then the plan: in a line, or unfolded."""
+
+    BORDER_TITLE = "Plan"
+    HELP = (
+        "The checks of everything that the run needs, and the plan: machine and cost, files, every command, where results go. "
+        "{key:launch.unfold} unfolds the plan or folds it into one line."
+    )
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("launch.unfold", "Unfold", "Unfold the plan, or fold it into one line.", "enter,space"),
+    )
+    DEFAULT_CSS = "PlanPane { min-height: 5; } PlanPane Static { height: auto; padding: 0 1; }"
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._prepared: Preparation | None = None
+        self._plan: tuple[PlanLine, ...] = ()
+        self._summary = ""
+        self._problem: HudtuiError | None = None
+        self._unfolded = False
+
+    def compose(self) -> ComposeResult:
+        with Page():
+            yield Static(id="launch-plan")
+
+    @property
+    def page(self) -> Page:
+        """What scrolls."""
+        return self.query_one(Page)
+
+    def show(self, prepared: Preparation | None, plan: tuple[PlanLine, ...], summary: str, problem: HudtuiError | None) -> None:
+        """Show checks and plan.
+
+        Args:
+            prepared: The checks; None if the form could not be read.
+            plan: The lines of the plan; empty while something is missing.
+            summary: The plan in one line.
+            problem: Why the form could not be read.
+        """
+        self._prepared, self._plan, self._summary, self._problem = prepared, plan, summary, problem
+        self._draw()
+
+    def why_not(self, action_id: str) -> str | None:
+        """There has to be a plan."""
+        return None if self._plan else "there is no plan yet"
+
+    def action_unfold(self) -> None:
+        """Unfold or fold."""
+        self._unfolded = not self._unfolded
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Wrap the lines again."""
+        self.call_after_refresh(self._draw)
+
+    def _draw(self) -> None:
+        lines: list[Content] = []
+        order = ("missing", "warning", "fine")
+        checks = self._prepared.checks if self._prepared is not None else ()
+        for check in sorted(checks, key=lambda check: order.index(check.state)):
+            lines.append(Content.assemble(_GLYPHS[check.state], f"{check.name}: {clean_line(check.text, 300)}"))
+            if check.fix and check.state != "fine":
+                lines.append(Content.styled(f"  {clean_line(check.fix, 300)}", "$foreground-muted"))
+        if self._problem is not None:
+            first, *rest = self._problem.lines()
+            lines.append(Content.assemble(("✗ ", "bold $error"), clean_line(first)))
+            lines += [Content.styled(f"  {clean_line(line)}", "$foreground-muted") for line in rest]
+        if self._plan:
+            keys = self.app.keys_in(" ({key:launch.unfold} folds it)" if self._unfolded else " ({key:launch.unfold} unfolds it)")
+            lines += [Content(""), Content.assemble(("Plan", "bold $primary"), (keys, "$foreground-muted"))]
+            if self._unfolded:
+                width = max(self.query_one("#launch-plan").content_size.width, 40)
+                lines += [
+                    Content(part)
+                    for line in self._plan
+                    for part in _hanging(clean_line(line.label, 10), clean_line(line.text), width)
+                ]
+            else:
+                lines.append(Content(clean_line(self._summary, 300)))
+        self.query_one("#launch-plan", Static).update(Content("\n").join(lines))
+
+
+def _hanging(label: str, text: str, width: int) -> list[str]:
+    """A line of the plan, wrapped with a hanging indent."""
+    parts = textwrap.wrap(text, max(width - 11, 20), break_on_hyphens=False) or [""]
+    return [f"{label if number == 0 else '':<10} {part}" for number, part in enumerate(parts)]
