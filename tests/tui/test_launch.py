@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from typing import Any
 
 import pytest
 from support import tmux_world
+from support.command import hudtui
 
+from hudtui.cli import console, rl_run
 from hudtui.core.compute import hardware as machines
 from hudtui.core.compute import lifecycle
 from hudtui.core.compute.hardware import Hardware
@@ -128,7 +131,7 @@ async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
         await until(pilot, lambda: app.screen.record is not None)
         screen = app.screen
         shown = screen_text(app)
-        assert "hudtui-2048" in shown and "$2.10" in shown and "Prime (simulated)" in shown
+        assert "Ready (simulated): $2.10/h; limits: $25.00 for this run" in shown and "Prime (simulated)" in shown
         assert [one for one in sim.requests if one.method == "POST"] == []
         await pilot.press("ctrl+g")
         await until(pilot, lambda: app.screen.is_modal)
@@ -469,6 +472,57 @@ async def test_the_command_that_does_the_same(open_app: Any, workspace: Path, mo
         await pilot.pause()
     words = "hudtui rl tasks.json --host local --config configs/2048.yaml --engine rollouts --policy random --limit 3"
     assert copied == [words]
+
+
+async def test_the_copied_command_asks_for_the_very_same_run(
+    open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(rl_run, "carry_out", lambda request, how: asked.append(request))
+    monkeypatch.setattr(console, "run", lambda work, **_: None)
+    given = {"machine": "prime", "gpus": "2xH100", "steps": "7", "learning_rate": "3e-6", "lora": "false", "temperature": "0.7"}
+    given |= {
+        "model": "x/y-3B",
+        "budget": "9",
+        "idle_minutes": "none",
+        "keep_on_failure": "true",
+        "max_turns": "3",
+    }
+    async with open_app(workspace, size=(140, 50)) as (app, pilot):
+        app.open_screen("launch", environments="remote", python="/opt/python", more="true", **given)
+        await until(pilot, lambda: app.screen.prepared is not None and app.screen._value("engine") == "trl")
+        app.screen.query_one("#launch-name").value = "my run"
+        request, words = app.screen._request(), shlex.split(app.screen.command())
+    hudtui(*words[1:])
+    assert asked == [request]
+
+
+async def test_the_engine_follows_the_machine_until_the_user_chooses_one(open_app: Any, workspace: Path) -> None:
+    async with open_app(workspace, size=(140, 50)) as (app, pilot):
+        app.open_screen("launch")
+        await until(pilot, lambda: app.screen.prepared is not None)
+        assert app.screen._value("engine") == "rollouts", "this machine has no GPU"
+        app.open_screen("launch", machine="prime")
+        await until(pilot, lambda: app.screen._value("engine") == "trl")
+        app.open_screen("launch", machine="local")
+        await until(pilot, lambda: app.screen._value("engine") == "rollouts")
+        app.screen.query_one("#launch-engine").value = "trl"
+        await pilot.pause()
+        app.open_screen("launch", machine="local")
+        await until(pilot, lambda: not app.screen.going("engine"))
+        assert app.screen._value("engine") == "trl", "the user's choice stays"
+
+
+async def test_the_focused_field_is_explained_and_esc_restores_its_text(open_app: Any, workspace: Path, screen_text: Any) -> None:
+    async with open_app(workspace, size=(120, 36)) as (app, pilot):
+        app.open_screen("launch")
+        await until(pilot, lambda: app.screen.prepared is not None)
+        app.screen.query_one("#launch-limit").focus()
+        await until(pilot, lambda: "Play only the first tasks" in screen_text(app))
+        await pilot.press("7", "escape")
+        assert app.screen.NAME == "launch" and app.screen.query_one("#launch-limit").value == ""
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen.NAME == "run")
 
 
 async def test_the_command_takes_the_very_offer(open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

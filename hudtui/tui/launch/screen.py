@@ -105,7 +105,7 @@ class LaunchScreen(HudtuiScreen):
         self._timer: Any = None
         self._quoted: dict[str, _Quoted] = {}
         self._engine = ""
-        """The engine that was chosen for the machine; another one in the form is the user's own choice."""
+        """The engine that was chosen for the machine; empty once the user, or who opened the screen, has chosen one."""
         self._machines: tuple[str, ...] = ()
         """Machines of the user's that were named here or are listed."""
         self._stood = ""
@@ -159,8 +159,9 @@ class LaunchScreen(HudtuiScreen):
         for name in form.FORM:
             if name in given:
                 self._put(name, str(given[name]))
-        if "engine" not in given:
-            self._choose_engine()
+        if given.get("engine"):
+            self._engine = ""
+        self._choose_engine()
         self._show_fields()
         self._plan_soon()
         self.start(self._read_machines(), group="machines")
@@ -288,6 +289,8 @@ class LaunchScreen(HudtuiScreen):
             return
         if name == "machine" and self._value("machine") != form.OFFER:
             self.offer = None
+        if name == "engine" and event.value != self._engine:
+            self._engine = ""
         if name == "machine":
             self._choose_engine()
         self._show_fields()
@@ -305,7 +308,7 @@ class LaunchScreen(HudtuiScreen):
 
     def _choose_engine(self) -> None:
         """Choose the engine for the machine, unless the user has chosen one."""
-        if self._value("engine") == self._engine:
+        if self._engine:
             self.start(self._default_engine(), group="engine")
 
     async def _default_engine(self) -> None:
@@ -313,7 +316,7 @@ class LaunchScreen(HudtuiScreen):
 
         host = None if self._rents else self._value("machine") or "local"
         engine = await default_engine(host)
-        if self._value("engine") == self._engine:
+        if self._engine:
             self._engine = engine
             self._put("engine", engine)
 

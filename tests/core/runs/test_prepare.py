@@ -16,6 +16,7 @@ from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.errors import MachineError
+from hudtui.core.runs.plan_text import readiness_text
 from hudtui.core.runs.prepare import Preparation, default_engine, prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunStore
@@ -340,6 +341,20 @@ async def test_on_a_machine_of_ones_own_it_is_a_warning(project: Path, store: Ru
     prepared = await _prepare(project, store, RunRequest(host="me@box"))
     assert [check.state for check in prepared.checks if check.name == "memory"] == ["warning"]
     assert prepared.record is not None
+
+
+async def test_the_line_of_readiness_says_what_is_paid(
+    project: Path, store: RunStore, prime: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = RunRequest(engine="rollouts", policy="random", provider="prime", gpus="1xH100", budget="9")
+    found = readiness_text(await _prepare(project, store, played, starts=False))
+    assert found == "Ready (simulated): $2.10/h; limits: $9.00 for this run, $100.00 a day for all, 24 h, 30 idle minutes."
+    trained = await _prepare(project, store, RunRequest(provider="prime"), starts=False)
+    assert trained.forecast is not None and readiness_text(trained) == f"Ready (simulated). {trained.forecast.text}"
+    assert readiness_text(await _prepare(project, store, played)) == "Not ready: 1 thing is missing.", "the SSH key"
+    _machine_with(monkeypatch)
+    here = RunRequest(engine="rollouts", policy="random", host="me@box")
+    assert readiness_text(await _prepare(project, store, here)) == "Ready: no machine is rented."
 
 
 async def test_the_engine_of_a_run_that_names_none(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
