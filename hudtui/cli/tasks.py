@@ -1,10 +1,11 @@
-"""`hudtui tasks`: check, list, test and carry over task files."""
+"""`hudtui tasks`: check, list, test, make and convert task files."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.analyses import look, say_warnings
 from hudtui.cli.hf import follow, known_analysis, show_problems, teller
+from hudtui.cli.sources import TakesCommand, given_command, read_source
 from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
+    from hudtui.core.environment.source import Source
+    from hudtui.core.environment.values import Analysis
+    from hudtui.core.flows.new_task import NewTask, TaskDraft
     from hudtui.core.flows.trial import Trial
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.dataset import DatasetRequest
@@ -31,11 +37,12 @@ _Split = Annotated[str | None, typer.Option("--split", help="Split of a dataset 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    tasks = typer.Typer(no_args_is_help=True, help="Check, list, test, convert and push tasks.", rich_markup_mode=None)
+    tasks = typer.Typer(no_args_is_help=True, help="Check, list, test, make, convert and push tasks.", rich_markup_mode=None)
     tasks.command("check")(check)
     tasks.command("list")(list_tasks)
     tasks.command("stats")(stats)
     tasks.command("test")(test)
+    tasks.command("new", cls=TakesCommand)(new)
     tasks.command("convert")(convert)
     app.add_typer(tasks, name="tasks")
 
@@ -145,14 +152,76 @@ def test(
     if as_json:
         console.out_json(trial.to_json())
     else:
-        for step in trial.steps:
-            arguments = clean_line(json.dumps(dict(step.arguments), ensure_ascii=False, default=repr), 400)
-            console.out(f"{clean_line(step.tool)} {arguments}  {'failed' if step.failed else 'answered'} in {step.seconds:.1f} s")
-            console.out(textwrap.indent(step.answer, "  "))
-        for line in trial.details:
-            console.say(line)
-        console.out(f"{trial.task}: {trial.verdict}")
+        _show_trial(trial, console.out)
     if trial.severity == "error":
+        raise typer.Exit(console.FOUND)
+
+
+def new(
+    ctx: typer.Context,
+    source: Annotated[
+        str | None,
+        typer.Argument(help="Environment: bundled name, image, folder, lock file, URL, mcp_config.", show_default=False),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Task file (.json or .jsonl); one that exists gets one more task."),
+    ] = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="What the agent is asked to do.")] = None,
+    setup: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--setup", metavar="TOOL[=ARGS]", help="Call that sets the task up, with its arguments as JSON; repeatable."
+        ),
+    ] = None,
+    no_setup: Annotated[bool, typer.Option("--no-setup", help="The environment begins as it is when it starts.")] = False,
+    evaluate: Annotated[
+        list[str] | None,
+        typer.Option("--evaluate", metavar="TOOL[=ARGS]", help="Call that judges the outcome; repeatable."),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="Id of the task; by default the environment's name and a number.")
+    ] = None,
+    test: Annotated[bool, typer.Option("--test/--no-test", help="Set the task up and evaluate it before it is written.")] = True,
+    live: Annotated[bool, typer.Option("--live", help="Inspect the environment again, even if it is known.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Add to a file that exists without asking.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Write a new task for an environment into a task file.
+
+    TOOL is a tool of the environment or a function of its hubs, e.g. --evaluate max_number='{"target": 64}'. In a terminal,
+    hudtui asks for what is left out. Exit code 1 if nothing is written, or the test fails.
+    """
+    from hudtui.core.flows.new_task import TaskDraft, read_call
+
+    if setup and no_setup:
+        raise typer.BadParameter("give one of --setup and --no-setup", param_hint="--no-setup")
+    given = {"--prompt": prompt is not None, "--evaluate": bool(evaluate), "--output": output is not None}
+    if (missing := [name for name, known in given.items() if not known]) and not console.interactive():
+        raise typer.BadParameter("required, because this is not a terminal and hudtui cannot ask", param_hint=missing[0])
+    with console.failures(as_json=as_json):
+        place = read_source(source, given_command(ctx))
+    analysis = console.run(look(place, live=live, timeout=60.0), as_json=as_json)
+    say_warnings(analysis)
+    with console.failures(as_json=as_json):
+        calls = tuple(read_call(text, "setup", analysis) for text in setup or ())
+        draft = TaskDraft(
+            prompt=prompt,
+            setup=calls if calls or no_setup or not console.interactive() else None,
+            evaluate=tuple(read_call(text, "evaluate", analysis) for text in evaluate or ()),
+            id=task,
+            file=output,
+            test=test,
+        )
+    made, trial = console.run(_new(place, analysis, draft, yes=yes), as_json=as_json)
+    if as_json:
+        empty = {"file": None, "tasks": None, "task": None, "test": None if trial is None else trial.to_json()}
+        console.out_json(empty if made is None else made.to_json())
+    elif made is not None:
+        console.out(made.report)
+    else:
+        console.say("nothing is written")
+    if made is None or (trial is not None and trial.severity == "error"):
         raise typer.Exit(console.FOUND)
 
 
@@ -217,6 +286,38 @@ async def _test(task: Task, tasks: str) -> Trial:
             return step
         console.tell(step)
     raise AssertionError("unreachable")  # pragma: no cover
+
+
+async def _new(source: Source, analysis: Analysis, draft: TaskDraft, *, yes: bool) -> tuple[NewTask | None, Trial | None]:
+    from hudtui.cli.person import Terminal
+    from hudtui.core.flows.new_task import NewTask, new_task
+    from hudtui.core.flows.trial import Trial
+    from hudtui.core.project import open_project
+
+    trial = None
+    async with contextlib.aclosing(new_task(open_project(), source, analysis, Terminal(yes=yes), draft)) as steps:
+        async for step in steps:
+            if isinstance(step, NewTask):
+                return step, trial
+            if isinstance(step, Trial):
+                trial = step
+                _show_trial(step, console.say)
+                if step.severity == "error" and (yes or not console.interactive()):
+                    console.say("--no-test writes the task all the same")  # --yes is no answer to a failure
+                    break
+            else:
+                console.tell(step)
+    return None, trial
+
+
+def _show_trial(trial: Trial, out: Callable[[str], None]) -> None:
+    for step in trial.steps:
+        arguments = clean_line(json.dumps(dict(step.arguments), ensure_ascii=False, default=repr), 400)
+        out(f"{clean_line(step.tool)} {arguments}  {'failed' if step.failed else 'answered'} in {step.seconds:.1f} s")
+        out(textwrap.indent(step.answer, "  "))
+    for line in trial.details:
+        console.say(line)
+    out(f"{trial.task}: {trial.verdict}")
 
 
 def _counts(title: str, counts: Sequence[tuple[str, int]], total: int, note: str) -> None:

@@ -18,20 +18,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hudtui.core.environment.bundled import PYTHON_VARIABLE
+from hudtui.core.environment.bundled import BUNDLED, PYTHON_VARIABLE
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.files import write_atomic
 from hudtui.core.platform import HUD
-from hudtui.core.python import python_command
 from hudtui.core.workspace import STATE_FOLDER, make_state_dir
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
 
 DEFAULT_FOLDER = "hudtui-demo"
-SOURCE = "text-2048"
-MODULE = "hudtui.envs.text_2048"
+SOURCE = BUNDLED[0].name
 MAX_TURNS = 200
 """Replies an episode of the demo may have: room for a whole game of most players."""
 
@@ -147,7 +145,7 @@ def _record(
     return {
         "id": identity,
         "prompt": prompt,
-        "mcp_config": {SOURCE: {"command": f"${{{PYTHON_VARIABLE}:-python3}}", "args": list(python_command("-m", MODULE)[1:])}},
+        "mcp_config": BUNDLED[0].portable_config,
         "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": board}},
         "evaluate_tool": {"name": "evaluate", "arguments": evaluate},
         "metadata": {**board, **metadata},

@@ -32,6 +32,11 @@ class BundledEnvironment:
         """The entry of a task file: started by the `python` that has hudtui installed."""
         return {self.name: {"command": "python", "args": list(python_command("-m", self.module)[1:])}}
 
+    @property
+    def portable_config(self) -> dict[str, object]:
+        """The `mcp_config` of a task file: the setting `HUDTUI_PYTHON` names the interpreter of each machine."""
+        return {self.name: {"command": f"${{{PYTHON_VARIABLE}:-python3}}", "args": list(python_command("-m", self.module)[1:])}}
+
 
 BUNDLED: tuple[BundledEnvironment, ...] = (
     BundledEnvironment(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,7 @@ from hudtui.core.tasks.task import Task
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Session, Tool, ToolResult
+    from hudtui.core.trust import Power
     from hudtui.core.variables import Lookup
 
 TIMEOUT = 60.0
@@ -76,7 +77,13 @@ class Trial:
 
 
 async def try_task(
-    project: Project, person: Person, task: Task, tasks: str, *, agreed: set[str] | None = None
+    project: Project,
+    person: Person,
+    task: Task,
+    tasks: str,
+    *,
+    agreed: set[str] | None = None,
+    powers: Sequence[Power] | None = None,
 ) -> AsyncIterator[Progress | Trial]:
     """Test a task after the person has agreed to start its servers.
 
@@ -86,6 +93,7 @@ async def try_task(
         task: The task.
         tasks: The source of the task, as the user named it.
         agreed: Configurations of servers that the person has agreed to; this task's is added, so that the person agrees once.
+        powers: What needs the user's agreement; None for all that the task starts or connects to, as a file names it.
 
     Yields:
         A `Progress` when the test begins, then a `Trial`, whatever the environment did. Nothing when the person declines.
@@ -110,7 +118,8 @@ async def try_task(
         if not await person.confirm(f"Test {task.id}?", lines, yes="Test"):
             return
         agreed.add(servers)
-    powers = task_powers([task.mcp_config], tasks_file(tasks, project.folder))
+    if powers is None:
+        powers = task_powers([task.mcp_config], tasks_file(tasks, project.folder))
     await asyncio.to_thread(trust.require, project.folder, powers)
     settings = await asyncio.to_thread(project.settings)
     yield Progress("test", f"testing {task.id}")

@@ -1,0 +1,451 @@
+"""A new task from an environment: what the agent is asked to do, and the calls that set the task up and judge the outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hudtui.core.environment.bundled import find_bundled
+from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField, form_fields, hub_call, read_form
+from hudtui.core.environment.source import Source
+from hudtui.core.environment.values import EVALUATE_TOOLS, SETUP_TOOLS, Analysis, Tool
+from hudtui.core.errors import InputError, Location
+from hudtui.core.events import Progress
+from hudtui.core.files import file_lock, find_encoding, parse_json, read_bytes, write_atomic
+from hudtui.core.flows.person import Choice, Person
+from hudtui.core.flows.trial import Trial, try_task
+from hudtui.core.gym.environment_name import environment_name
+from hudtui.core.project import Project
+from hudtui.core.tasks.task import Task, ToolCall
+from hudtui.core.text import clean_line, plural
+
+if TYPE_CHECKING:
+    from hudtui.core.trust import Power
+
+Stage = Literal["setup", "evaluate"]
+
+_SUFFIXES = (".json", ".jsonl", ".ndjson")
+_DONE = ""
+"""Value of the choice that ends a list of questions; no tool and no parameter has an empty name."""
+_WORDS = {"setup": "set-up", "evaluate": "evaluation"}
+_HUBS = {"setup": SETUP_TOOLS, "evaluate": EVALUATE_TOOLS}
+
+
+@dataclass(frozen=True)
+class TaskDraft:
+    """What is known of a new task before the person is asked for the rest."""
+
+    prompt: str | None = None
+    setup: tuple[ToolCall, ...] | None = None
+    """None: the person is asked. Empty: there is no set-up."""
+    evaluate: tuple[ToolCall, ...] = ()
+    """Empty: the person is asked."""
+    id: str | None = None
+    """None: the name of the environment with the next free number."""
+    file: Path | None = None
+    """Relative to the project folder, or absolute; None: the person is asked."""
+    test: bool = True
+    """Set the task up and evaluate it before it is written."""
+
+
+@dataclass(frozen=True)
+class NewTask:
+    """A task that has been written."""
+
+    task: Task
+    file: Path
+    """As the person named it."""
+    tasks: int
+    """Tasks in the file, with this one."""
+    trial: Trial | None
+    """None if the task was not tested."""
+
+    @property
+    def report(self) -> str:
+        """One line."""
+        return f"{self.file}: {self.task.id} is added, {plural(self.tasks, 'task')} now"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of `hudtui tasks new --json`."""
+        return {
+            "file": str(self.file),
+            "tasks": self.tasks,
+            "task": task_record(self.task),
+            "test": None if self.trial is None else self.trial.to_json(),
+        }
+
+
+def task_record(task: Task) -> dict[str, Any]:
+    """Return a task as it stands in a v4 task file. An empty set-up is left out; several calls are a list."""
+
+    def calls(value: tuple[ToolCall, ...]) -> Any:
+        found = [{"name": call.name, "arguments": dict(call.arguments)} for call in value]
+        return found[0] if len(found) == 1 else found
+
+    record = {"id": task.id, "prompt": task.prompt, "mcp_config": dict(task.mcp_config)}
+    if task.setup:
+        record["setup_tool"] = calls(task.setup)
+    return record | {"evaluate_tool": calls(task.evaluate)}
+
+
+def read_call(text: str, stage: Stage, analysis: Analysis) -> ToolCall:
+    """Return the call that `TOOL=ARGS` means; without `=ARGS` the tool gets no arguments.
+
+    Args:
+        text: TOOL is a tool, or a function of a hub: `board` or `setup.board`. ARGS is a JSON object.
+        stage: Decides between functions of the same name.
+        analysis: The environment.
+
+    Raises:
+        InputError: There is no such tool or function, the arguments are not a JSON object, or they do not fit the tool's schema.
+    """
+    name, sign, typed = text.partition("=")
+    name = name.strip()
+    arguments = parse_json(typed, f"the arguments of {name}") if sign else {}
+    if not isinstance(arguments, dict):
+        raise InputError(
+            "the arguments of a tool are a JSON object",
+            fix=f"For example: {name}='{{\"target\": 64}}'",
+            where=Location(name),
+        )
+    tool = _named(name, stage, analysis)
+    return _checked(ToolCall(*hub_call(tool, arguments)) if tool else ToolCall(name, arguments), stage, analysis)
+
+
+async def new_task(
+    project: Project, source: Source, analysis: Analysis, person: Person, draft: TaskDraft | None = None
+) -> AsyncIterator[Progress | Trial | NewTask]:
+    """Ask for what a task needs, test it, and write it into a task file.
+
+    The environment has been started or reached for its analysis, with the person's agreement, and is started again for the test.
+
+    Args:
+        project: The project. Files are relative to its folder.
+        source: The environment.
+        analysis: Its tools and their schemas.
+        person: Is asked for what `draft` leaves open, before a task is added to a file that exists, and after a failed test.
+        draft: What is decided already.
+
+    Yields:
+        The progress of the test, its `Trial`, and at the end the `NewTask`. It ends without one when the person cancels; nothing
+        is written then.
+
+    Raises:
+        InputError: The environment has no MCP servers, a call does not fit its tool, the id is taken, or the file cannot be used.
+        Untrusted: The user has not agreed to what a file of the project starts or connects to.
+    """
+    draft = draft or TaskDraft()
+    config = _mcp_config(source, project)
+    if draft.file is not None:
+        await asyncio.to_thread(_read_file, project, draft.file)
+    if draft.prompt is None:
+        lines = ("What the agent is asked to do. It sees this text and the tools, nothing else.",)
+        prompt = await person.ask("Prompt", lines=lines, placeholder="Play 2048 and reach the tile 256.", accept="Next")
+        if prompt is None:
+            return
+        draft = replace(draft, prompt=prompt)
+    if draft.setup is None:
+        calls = await _ask_call("setup", analysis, person)
+        if calls is None:
+            return
+        draft = replace(draft, setup=calls)
+    if not draft.evaluate:
+        calls = await _ask_call("evaluate", analysis, person)
+        if not calls:
+            return
+        draft = replace(draft, evaluate=calls)
+    file = draft.file or await _ask_file(project, analysis, person)
+    if file is None:
+        return
+    held = await asyncio.to_thread(_read_file, project, file)
+    name = draft.id or _free_id(held.ids, environment_name(analysis.image or analysis.source))
+    task = _checked_task(project, analysis, person, name, draft, config)
+    _require_free(task.id, held, file)
+    trial: Trial | None = None
+    if draft.test:
+        agreed = {json.dumps(task.mcp_config, sort_keys=True, default=repr)}
+        powers: tuple[Power, ...] = source.powers
+        async with aclosing(try_task(project, person, task, str(file), agreed=agreed, powers=powers)) as steps:
+            async for step in steps:
+                trial = step if isinstance(step, Trial) else trial
+                yield step
+        assert trial is not None  # the servers are agreed to
+        if trial.severity == "error":
+            lines = (trial.verdict, *trial.details)
+            if not await person.confirm(f"The test failed. Write {task.id} all the same?", lines, yes="Write", danger=True):
+                return
+    if held.text is not None:
+        lines = (f"The file has {plural(len(held.records), 'task')}, and what it holds stays as it is.",)
+        if not await person.confirm(f"Add {task.id} to {file}?", lines, yes="Add"):
+            return
+    tasks = await asyncio.to_thread(_write, project, file, task, new=held.text is None)
+    yield NewTask(task, file, tasks, trial)
+
+
+def _mcp_config(source: Source, project: Project) -> dict[str, Any]:
+    if source.address is not None or not source.servers:
+        raise InputError(
+            "a task needs an environment with MCP servers",
+            why="A HUD v6 environment holds its tasks itself."
+            if source.address is not None
+            else "This lock file names no image that could be started.",
+            where=Location(source.text),
+        )
+    if (bundled := find_bundled(source.text)) is not None and source.kind == "bundled":
+        return dict(bundled.portable_config)
+    found = source.mcp_config()
+    for entry in found.values():
+        if entry.get("cwd") == str(project.folder):  # where a command starts in any case; the path is this machine's alone
+            del entry["cwd"]
+    return found
+
+
+def _named(name: str, stage: Stage, analysis: Analysis) -> Tool | None:
+    """Return the tool or hub function of a name; None for a hub that is called as an ordinary tool, and for an unknown name."""
+    hub, dot, function = name.partition(".")
+    functions = [tool for tool in analysis.tools if tool.hub is not None]
+    if dot and (found := [tool for tool in functions if (tool.hub, tool.name) == (hub, function)]):
+        return found[0]
+    if (tool := analysis.tool(name)) is not None and tool.hub is None:
+        return tool if name not in analysis.hubs else None
+    mine = sorted((tool for tool in functions if tool.name == name), key=lambda tool: tool.hub not in _HUBS[stage])
+    return mine[0] if mine else None
+
+
+def _checked(call: ToolCall, stage: Stage, analysis: Analysis) -> ToolCall:
+    from hudtui.core.tasks.validate import check_call
+
+    errors = [one for one in check_call(call.name, call.name, call.arguments, analysis) if one.severity == "error"]
+    if errors:
+        first = errors[0]
+        raise InputError(
+            f"the {_WORDS[stage]} cannot be called like this: {first.message}",
+            why="\n".join(f"{one.field}: {one.message}" for one in errors[1:]) or None,
+            fix="`hudtui env analyze` lists the tools and their parameters.",
+            where=Location(call.name, field=(first.field or "").removeprefix(f"{call.name}.") or None),
+        )
+    return call
+
+
+def _checked_task(
+    project: Project, analysis: Analysis, person: Person, name: str, draft: TaskDraft, config: Mapping[str, Any]
+) -> Task:
+    """Return the task if it is usable; the person learns what is doubtful about it."""
+    from hudtui.core.tasks.read import as_task
+    from hudtui.core.tasks.validate import Rules, TaskChecker
+
+    record = task_record(Task(name, draft.prompt or "", config, draft.setup or (), draft.evaluate))
+    checked = TaskChecker(Rules(lookup=project.settings().lookup, platform=project.platform, analysis=analysis)).check(record)
+    for problem in checked.problems:
+        if problem.severity == "error":
+            raise InputError(f"{problem.field}: {problem.message}", where=Location(name))
+        person.say(f"{problem.field}: {problem.message}", severity="warning")
+    return as_task(checked)
+
+
+async def _ask_call(stage: Stage, analysis: Analysis, person: Person) -> tuple[ToolCall, ...] | None:
+    """Return the calls of a stage, at most one; None if the person cancels."""
+    offered = {f"{tool.hub}.{tool.name}" if tool.hub else tool.name: tool for tool in _offered(stage, analysis)}
+    choices = [Choice(name, _signature(name, tool), clean_line(tool.description, 100)) for name, tool in offered.items()]
+    if stage == "setup":
+        choices.append(Choice(_DONE, "no set-up", "the environment begins as it is when it starts"))
+        title = "Which call sets the task up?"
+    else:
+        title = "Which call judges the outcome?"
+        if not choices:
+            raise InputError("the environment has no tool that could judge the outcome", where=Location(analysis.source))
+    chosen = await person.choose(title, choices)
+    if chosen is None:
+        return None
+    if chosen == _DONE:
+        return ()
+    typed: dict[str, str] = {}
+    while True:
+        filled = await _ask_arguments(chosen, offered[chosen], typed, person)
+        if filled is None:
+            return None
+        typed = filled
+        try:
+            call = ToolCall(*hub_call(offered[chosen], read_form(offered[chosen], typed)))
+            return (_checked(call, stage, analysis),)
+        except InputError as error:
+            person.say(" ".join(error.lines()), severity="error")
+
+
+def _offered(stage: Stage, analysis: Analysis) -> list[Tool]:
+    """The tools and functions that a stage can call, the customary ones first. Hubs themselves are left out."""
+
+    def rank(tool: Tool) -> int:
+        other = "evaluate" if stage == "setup" else "setup"
+        if (tool.hub or tool.name) in _HUBS[stage] or tool.kind == stage:
+            return 0
+        return 2 if (tool.hub or tool.name) in _HUBS[other] or tool.kind == other else 1
+
+    tools = [
+        tool for tool in analysis.tools if tool.name not in analysis.hubs and (tool.hub is not None or tool.kind != "hidden")
+    ]
+    return sorted((tool for tool in tools if tool.kind != "lifecycle"), key=rank)
+
+
+def _signature(name: str, tool: Tool) -> str:
+    fields = form_fields(tool)
+    if [field.name for field in fields] == [ALL_ARGUMENTS]:
+        return f"{name}(…)"
+    return f"{name}({', '.join(field.name + ('' if field.required else '?') for field in fields)})"
+
+
+async def _ask_arguments(name: str, tool: Tool, before: Mapping[str, str], person: Person) -> dict[str, str] | None:
+    """Return what was typed for each parameter: all required ones, and those of the others that the person chooses.
+
+    Args:
+        name: The tool, for the titles.
+        tool: The tool or function.
+        before: What was typed the last time; it is suggested.
+        person: Is asked.
+    """
+    fields = form_fields(tool)
+    typed: dict[str, str] = {}
+    for field in fields:
+        if field.required or field.name == ALL_ARGUMENTS:
+            value = await _ask_field(name, field, before.get(field.name, "" if field.required else "{}"), person)
+            if value is None:
+                return None
+            typed[field.name] = value
+    others = {field.name: field for field in fields if field.name not in typed}
+    typed |= {key: value for key, value in before.items() if key in others}
+    while others:
+        choices = [Choice(_DONE, "no more")]
+        for key, field in others.items():
+            told = f"= {typed[key]}" if key in typed else f"default {field.default}" if field.default else ""
+            choices.append(Choice(key, f"{clean_line(key, 60)}: {field.type}", clean_line(told, 60)))
+        chosen = await person.choose(f"{name}: set another parameter?", choices)
+        if chosen is None:
+            return None
+        if chosen == _DONE:
+            break
+        value = await _ask_field(name, others[chosen], typed.get(chosen, others[chosen].default), person)
+        if value is not None:
+            typed[chosen] = value
+    return typed
+
+
+async def _ask_field(name: str, field: FormField, value: str, person: Person) -> str | None:
+    if field.name == ALL_ARGUMENTS:
+        lines = ("The environment does not tell which parameters there are.",)
+        return await person.ask(f"{name}: arguments, as a JSON object", lines=lines, value=value, accept="Next")
+    title = f"{name}: {clean_line(field.name, 60)}"
+    if field.choices:
+        return await person.choose(title, [Choice(choice, clean_line(choice, 100)) for choice in field.choices])
+    return await person.ask(title, value=value or field.default, placeholder=field.type, accept="Next")
+
+
+async def _ask_file(project: Project, analysis: Analysis, person: Person) -> Path | None:
+    default = f"{environment_name(analysis.image or analysis.source)}-tasks.json"
+    lines = ("Relative to the project folder. A task file that exists gets one more task.",)
+    given = await person.ask("Task file", value=default, lines=lines, accept="Next")
+    if given is None or not given.strip():
+        return None
+    file = Path(given.strip())
+    if not (project.folder / file).resolve().is_relative_to(project.folder.resolve()):
+        raise InputError(
+            "this is outside of the project folder, and nothing is written",
+            fix="Name a file inside it. In a terminal, hudtui tasks new -o FILE writes anywhere.",
+            where=Location(str(file)),
+        )
+    return file
+
+
+@dataclass(frozen=True)
+class _TaskFile:
+    """What a task file holds."""
+
+    text: str | None = None
+    """None if there is no file yet."""
+    records: tuple[Any, ...] = ()
+    mark: bytes = b""
+    encoding: str = "utf-8"
+
+    @property
+    def ids(self) -> set[str]:
+        return {record["id"] for record in self.records if isinstance(record, dict) and isinstance(record.get("id"), str)}
+
+
+def _read_file(project: Project, file: Path) -> _TaskFile:
+    """Read a task file that may get a further task.
+
+    Raises:
+        InputError: Its name is not that of a task file, or it is not one that a v4 task can be added to.
+    """
+    from hudtui.core.tasks.formats import generation_of
+
+    if file.suffix not in _SUFFIXES:
+        raise InputError("a task file ends in .json or .jsonl", where=Location(str(file)))
+    path = project.folder / file.expanduser()
+    if not path.exists():
+        return _TaskFile()
+    data = read_bytes(path)
+    mark, encoding = find_encoding(data)
+    try:
+        text = data[len(mark) :].decode(encoding)
+    except UnicodeDecodeError:
+        raise InputError("this file is not text, and no task can be added to it", where=Location(str(file))) from None
+    if file.suffix == ".json":
+        found = parse_json(text, str(file)) if text.strip() else []
+        records = found if isinstance(found, list) else [found]
+    else:
+        records = [parse_json(line, f"{file}:{number}") for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    for record in records:
+        if not isinstance(record, dict) or (generation := generation_of(record)) != "v4":
+            what = "holds no tasks" if not isinstance(record, dict) else f"holds HUD {generation} tasks"
+            raise InputError(
+                f"this file {what}, and the new task is one of v4", fix="Name another file.", where=Location(str(file))
+            )
+    return _TaskFile(text, tuple(records), mark, encoding)
+
+
+def _free_id(taken: set[str], base: str) -> str:
+    number = 1
+    while f"{base}-{number}" in taken:
+        number += 1
+    return f"{base}-{number}"
+
+
+def _require_free(name: str, held: _TaskFile, file: Path) -> None:
+    if name in held.ids:
+        raise InputError(f"the file has a task {name} already", fix="Name another id.", where=Location(str(file)))
+
+
+def _write(project: Project, file: Path, task: Task, *, new: bool) -> int:
+    """Add a task to a file as it is now; what it holds stays as it is, to the byte. Returns the number of its tasks.
+
+    Raises:
+        InputError: The file has appeared, or has the id by now, or cannot be written.
+    """
+    path = project.folder / file.expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with file_lock(path):
+        held = _read_file(project, file)
+        if new and held.text is not None:
+            raise InputError("this file was written in the meantime, and nothing is changed", where=Location(str(file)))
+        _require_free(task.id, held, file)
+        text = _with_task(held, task_record(task), lines=file.suffix != ".json")
+        write_atomic(path, held.mark + text.encode(held.encoding))
+    return len(held.records) + 1
+
+
+def _with_task(held: _TaskFile, record: Mapping[str, Any], *, lines: bool) -> str:
+    text = (held.text or "").rstrip()
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if lines:
+        line = json.dumps(record, ensure_ascii=False)
+        return f"{text}{newline if text else ''}{line}{newline}"
+    added = "\n".join("  " + line for line in json.dumps(record, ensure_ascii=False, indent=2).split("\n")).replace("\n", newline)
+    if not held.records:
+        return f"[{newline}{added}{newline}]{newline}"
+    kept = text.removesuffix("]").rstrip() if text.lstrip().startswith("[") else f"[{newline}{text}"
+    return f"{kept},{newline}{added}{newline}]{newline}"

@@ -1,0 +1,191 @@
+"""A new task: what is asked, what is refused, what is tested, and what the file holds afterwards."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.person import ScriptedPerson
+
+from hudtui.core.environment.discover import analyze
+from hudtui.core.environment.source import Source, parse_source
+from hudtui.core.environment.values import Analysis, Tool
+from hudtui.core.errors import InputError
+from hudtui.core.flows.new_task import NewTask, TaskDraft, new_task, read_call
+from hudtui.core.flows.trial import Trial
+from hudtui.core.platform import HUD
+from hudtui.core.project import Project
+from hudtui.core.tasks.read import read_tasks
+from hudtui.core.tasks.task import ToolCall
+
+SIZED = {
+    "type": "object",
+    "properties": {"size": {"type": "integer", "minimum": 2}, "mode": {"enum": ["easy", "hard"]}, "seed": {"type": "integer"}},
+    "required": ["size", "mode"],
+    "additionalProperties": False,
+}
+ANALYSIS = Analysis(
+    "board",
+    tools=(
+        Tool("move", "Moves the tiles."),
+        Tool("setup", "Sets up.", kind="setup"),
+        Tool("evaluate", "Judges.", kind="evaluate"),
+        Tool("close", kind="lifecycle"),
+        Tool("board", "A new board.", SIZED, "hidden", "setup"),
+        Tool("reached", "", None, "hidden", "evaluate"),
+    ),
+    hubs={"setup": ("board",), "evaluate": ("reached",)},
+)
+SOURCE = parse_source('{"board": {"command": "board-server"}}')
+BOARD = ToolCall("setup", {"name": "board", "arguments": {"size": 4, "mode": "easy"}})
+REACHED = ToolCall("evaluate", {"name": "reached", "arguments": {"target": 64}})
+DRAFT = TaskDraft("Play.", (BOARD,), (REACHED,), file=Path("t.json"), test=False)
+
+
+async def make(
+    person: ScriptedPerson, draft: TaskDraft | None = None, source: Source = SOURCE, analysis: Analysis = ANALYSIS
+) -> list[Any]:
+    return [step async for step in new_task(Project(Path.cwd(), HUD), source, analysis, person, draft)]
+
+
+async def test_everything_is_asked_for_step_by_step() -> None:
+    answers = ("Play.", "setup.board", "x", "easy", "", "4", "easy", "seed", "7", "")
+    person = ScriptedPerson(*answers, "evaluate.reached", '{"target": 64}', ...)
+    (made,) = await make(person, TaskDraft(test=False))
+    assert isinstance(made, NewTask) and not person.unasked
+    setup = next(question for question in person.questions if question.title == "Which call sets the task up?")
+    assert [choice.label for choice in setup.choices] == [
+        "setup.board(size, mode, seed?)", "move(…)", "evaluate.reached(…)", "no set-up"
+    ]  # fmt: skip
+    assert any("of type integer" in said for said in person.said)  # the first answer for the size was no number
+    (task,) = read_tasks(made.file).tasks
+    assert task == made.task and str(made.file) == "board-tasks.json"
+    assert task.setup == (ToolCall("setup", {"name": "board", "arguments": {"size": 4, "mode": "easy", "seed": 7}}),)
+    assert task.evaluate == (REACHED,) and task.mcp_config == {"board": {"command": "board-server", "args": []}}
+
+
+@pytest.mark.parametrize(
+    "answers", [(None,), ("P.", None), ("P.", "setup.board", None), ("P.", "", None), ("P.", "", "move", None)]
+)
+async def test_each_question_can_be_cancelled(answers: tuple[Any, ...]) -> None:
+    person = ScriptedPerson(*answers)
+    assert await make(person, TaskDraft(test=False)) == [] and not person.unasked
+    assert list(Path().iterdir()) == []
+
+
+async def test_what_breaks_the_schema_is_asked_again_with_what_was_typed() -> None:
+    person = ScriptedPerson("setup.board", "1", "easy", "", "3", "hard", "")
+    (made,) = await make(person, replace(DRAFT, setup=None))
+    assert "less than the minimum" in person.said[0] and person.questions[4].value == "1"
+    assert made.task.setup[0].arguments["arguments"] == {"size": 3, "mode": "hard"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bored", "did you mean 'board'"),
+        ("setup", "is a hub"),
+        ("board={}", "'size' is a required property"),
+        ('board={"size": 4, "mode": "mad"}', "is not one of"),
+        ("board=[4]", "a JSON object"),
+        ("board={", "JSON"),
+    ],
+)
+def test_a_call_that_does_not_fit_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_call(text, "setup", ANALYSIS)
+    assert said in " ".join(caught.value.lines())
+
+
+def test_calls_are_named_by_tool_hub_or_function() -> None:
+    for text in ("board", "setup.board"):
+        assert read_call(text + '={"size": 4, "mode": "easy"}', "setup", ANALYSIS) == BOARD
+    assert read_call('setup={"name": "board", "arguments": {"size": 4, "mode": "easy"}}', "setup", ANALYSIS) == BOARD
+    assert read_call("move", "evaluate", ANALYSIS) == ToolCall("move", {})
+    tools = (*ANALYSIS.tools, Tool("board", "", None, "hidden", "evaluate"))
+    both = replace(ANALYSIS, tools=tools, hubs={"setup": ("board",), "evaluate": ("reached", "board")})
+    assert read_call('board={"a": 1}', "evaluate", both).name == "evaluate"
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "start"),
+    [
+        ("t.json", '[{"id": "board-1", "prompt": "a",   "n": 1.0, "mcp_config": {}}]\n', '[{"id": "board-1", "prompt": "a",   "n": 1.0,'),
+        ("t.json", '{"id": "a", "prompt": "a",   "mcp_config": {}}', '[\n{"id": "a", "prompt": "a",   "mcp_config": {}},\n'),
+        ("t.json", "[]", "[\n  {"),
+        ("t.json", "", "[\n  {"),
+        ("t.jsonl", '{"id":"a","prompt":"a","mcp_config":{}}', '{"id":"a","prompt":"a","mcp_config":{}}\n{"id": "board-1"'),
+        ("t.jsonl", '\ufeff{"id":"a","prompt":"é","mcp_config":{}}\n', '\ufeff{"id":"a","prompt":"é","mcp_config":{}}\n{'),
+    ],
+)  # fmt: skip
+async def test_a_file_gets_a_further_task_and_keeps_the_rest(name: str, before: str, start: str) -> None:
+    encoding = "utf-16-le" if before.startswith("\ufeff") else "utf-8"
+    Path(name).write_bytes(before.encode(encoding))
+    assert await make(ScriptedPerson(False), replace(DRAFT, file=Path(name))) == []
+    assert Path(name).read_bytes() == before.encode(encoding)
+    (made,) = await make(ScriptedPerson(True), replace(DRAFT, file=Path(name)))
+    assert Path(name).read_bytes().decode(encoding).startswith(start)
+    loaded = read_tasks(name)
+    assert loaded.total == made.tasks and loaded.tasks[-1] == made.task
+    assert made.task.id == ("board-2" if "board-1" in before else "board-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("t.parquet", None, "ends in .json"),
+        ("t.json", '{"env": {"name": "a"}, "scenario": "a:b", "id": "x"}', "HUD v5 tasks"),
+        ("t.json", "[1]", "holds no tasks"),
+        ("t.json", '[{"id": "mine", "prompt": "a", "mcp_config": {}}]', "has a task mine already"),
+        ("t.json", '[{"id": "cut', "not valid JSON"),
+    ],
+)
+async def test_other_files_are_left_alone(name: str, content: str | None, said: str) -> None:
+    if content is not None:
+        Path(name).write_text(content)
+    with pytest.raises(InputError) as caught:
+        await make(ScriptedPerson(), replace(DRAFT, file=Path(name), id="mine"))
+    assert said in " ".join(caught.value.lines())
+    assert (Path(name).read_text() if Path(name).exists() else None) == content
+
+
+async def test_an_asked_file_stays_in_the_project() -> None:
+    with pytest.raises(InputError, match="outside of the project"):
+        await make(ScriptedPerson("../t.json"), replace(DRAFT, file=None))
+
+
+async def test_environments_without_mcp_servers_have_no_such_tasks() -> None:
+    with pytest.raises(InputError, match="MCP servers"):
+        await make(ScriptedPerson(), DRAFT, parse_source("tcp://localhost:8765"))
+
+
+async def test_a_doubtful_task_is_written_with_a_warning() -> None:
+    person = ScriptedPerson()
+    source = parse_source("https://e.example/mcp", headers={"Authorization": "Bearer sk-0123456789abcdef0123"})
+    (made,) = await make(person, DRAFT, source)
+    assert made.task.prompt == "Play." and "written out" in person.said[0] and person.severities == ["warning"]
+    assert "0123456789abcdef" not in person.said[0]
+
+
+async def test_the_task_is_tested_before_it_is_written() -> None:
+    source = parse_source("text-2048")
+    analysis = await analyze(source)
+    calls = [
+        read_call('board={"board_size": 3, "seed": 2}', "setup", analysis),
+        read_call('max_number={"target": 64}', "evaluate", analysis),
+    ]
+    draft = TaskDraft("Play.", (calls[0],), (calls[1],), file=Path("new/t.jsonl"))
+    steps = await make(ScriptedPerson(), draft, source, analysis)
+    trial, made = steps[-2:]
+    assert isinstance(trial, Trial) and trial.severity == "success" and made.trial == trial
+    assert made.to_json()["test"]["ok"] and json.loads(Path("new/t.jsonl").read_text()) == made.to_json()["task"]
+
+    broken = replace(draft, evaluate=(read_call('max_number={"goal": 64}', "evaluate", analysis),), file=Path("b.json"))
+    person = ScriptedPerson(False)
+    steps = await make(person, broken, source, analysis)
+    assert steps[-1].severity == "error" and not Path("b.json").exists()
+    assert "does not know goal" in person.questions[0].lines[0] and person.questions[0].danger
+    assert isinstance((await make(ScriptedPerson(True), broken, source, analysis))[-1], NewTask) and Path("b.json").exists()
