@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -346,3 +347,30 @@ def test_an_answer_in_words() -> None:
         '  "n": 1',
         "}",
     ]
+
+
+async def test_a_new_task_is_asked_for_tested_and_written(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        await pilot.press("1")
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        await pilot.press("n")
+        await pilot.pause()
+        for answer in ("Play.", None, None, None, '{"target": 64}', None):
+            await pilot.pause()
+            if answer is not None:
+                app.focused.value = answer
+            await pilot.press("enter")
+            await pilot.pause()
+        await settle(pilot)
+        (written,) = json.loads((project / "text-2048-tasks.json").read_text())
+        assert written["prompt"] == "Play." and written["setup_tool"]["arguments"]["name"] == "board"
+        assert written["evaluate_tool"]["arguments"] == {"name": "max_number", "arguments": {"target": 64}}
+        assert "text-2048-1 is added" in screen_text(app)
+        await pilot.press("n")
+        await pilot.pause()
+        await pilot.press("escape")
+        await settle(pilot)
+        assert isinstance(app.screen, EnvironmentScreen)
+        assert len(json.loads((project / "text-2048-tasks.json").read_text())) == 1

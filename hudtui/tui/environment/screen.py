@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -51,19 +51,21 @@ class EnvironmentScreen(HudtuiScreen):
     HELP = (
         "Name an environment: a bundled one (text-2048), an image (org/name:tag), a folder, a lock file, a URL, an mcp_config, "
         "tcp://host:port, or a command after `--`. The last analysis is shown at once; {key:environment.look} analyzes again. "
-        "A call by hand shows what the agent would see. {key:environment.generate} writes a configuration for the environment."
+        "A call by hand shows what the agent would see. {key:environment.generate} writes a configuration for the environment, "
+        "{key:environment.new-task} a task: a prompt, a call that sets it up, and a call that judges the outcome."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("environment.source", "Source", "Name the environment to look at.", "a"),
         AppAction("environment.look", "Refresh", "Connect to the environment and analyze it again.", "r"),
         AppAction("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
         AppAction("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
+        AppAction("environment.new-task", "New task", "Write a task for this environment into a task file.", "n", asks=True),
         AppAction("environment.image", "Open image", "Open the image of the last answer outside the terminal.", "o", show=False),
         AppAction("environment.disconnect", "Disconnect", "End the connection that calls by hand keep open.", "x", show=False),
         AppAction(
             "environment.cancel",
             "Cancel",
-            "Stop the analysis or the call.",
+            "Stop the analysis, the call or the test of a new task.",
             "ctrl+x",
             show=False,
             priority=True,
@@ -133,12 +135,14 @@ class EnvironmentScreen(HudtuiScreen):
     def why_not(self, action_id: str) -> str | None:
         """What needs a source, a tool, an answer or a connection."""
         name = action_id.partition(".")[2]
-        if name in ("look", "generate", "notes") and self.source is None:
+        if name in ("look", "generate", "new-task", "notes") and self.source is None:
             return "name an environment first"
-        if name in ("generate", "notes") and self.analysis is None:
+        if name in ("generate", "new-task", "notes") and self.analysis is None:
             return "the environment was not reached yet"
         if name == "generate" and self.analysis is not None and not self.analysis.agent_tools:
             return "this environment has no tools for an agent"
+        if name == "new-task" and self.source is not None and not self.source.servers:
+            return "a task needs an environment with servers that can be started or reached"
         if name == "call" and not isinstance(self.selected, Tool):
             return "select a tool first"
         if name == "call" and self.source is not None and not self.source.servers:
@@ -251,11 +255,11 @@ class EnvironmentScreen(HudtuiScreen):
 
     def has_use(self, action_id: str) -> bool:
         """There is something to cancel."""
-        return bool(self.going("look", "call"))
+        return bool(self.going("look", "call", "new-task"))
 
     def action_cancel(self) -> None:
         """Stop what is going on."""
-        going = self.going("look", "call")
+        going = self.going("look", "call", "new-task")
         for worker in going:
             worker.cancel()
         self.say("Cancelled." if going else "Nothing is running.", "information")
@@ -436,3 +440,25 @@ class EnvironmentScreen(HudtuiScreen):
             self.app.go_back(self.NAME)
         else:
             self.app.open_screen("mapping", path=self.app.folder / made.file)
+
+    # -- a new task --------------------------------------------------------------------------------------------------
+
+    def action_new_task(self) -> None:
+        """Write a task for this environment."""
+        self.start(self._new_task(), group="new-task")
+
+    async def _new_task(self) -> None:
+        from hudtui.core.flows.new_task import NewTask, new_task
+
+        assert self.source is not None and self.analysis is not None
+        async with aclosing(new_task(self.app.project, self.source, self.analysis, self.app)) as steps:
+            async for step in steps:
+                if isinstance(step, Progress):
+                    self._progress(step)
+                    continue
+                self.clear_message()
+                if isinstance(step, NewTask):
+                    self.app.reload()
+                    trial = step.trial
+                    told = f"; {clean_line(trial.verdict, 200)}" if trial is not None else ""
+                    self.say(f"{step.report}{told}", "success" if trial is None else trial.severity)

@@ -113,7 +113,7 @@ def test_calls_are_named_by_tool_hub_or_function() -> None:
 @pytest.mark.parametrize(
     ("name", "before", "start"),
     [
-        ("t.json", '[{"id": "board-1", "prompt": "a",   "n": 1.0, "mcp_config": {}}]\n', '[{"id": "board-1", "prompt": "a",   "n": 1.0,'),
+        ("t.json", '[{"id": "board-1", "prompt": "a",   "n": 1.0, "mcp_config": {}}]\n', '[{"id": "board-1", "prompt": "a",   '),
         ("t.json", '{"id": "a", "prompt": "a",   "mcp_config": {}}', '[\n{"id": "a", "prompt": "a",   "mcp_config": {}},\n'),
         ("t.json", "[]", "[\n  {"),
         ("t.json", "", "[\n  {"),
