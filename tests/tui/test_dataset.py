@@ -175,7 +175,7 @@ async def test_a_file_is_opened_and_every_task_is_there(open_app: Any, mixed: Pa
         assert usable == len(whole.tasks) == 5
         text = screen_text(app)
         assert "8 tasks" in text and "✓ 4 ok" in text and "! 1 warning" in text and "✗ 3 errors" in text
-        assert screen.index.row(5).head == "id: task 4 has this id already" and "id: task 4 has" in text
+        assert screen.index.row(5).problem == "duplicate-id" and "✗ duplicate-id" in text and "id: task 4 has" in text
 
 
 async def test_filters_go_round_and_the_search_narrows(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
@@ -252,7 +252,7 @@ async def test_problems_jump_to_their_task(open_app: Any, mixed: Path, settle: A
 async def test_details_mask_secrets_and_copies_do_too(
     open_app: Any, mixed: Path, settle: Any, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_app(mixed) as (app, pilot):
+    async with open_app(mixed, size=(160, 60)) as (app, pilot):
         await pilot.press("3", "down", "down", "down")
         await settle(pilot)
         text = screen_text(app)
@@ -389,8 +389,8 @@ async def test_nothing_of_the_file_before_is_shown_for_a_bad_one(
         app.open_screen("dataset", path=mixed / "bad.data")
         await settle(pilot)
         assert screen.source == "bad.data" and (screen.index is None or not screen.index.total or screen.index.counts["error"])
-        for tab in ("task", "problems", "stats", "test"):
-            screen.show_tab(tab)
+        for view in ("task", "stats", "test"):
+            screen.show_view(view)
             await settle(pilot)
             text = screen_text(app)
             assert "board-" not in text and "tasks.json" not in text and "8 tasks" not in text
@@ -460,7 +460,7 @@ async def test_scenarios_are_written_for_hud_v6(open_app: Any, project: Path, se
 
 async def test_actions_say_why_they_cannot(open_app: Any, project: Path, mixed: Path, settle: Any) -> None:
     async with open_app(mixed) as (app, pilot):
-        await pilot.press("3", "down", "down", "t")
+        await pilot.press("3", "down", "down", "T")
         await settle(pilot)
         assert "cannot be used as it is" in app.screen.message
         (mixed / "tasks.json").write_text(json.dumps([{"id": "x", "prompt": 3, "mcp_config": {}}]))
@@ -477,7 +477,7 @@ async def test_actions_say_why_they_cannot(open_app: Any, project: Path, mixed: 
 async def _test_first(app: Any, pilot: Any, settle: Any) -> str:
     await pilot.press("3")
     await settle(pilot)
-    await pilot.press("t")
+    await pilot.press("T")
     await until(pilot, lambda: app.screen.is_modal)
     await pilot.press("enter")
     await settle(pilot)

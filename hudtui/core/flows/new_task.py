@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -119,7 +119,7 @@ def read_call(text: str, stage: Stage, analysis: Analysis) -> ToolCall:
 
 async def new_task(
     project: Project, source: Source, analysis: Analysis, person: Person, draft: TaskDraft | None = None
-) -> AsyncIterator[Progress | Trial | NewTask]:
+) -> AsyncGenerator[Progress | Trial | NewTask, None]:
     """Ask for what a task needs, test it, and write it into a task file.
 
     The environment has been started or reached for its analysis, with the person's agreement, and is started again for the test.

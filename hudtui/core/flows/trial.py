@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -84,7 +84,7 @@ async def try_task(
     *,
     agreed: set[str] | None = None,
     powers: Sequence[Power] | None = None,
-) -> AsyncIterator[Progress | Trial]:
+) -> AsyncGenerator[Progress | Trial, None]:
     """Test a task after the person has agreed to start its servers.
 
     Args:

@@ -60,13 +60,15 @@ class TaskRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     id: str
     state: State
     head: str
-    """The beginning of the prompt; of the first problem where the task is unusable."""
+    """The beginning of the prompt; empty where an unusable task has none."""
     length: int
     """Characters of the whole prompt; 0 where the task is unusable."""
     servers: str
     evaluator: str
     setup: str
     category: str
+    problem: str = ""
+    """Code of the first error of an unusable task."""
 
 
 class _Text(msgspec.Struct, array_like=True, gc=False):
@@ -403,7 +405,7 @@ class TaskIndex:
         found = set()
         for row in _unpack_rows(self._rows[number]):
             prompt = row.head if row.state == "error" else next(texts).prompt
-            if word in "\n".join((row.id, prompt, row.servers, row.evaluator, row.category)).casefold():
+            if word in "\n".join((row.id, prompt, row.servers, row.evaluator, row.category, row.problem)).casefold():
                 found.add(row.index)
         return found
 
@@ -438,10 +440,11 @@ def _broken_row(task: CheckedTask, problem: TaskProblem) -> TaskRow:
     record = task.record if isinstance(task.record, Mapping) else {}
     config = _as_data(record.get("mcp_config"))
     servers = ", ".join(map(str, config)) if isinstance(config, Mapping) else ""
-    head = f"{problem.field}: {problem.message}" if problem.field else problem.message
+    prompt = record.get("prompt")
+    head = prompt[:HEAD] if isinstance(prompt, str) else ""
     calls = _call_names(_as_data(record.get("evaluate_tool")))
     name = problem.id or f"task-{task.index:04d}"
-    row = TaskRow(task.index, name, "error", head[:HEAD], 0, servers[:200], calls[:200], "", "")
+    row = TaskRow(task.index, name, "error", head, 0, servers[:200], calls[:200], "", "", problem.code)
     # A text of an unusable task may hold half of a surrogate pair, which cannot be packed.
     return msgspec.structs.replace(row, **{field: _sound(getattr(row, field)) for field in _TEXTS})
 

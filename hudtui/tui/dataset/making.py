@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
-from textual.widgets import Static, TabbedContent
 
 from hudtui.core.events import Notice, Progress
 from hudtui.core.text import clean_line
+from hudtui.tui.dataset.panes import DetailPane, ProblemsPane, TasksPane, View
 from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.widgets.pane import Panes
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
@@ -31,6 +32,7 @@ class Making(HudtuiScreen):
 
     def __init__(self) -> None:
         super().__init__()
+        self.tasks, self.detail, self.problems = TasksPane(), DetailPane(), ProblemsPane()
         self.source: str | None = None
         """The source as the user named it."""
         self.index: TaskIndex | None = None
@@ -46,13 +48,10 @@ class Making(HudtuiScreen):
         self._entries: dict[tuple[bool, str], dict[str, str | bool]] = {}
         """What was entered into the dialogs that make datasets and did not come to anything, by dialog and source."""
 
-    def show_tab(self, name: str) -> None:
-        """Go to a tab of the detail: `task`, `problems`, `stats` or `test`."""
-        tabs = self.query_one(TabbedContent)
-        self.query_one("#ds-panes").add_class("-detail")
-        tabs.active = f"ds-tab-{name}"
-        target = {"task": "#ds-task-page", "problems": "#ds-problems", "stats": "#ds-stats-page", "test": "#ds-test-page"}[name]
-        self.call_after_refresh(self.query_one(target).focus)
+    def show_view(self, view: View) -> None:
+        """Go to a view of the detail."""
+        self.detail.turn_to(view)
+        self.query_one(Panes).open(self.detail)
 
     # -- testing one task --------------------------------------------------------------------------------------------
 
@@ -69,7 +68,7 @@ class Making(HudtuiScreen):
 
         assert self.source is not None
         project = Project(self.app.folder, self.app.platform)
-        shown, begun = self.query_one("#ds-test", Static), False
+        shown, begun = self.detail.texts["test"], False
         try:
             async for step in try_task(project, self.app, record.task(), self.source, agreed=self._agreed):
                 if isinstance(step, Trial):
@@ -77,9 +76,9 @@ class Making(HudtuiScreen):
                     self.say(f"{record.id}: {step.verdict}", step.severity)
                 else:
                     begun = True
-                    shown.update(Content.styled(f"Testing {clean_line(record.id, 100)} … Ctrl-X cancels.", "$foreground-muted"))
-                    self.show_tab("test")
-                    self.busy(f"Testing {record.id} (Ctrl-X cancels)")
+                    shown.update(Content.styled(f"Testing {clean_line(record.id, 100)} …", "$foreground-muted"))
+                    self.show_view("test")
+                    self.busy(f"Testing {record.id} ({{key:dataset.cancel}} cancels)")
         except BaseException:
             if begun and self.is_attached:
                 shown.update(Content.styled("The test did not come to an end.", "$warning"))
@@ -136,7 +135,7 @@ class Making(HudtuiScreen):
         async with aclosing(carry_to_v6(Project(folder, self.app.platform), self.app, opened.source)) as steps:  # type: ignore[type-var]
             async for step in steps:
                 if not isinstance(step, Migration):
-                    self.busy(f"{step.message} (Ctrl-X cancels)")
+                    self.busy(f"{step.message} ({{key:dataset.cancel}} cancels)")
                     continue
                 self.app.reload()
                 out, errors = step.total - step.written, step.findings.errors
@@ -169,7 +168,7 @@ class Making(HudtuiScreen):
         made: DatasetResult | None = None
         notes: list[str] = []
         told = 0.0
-        self.busy("Writing (Ctrl-X cancels)")
+        self.busy("Writing ({key:dataset.cancel} cancels)")
         use_hub_of(settings)
         async with aclosing(iterate_in_thread(make_dataset(request, settings))) as steps:  # type: ignore[type-var]
             async for step in steps:
@@ -181,7 +180,7 @@ class Making(HudtuiScreen):
                 elif isinstance(step, Progress) and (now := time.monotonic()) - told > _TOLD:
                     told = now
                     share = f" {100 * step.done // step.total} %" if step.done is not None and step.total else ""
-                    self.busy(f"{step.stage}: {step.message}{share} (Ctrl-X cancels)")
+                    self.busy(f"{step.stage}: {step.message}{share} ({{key:dataset.cancel}} cancels)")
         assert made is not None
         self.app.reload()
         self.say(" ".join([_told(made, self.app.folder), *notes]), "warning" if notes else "success")

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.table import ProblemKind, State, TaskIndex
 
 COLUMNS = (
-    Column("task", "task", 7, from_width=100),
+    Column("task", "task", 7, from_width=60, align="right"),
     Column("id", "id", 12),
-    Column("state", "state", 9),
+    Column("state", "state", 9, most=16),
     Column("prompt", "prompt", 20, flexible=4),
     Column("servers", "servers", 12, from_width=90),
     Column("evaluator", "evaluator", 12, flexible=1, from_width=64),
@@ -54,12 +54,11 @@ class TaskRows:
     def cells(self, row: int) -> Sequence[Cell]:
         """As the table shows it."""
         found = self.index.row(self.task(row))
-        broken = found.state == "error"
         return (
             (f"{found.index:,}", "table--muted"),
             found.id,
-            STATE_CELLS[found.state],
-            (found.head, "table--problem" if broken else ""),
+            (f"✗ {found.problem}", "table--error") if found.problem else STATE_CELLS[found.state],
+            found.head,
             found.servers,
             found.evaluator.removeprefix("evaluate/"),
             found.category,

@@ -9,21 +9,19 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rich.cells import cell_len
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static, TabbedContent, TabPane
+from textual.widgets import Static
 
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
-from hudtui.tui.dataset.rows import PROBLEMS, Shown, TaskRows, columns_for
+from hudtui.tui.dataset.rows import TaskRows, columns_for
 from hudtui.tui.dataset.view import TICK, Viewing
 from hudtui.tui.facts import Facts
 from hudtui.tui.widgets.empty import EmptyState
-from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.fit import cut_left
-from hudtui.tui.widgets.scrolling import Page
-from hudtui.tui.widgets.virtual_table import VirtualTable
+from hudtui.tui.widgets.pane import Panes
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
@@ -34,12 +32,6 @@ SLOW_TICK = 0.5
 """The same after the first second: a picture takes time that the reading wants."""
 FIRST = 1.0
 """Seconds for which the reading waits for the first picture, at most."""
-_NOTHING = {
-    "problem": "",
-    "stats": "Counted when the tasks are read.",
-    "test": "t sets the selected task up and judges it at once.",
-}
-"""What the tabs of the detail say before there is anything in them."""
 WATCH = 2.0
 """Seconds between two looks at whether the file has changed."""
 
@@ -52,9 +44,11 @@ class DatasetScreen(Viewing):
     AUTO_FOCUS = "#ds-table"
     CSS_PATH = "dataset.tcss"
     HELP = (
-        "The tasks of this project, each checked: ✓ ok, ! warning, ✗ error (left out of every dataset). / searches, "
-        "p shows only tasks with problems, s sorts. Enter shows a task in full. t sets one task up in its environment and judges "
-        "it at once: a broken evaluator shows here. c converts, P publishes; both show first what would be written."
+        "The tasks of this project, each checked: ✓ ok, ! warning, ✗ error (left out of every dataset). "
+        "{key:dataset.search} searches, {key:dataset.problem} shows only tasks with problems, {key:dataset.sort} sorts. "
+        "Enter shows a task in full. {key:dataset.test} sets one task up in its environment and evaluates it at once: "
+        "a broken evaluator shows here. {key:dataset.convert} converts, {key:dataset.publish} publishes; both show first "
+        "what would be written."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o", asks=True),
@@ -62,7 +56,7 @@ class DatasetScreen(Viewing):
         AppAction(
             "dataset.problem", "Filter", "Show all tasks, those with problems, with errors, with one kind of problem …", "p"
         ),
-        AppAction("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t", decides=True),
+        AppAction("dataset.test", "Test", "Set this task up in its environment and evaluate it at once.", "T", decides=True),
         AppAction("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c", asks=True),
         AppAction("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P", asks=True),
         AppAction(
@@ -87,7 +81,6 @@ class DatasetScreen(Viewing):
             yields=True,
         ),
         AppAction("dataset.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
-        AppAction("dataset.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
 
     def __init__(self) -> None:
@@ -104,28 +97,18 @@ class DatasetScreen(Viewing):
     def content(self) -> Iterable[Widget]:
         """What is open, table, detail."""
         yield Static(id="ds-head")
-        yield EmptyState("No task file was found in this project.", "o names one, or a dataset on the Hub", id="ds-empty")
-        with Horizontal(id="ds-panes"):
-            with Vertical(id="ds-left"):
-                yield FilterField(placeholder="search in ids and prompts", id="ds-search")
-                yield VirtualTable(columns_for(None), empty="No task yet.", id="ds-table")
-                yield Shown(id="ds-shown")
-            with Vertical(id="ds-right"), TabbedContent(id="ds-tabs"):
-                with TabPane("Task", id="ds-tab-task"), Page(id="ds-task-page"):
-                    yield Static(Content.styled("No task is selected.", "$foreground-muted"), id="ds-task")
-                with TabPane("Problems", id="ds-tab-problems"):
-                    yield VirtualTable(PROBLEMS, empty="No problem was found.", id="ds-problems")
-                    yield Static(id="ds-problem")
-                with TabPane("Statistics", id="ds-tab-stats"), Page(id="ds-stats-page"):
-                    yield Static(Content.styled(_NOTHING["stats"], "$foreground-muted"), id="ds-stats")
-                with TabPane("Test", id="ds-tab-test"), Page(id="ds-test-page"):
-                    yield Static(Content.styled(_NOTHING["test"], "$foreground-muted"), id="ds-test")
+        hint = "{key:dataset.open} names one, or a dataset on the Hub"
+        yield EmptyState("No task file was found in this project.", hint, id="ds-empty")
+        with Panes(id="ds-panes"):
+            yield self.tasks
+            with Vertical(id="ds-right"):
+                yield self.detail
+                yield self.problems
 
     def on_mount(self) -> None:
         """Begin with an empty table where a file will be opened at once, else with the words that there is none."""
         facts = self.app.facts
         self._show_panes(bool(facts is not None and facts.task_files))
-        self.query_one(FilterField).display = False
         super().on_mount()
         self.set_interval(WATCH, self._look_outside, name="watch")
 
@@ -154,19 +137,23 @@ class DatasetScreen(Viewing):
     def why_not(self, action_id: str) -> str | None:
         """What needs tasks, all of them, or a usable one."""
         name = action_id.partition(".")[2]
-        if name in ("open", "back", "pane", "cancel"):
+        if name in ("open", "back", "cancel"):
             return None
         if self.source is None:
-            return "open a task file first, with o"
+            return "open a task file first, with {key:dataset.open}"
         if name in ("again", "check"):
-            return "no environment was analysed yet; 1 does that" if name == "check" and not self._analysed() else None
+            return (
+                "no environment was analyzed yet; the environment screen does that"
+                if name == "check" and not self._analysed()
+                else None
+            )
         index = self.index
         if index is None or not index.total:
             return "the first task is not read yet" if self.reading else "there is no task"
         if name in ("next", "previous", "problems") and not len(index.problems):
             return "no problem was found" + (" so far" if self.reading else "")
         if name in ("convert", "publish", "carry") and self.going("make"):
-            return "a dataset is being written; Ctrl-X cancels"
+            return "a dataset is being written; {key:dataset.cancel} cancels"
         if name in ("convert", "publish") and not index.counts["ok"] + index.counts["warning"]:
             return "no task can be used"
         if name in ("test", "copy") and self.chosen is None:
@@ -217,16 +204,15 @@ class DatasetScreen(Viewing):
             return
         self.source = text
         self.word, self.filter, self.sort, self.chosen = "", (), ("task", False), None
-        search = self.query_one("#ds-search", FilterField)
-        search.value, search.display = "", False
+        self.tasks.search.value, self.tasks.search.display = "", False
         if self.index is not None:
             self.index.close()
             self.index, self._rows = None, None
         self.table.show(None)
-        self.query_one("#ds-problems", VirtualTable).show(None)
-        self._show_task()
-        for name, words in _NOTHING.items():
-            self.query_one(f"#ds-{name}", Static).update(Content.styled(words, "$foreground-muted"))
+        self.problems.table.show(None)
+        self.problems.sentence.update("")
+        self.problems.count(0)
+        self.detail.clear()
         self._show_head()
 
     def action_again(self) -> None:
@@ -259,7 +245,7 @@ class DatasetScreen(Viewing):
         try:
             found = await asyncio.to_thread(self._find, text)
             if found.opened.source.kind == "hub":
-                self.busy(f"Bringing {text} here from the Hub (Ctrl-X cancels)")
+                self.busy(f"Downloading {text} from the Hub ({{key:dataset.cancel}} cancels)")
                 from hudtui.core.tasks.read import download_source
 
                 found = found._replace(opened=await asyncio.to_thread(download_source, found.opened))
@@ -410,7 +396,7 @@ class DatasetScreen(Viewing):
             return  # a file is about to be opened
         if self.source is None:
             head.display = False
-            hint = "o names one, or a dataset on the Hub" if not files else "o opens one"
+            hint = "{key:dataset.open} names one, or a dataset on the Hub" if not files else "{key:dataset.open} opens one"
             self.query_one(EmptyState).tell("No task file was found in this project.", hint)
             return
         head.display = True

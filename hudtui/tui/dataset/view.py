@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from textual.content import Content
-from textual.widgets import Static, TabbedContent
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean_line
 from hudtui.tui.dataset.making import Making
 from hudtui.tui.dataset.rows import SORTS, ProblemRows, Shown, TaskRows
 from hudtui.tui.widgets.fields import Field, FilterField
+from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 TICK = 0.1
 """Seconds between two updates of the picture while tasks are read."""
-REST = 0.06
-"""Seconds that the cursor rests on a task before its detail is shown."""
 
 
 class Viewing(Making):
@@ -46,7 +44,7 @@ class Viewing(Making):
     @property
     def table(self) -> VirtualTable:
         """The table of tasks."""
-        return self.query_one("#ds-table", VirtualTable)
+        return self.tasks.table
 
     def _show_shown(self) -> None:
         """The line under the table: what it shows, and against what it was checked."""
@@ -65,7 +63,7 @@ class Viewing(Making):
         if index is not None and _all_scenarios(index):
             parts.append(("6 writes v5 tasks for HUD v6", "bold $accent"))
         line = Content("  ").join(Content.styled(text.strip(), style) for text, style in parts)
-        shown = self.query_one("#ds-shown", Static)
+        shown = self.tasks.shown
         room = shown.size.width - 2 - (line.cell_length + 2 if parts else 0)
         about = next((words for words in self._about_calls(index) if cell_len(words) <= room), "") if index is not None else ""
         if about:
@@ -103,10 +101,9 @@ class Viewing(Making):
     # -- search, filter, sort ----------------------------------------------------------------------------------------
 
     def action_search(self) -> None:
-        field = self.query_one("#ds-search", FilterField)
-        field.display = True
-        self.query_one("#ds-panes").remove_class("-detail")
-        field.focus()
+        self.query_one(Panes).bring(self.tasks)
+        self.tasks.search.display = True
+        self.tasks.search.focus()
 
     def on_input_changed(self, event: Field.Changed) -> None:
         """Search while it is typed."""
@@ -119,7 +116,7 @@ class Viewing(Making):
     def on_filter_field_left(self, event: FilterField.Left) -> None:
         """Back to the table."""
         event.stop()
-        field = self.query_one("#ds-search", FilterField)
+        field = self.tasks.search
         field.display = bool(field.value)
         self.table.focus()
 
@@ -253,18 +250,18 @@ class Viewing(Making):
                 self._select(task)
         elif self.index is not None and isinstance(problems := event.table.rows, ProblemRows) and event.row < len(problems):
             kind = problems.kind(event.row)
-            self.query_one("#ds-problem", Static).update(problem_lines([kind])[0])
+            self.problems.sentence.update(problem_lines([kind])[0])
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
         """Enter: the task in full, or the task that has the problem."""
         event.stop()
         if event.table is self.table:
-            self.show_tab("task")
+            self.show_view("task")
         else:
             rows = event.table.rows
             if isinstance(rows, ProblemRows):
                 self._go(rows.task(event.row))
-                self.show_tab("task")
+                self.show_view("task")
 
     def _go(self, task: int) -> None:
         """Put the cursor on a task, without filters where they hide it."""
@@ -272,7 +269,7 @@ class Viewing(Making):
         self.chosen = task
         if rows is not None and rows.order is not None and task not in rows.order:
             self.filter, self.word = (), ""
-            self.query_one("#ds-search", FilterField).value = ""
+            self.tasks.search.value = ""
             self._choose()
         elif rows is not None:
             self._keep_place(rows)
@@ -281,21 +278,15 @@ class Viewing(Making):
 
     def _select(self, task: int) -> None:
         before, self.chosen = self.chosen, task
-        self.start(self._show_soon(task), group="detail")
+        self.when_keys_rest(self._show_task)
         assert self.index is not None
         if before is None or (self.index.states[before] == 2) != (self.index.states[task] == 2):
             self.refresh_bindings()
 
-    async def _show_soon(self, task: int) -> None:
-        """Show a task once the cursor rests on it: each costs a new layout, and keys held down go over many."""
-        await asyncio.sleep(REST)
-        if task == self.chosen:
-            self._show_task()
-
     def _show_task(self) -> None:
         from hudtui.tui.dataset.detail import broken_content, task_content
 
-        index, task, shown = self.index, self.chosen, self.query_one("#ds-task", Static)
+        index, task, shown = self.index, self.chosen, self.detail.texts["task"]
         self.workers.cancel_group(self, "raw")
         if index is None or task is None or task >= index.total or (self._rows is not None and not len(self._rows)):
             shown.update(Content.styled("No task is selected.", "$foreground-muted"))
@@ -309,7 +300,7 @@ class Viewing(Making):
         else:
             shown.update(broken_content(row, kinds, line, None, platform))
             self.start(self._show_raw(index, task), group="raw")
-        self.query_one("#ds-task-page").scroll_home(animate=False)
+        self.detail.pages["task"].scroll_home(animate=False)
 
     async def _show_raw(self, index: TaskIndex, task: int) -> None:
         """What stands in the file for a task that cannot be used."""
@@ -326,23 +317,12 @@ class Viewing(Making):
             row, line = index.row(task), index.line(task)
             kinds = [index.problems.kind(number) for number in index.problems.of(task)]
             told = "(nothing)" if raw is None else raw
-            self.query_one("#ds-task", Static).update(broken_content(row, kinds, line, told, self.app.platform))
+            self.detail.texts["task"].update(broken_content(row, kinds, line, told, self.app.platform))
 
     def action_back(self) -> None:
-        """Back to the table; from there, home."""
-        if self.focused is self.table or self.source is None:
+        """Back to the tasks; from there, home."""
+        if self.source is None or not self.query_one(Panes).back():
             self.leave()
-        else:
-            self.query_one("#ds-panes").remove_class("-detail")
-            self.table.focus()
-
-    def action_pane(self) -> None:
-        """From the table to the detail and back."""
-        if self.focused is self.table or self.focused is self.query_one("#ds-search"):
-            self.show_tab(str(self.query_one(TabbedContent).active).removeprefix("ds-tab-") or "task")
-        else:
-            self.query_one("#ds-panes").remove_class("-detail")
-            self.table.focus()
 
     def action_copy(self) -> None:
         from hudtui.core.tasks.masking import masked_config
@@ -362,17 +342,14 @@ class Viewing(Making):
     def _show_problems(self) -> None:
         index = self.index
         assert index is not None
-        table, count = self.query_one("#ds-problems", VirtualTable), len(index.problems)
-        table.show(ProblemRows(index, range(count)))
-        tab = self.query_one(TabbedContent).get_tab("ds-tab-problems")
-        label = Content(f"Problems {count:,}" if count else "Problems")
-        if label != tab.label:  # another one costs a new layout
-            tab.label = label
+        count = len(index.problems)
+        self.problems.table.show(ProblemRows(index, range(count)))
+        self.problems.count(count)
 
     def action_problems(self) -> None:
-        table = self.query_one("#ds-problems", VirtualTable)
+        table = self.problems.table
         table.go(table.cursor)
-        self.show_tab("problems")
+        self.query_one(Panes).open(self.problems)
 
     def action_next(self) -> None:
         self._jump(1)
@@ -392,7 +369,7 @@ class Viewing(Making):
         self._go(tasks[number])
 
     def action_numbers(self) -> None:
-        self.show_tab("stats")
+        self.show_view("stats")
         self.call_after_refresh(self._show_numbers)  # the bars are as wide as the page
 
     def _show_numbers(self) -> None:
@@ -408,11 +385,11 @@ class Viewing(Making):
             return task_stats(index)
 
         stats = await asyncio.to_thread(count)
-        page = self.query_one("#ds-stats-page")
+        page = self.detail.pages["stats"]
         width = page.size.width - 2
         if width < 20:
             width = self.size.width - 4
-        self.query_one("#ds-stats", Static).update(stats_content(stats, min(width, 100)))
+        self.detail.texts["stats"].update(stats_content(stats, min(width, 100)))
 
 
 def _some(steps: Iterator[tuple[array[int], int]]) -> tuple[array[int], int] | None:

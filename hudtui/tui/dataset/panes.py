@@ -1,0 +1,133 @@
+"""The panes of the dataset screen: the tasks, what is known of one or of all, and the problems."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.widgets import Static
+
+from hudtui.tui.actions import AppAction
+from hudtui.tui.dataset.rows import PROBLEMS, Shown, columns_for
+from hudtui.tui.widgets.fields import FilterField
+from hudtui.tui.widgets.pane import Pane
+from hudtui.tui.widgets.scrolling import Page
+from hudtui.tui.widgets.virtual_table import VirtualTable
+
+View = Literal["task", "stats", "test"]
+_VIEWS: dict[View, str] = {"task": "Task", "stats": "Statistics", "test": "Test"}
+_EMPTY: dict[View, str] = {
+    "task": "No task is selected.",
+    "stats": "Counted when the tasks are read.",
+    "test": "{key:dataset.test} sets the selected task up and evaluates it at once.",
+}
+
+
+class TasksPane(Pane):
+    """The table of tasks, its search, and a line about what it shows."""
+
+    BORDER_TITLE = "Tasks"
+    HELP = "The tasks, each checked: ✓ ok, ! warning, ✗ error (left out of every dataset)."
+
+    def __init__(self) -> None:
+        super().__init__(id="ds-tasks")
+        self.search = FilterField(placeholder="search in ids and prompts", id="ds-search")
+        self.table = VirtualTable(columns_for(None), empty="No task yet.", id="ds-table")
+        self.shown = Shown(id="ds-shown")
+
+    def compose(self) -> ComposeResult:
+        yield self.search
+        yield self.table
+        yield self.shown
+
+    def on_mount(self) -> None:
+        """The search is there once it is asked for."""
+        self.search.display = False
+
+    def first_focus(self) -> VirtualTable:
+        """The table, also while the search is shown."""
+        return self.table
+
+
+class DetailPane(Pane):
+    """The selected task, the statistics of all tasks, or the last test."""
+
+    BORDER_TITLE = "Task"
+    HELP = "The selected task in full. {key:dataset.view-next} shows the statistics of all tasks, then the last test."
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("dataset.view-next", "Next view", "Task, statistics, test.", "right_square_bracket", show=False),
+        AppAction("dataset.view-previous", "View before", "The view before.", "left_square_bracket", show=False, palette=False),
+    )
+
+    def __init__(self) -> None:
+        super().__init__(id="ds-detail")
+        self.view: View = "task"
+        self.texts: dict[View, Static] = {view: Static(id=f"ds-{view}") for view in _VIEWS}
+        self.pages: dict[View, Page] = {view: Page(text, id=f"ds-{view}-page") for view, text in self.texts.items()}
+
+    def compose(self) -> ComposeResult:
+        yield from self.pages.values()
+
+    def on_mount(self) -> None:
+        """Begin with a task that is still to be selected."""
+        self.clear()
+        self.turn_to("task")
+
+    def clear(self) -> None:
+        """Say in each view that it shows nothing."""
+        for view, words in _EMPTY.items():
+            self.texts[view].update(Content.styled(self.app.keys_in(words), "$foreground-muted"))
+
+    def turn_to(self, view: View) -> None:
+        """Show a view; the focus stays in the pane if it is there."""
+        focused = self.has_focus_within
+        self.view = view
+        for name, page in self.pages.items():
+            page.display = name == view
+        self.name_on_border(_VIEWS[view])
+        self.note_on_border(" │ ".join(f"[{name}]" if name == view else name for name in _VIEWS))
+        if focused:
+            self.pages[view].focus()
+
+    def first_focus(self) -> Page:
+        """The page of the view."""
+        return self.pages[self.view]
+
+    def action_view_next(self) -> None:
+        """The next view."""
+        self._turn(1)
+
+    def action_view_previous(self) -> None:
+        """The view before."""
+        self._turn(-1)
+
+    def _turn(self, by: int) -> None:
+        views = tuple(_VIEWS)
+        self.turn_to(views[(views.index(self.view) + by) % len(views)])
+
+
+class ProblemsPane(Pane):
+    """The problems of the tasks, and the whole sentence of the selected one."""
+
+    BORDER_TITLE = "Problems"
+    HELP = "What is wrong with the tasks. Enter goes to the task."
+
+    def __init__(self) -> None:
+        super().__init__(id="ds-problems-pane")
+        self.table = VirtualTable(PROBLEMS, empty="No problem was found.", id="ds-problems")
+        self.sentence = Static(id="ds-problem")
+
+    def compose(self) -> ComposeResult:
+        yield self.table
+        yield self.sentence
+
+    def on_mount(self) -> None:
+        """Begin without problems."""
+        self.count(0)
+
+    def count(self, problems: int) -> None:
+        """Show how many problems there are; without one the pane is small."""
+        self.name_on_border(f"Problems {problems:,}" if problems else "Problems")
+        self.set_class(not problems, "-empty")
+        self.sentence.display = bool(problems)
