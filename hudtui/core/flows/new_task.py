@@ -176,8 +176,8 @@ async def new_task(
                 yield step
         assert trial is not None  # the servers are agreed to
         if trial.severity == "error":
-            lines = (trial.verdict, *trial.details)
-            if not await person.confirm(f"The test failed. Write {task.id} all the same?", lines, yes="Write", danger=True):
+            why = (trial.verdict, *trial.details)
+            if not await person.confirm(f"The test failed. Write {task.id} all the same?", why, yes="Write", danger=True):
                 return
     if held.text is not None:
         lines = (f"The file has {plural(len(held.records), 'task')}, and what it holds stays as it is.",)
