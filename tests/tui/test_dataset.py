@@ -291,7 +291,7 @@ async def test_reading_can_be_cancelled_and_begun_again(
         await pilot.press("3")
         await until(pilot, lambda: getattr(app.screen, "index", None) is not None and app.screen.table.count == 8)
         screen: DatasetScreen = app.screen
-        assert screen.reading and screen.why_not("dataset.sort") is not None
+        assert screen.reading and screen.why_not("list.sort") is not None
         await pilot.press("ctrl+x")
         await settle(pilot)
         assert not screen.reading and not screen.complete and "not read to the end" in screen_text(app)

@@ -130,4 +130,9 @@ class ProblemsPane(Pane):
         """Show how many problems there are; without one the pane is small."""
         self.name_on_border(f"Problems {problems:,}" if problems else "Problems")
         self.set_class(not problems, "-empty")
-        self.sentence.display = bool(problems)
+        self.sentence.display = bool(problems) and self.sentence.display
+
+    def tell(self, sentence: Content) -> None:
+        """Show what is wrong in full."""
+        self.sentence.update(sentence)
+        self.sentence.display = True

@@ -22,6 +22,7 @@ from hudtui.tui.facts import Facts
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import cut_left
 from hudtui.tui.widgets.pane import Panes
+from hudtui.tui.widgets.table_pane import REVERSE_ACTION, SORT_ACTION
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
@@ -45,7 +46,7 @@ class DatasetScreen(Viewing):
     CSS_PATH = "dataset.tcss"
     HELP = (
         "The tasks of this project, each checked: ✓ ok, ! warning, ✗ error (left out of every dataset). "
-        "{key:dataset.search} searches, {key:dataset.problem} shows only tasks with problems, {key:dataset.sort} sorts. "
+        "{key:dataset.search} searches, {key:dataset.problem} shows only tasks with problems, {key:list.sort} sorts. "
         "Enter shows a task in full. {key:dataset.test} sets one task up in its environment and evaluates it at once: "
         "a broken evaluator shows here. {key:dataset.convert} converts, {key:dataset.publish} publishes; both show first "
         "what would be written."
@@ -54,7 +55,10 @@ class DatasetScreen(Viewing):
         AppAction("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o", asks=True),
         AppAction("dataset.search", "Search", "Show only tasks whose id, prompt, server or evaluator holds a word.", "slash"),
         AppAction(
-            "dataset.problem", "Filter", "Show all tasks, those with problems, with errors, with one kind of problem …", "p"
+            "dataset.problem",
+            "With problems",
+            "Show all tasks, those with problems, with errors, with one kind of problem.",
+            "p",
         ),
         AppAction("dataset.test", "Test", "Set this task up in its environment and evaluate it at once.", "T", decides=True),
         AppAction("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c", asks=True),
@@ -64,12 +68,12 @@ class DatasetScreen(Viewing):
         ),
         AppAction("dataset.problems", "Problems", "List every problem; Enter goes to its task.", "e", show=False),
         AppAction("dataset.numbers", "Statistics", "Prompt lengths, tools and categories.", "i", show=False),
-        AppAction("dataset.sort", "Sort", "Sort by the next column.", "s", show=False),
-        AppAction("dataset.reverse", "Reverse", "Sort the other way round.", "S", show=False),
+        SORT_ACTION,
+        REVERSE_ACTION,
         AppAction("dataset.next", "Next problem", "Go to the next task with a problem.", "n", show=False),
         AppAction("dataset.previous", "Problem before", "Go to the task with a problem before this one.", "N", show=False),
         AppAction("dataset.check", "Check calls", "Check calls against the last analysed environment, or not.", "v", show=False),
-        AppAction("dataset.again", "Read again", "Read the tasks again from the beginning.", "r", show=False),
+        AppAction("dataset.again", "Refresh", "Read the tasks again from the beginning.", "r", show=False),
         AppAction("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
         AppAction(
             "dataset.cancel",

@@ -250,7 +250,7 @@ class Viewing(Making):
                 self._select(task)
         elif self.index is not None and isinstance(problems := event.table.rows, ProblemRows) and event.row < len(problems):
             kind = problems.kind(event.row)
-            self.problems.sentence.update(problem_lines([kind])[0])
+            self.problems.tell(problem_lines([kind])[0])
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
         """Enter: the task in full, or the task that has the problem."""
