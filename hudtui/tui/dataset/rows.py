@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("task", "task", 7, from_width=60, align="right"),
     Column("id", "id", 12),
-    Column("state", "state", 9, most=16),
-    Column("prompt", "prompt", 20, flexible=4),
+    Column("state", "state", 9, most=14),
+    Column("prompt", "prompt", 12, flexible=4),
     Column("servers", "servers", 12, from_width=90),
     Column("evaluator", "evaluator", 12, flexible=1, from_width=64),
     Column("category", "category", 10, from_width=76),
