@@ -114,7 +114,7 @@ async def test_whole_ids_are_shown_where_there_is_room_and_what_broken_tasks_nam
     async with open_app(project, size=(60, 20)) as (app, pilot):
         await pilot.press("3")
         await settle(pilot)
-        assert "browser_2048" in screen_text(app) and "✗ error" in screen_text(app)
+        assert "browser_2048" in screen_text(app) and "✗ duplicate-id" in screen_text(app)
 
 
 async def test_a_long_name_gives_way_to_the_errors(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
