@@ -271,11 +271,11 @@ async def test_a_filter_without_a_line_says_so(log: Any, screen_text: Any) -> No
 async def test_errors_one_after_the_other(log: Any, screen_text: Any) -> None:
     async with log() as (pane, pilot):
         await add(pane, pilot, [*number(50), "ERROR first", *number(50), "ValueError: second", *number(50)])
-        await pilot.press("e")
+        await pilot.press("J")
         assert "ERROR first" in screen_text(pilot.app)
-        await pilot.press("e")
+        await pilot.press("J")
         assert "ValueError: second" in screen_text(pilot.app) and "ERROR first" not in screen_text(pilot.app)
-        await pilot.press("e")
+        await pilot.press("J")
         assert "ERROR first" in screen_text(pilot.app)
 
 
@@ -307,21 +307,21 @@ async def test_wrapped_wide_letters_stay_within_the_width(log: Any) -> None:
 async def test_arrival_times(log: Any, screen_text: Any) -> None:
     async with log() as (pane, pilot):
         await add(pane, pilot, ["INFO i"])
-        await pilot.press("t")
+        await pilot.press("D")
         assert "12:00:00 INFO i" in screen_text(pilot.app)
 
 
 async def test_save_writes_what_is_shown_cleaned(log: Any, screen_text: Any, settle: Any, project: Path) -> None:
     async with log() as (pane, pilot):
         await add(pane, pilot, ["INFO i", "ERROR \x1b[31me\x1b[0m"])
-        await pilot.press("l", "l", "l", "s")
+        await pilot.press("l", "l", "l", "W")
         await settle(pilot)
         await pilot.press("enter")
         await settle(pilot)
         assert (project / "kept.txt").read_text() == "ERROR e\n"
         assert "Saved 1 lines" in screen_text(pilot.app)
         (project / "kept.txt").write_text("mine")
-        await pilot.press("s")
+        await pilot.press("W")
         await settle(pilot)
         await pilot.press("enter")
         await settle(pilot)
