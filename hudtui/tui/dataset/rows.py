@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.table import ProblemKind, State, TaskIndex
 
 COLUMNS = (
-    Column("task", "task", 7, from_width=70, align="right"),
+    Column("task", "task", 7, from_width=90, align="right"),
     Column("id", "id", 12),
     Column("state", "state", 9, most=14),
     Column("prompt", "prompt", 12, flexible=4),
