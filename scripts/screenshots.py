@@ -57,9 +57,7 @@ async def rehearsed(pilot: Any) -> None:
 
 async def trained(pilot: Any) -> None:
     """A training on the machine that was chosen."""
-    from textual.widgets import Input
-
-    pilot.app.screen.query_one("#launch-engine", Input).value = "trl"
+    pilot.app.screen.query_one("#launch-engine").value = "trl"
     await pilot.pause(4)
 
 

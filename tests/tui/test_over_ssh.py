@@ -109,7 +109,7 @@ def test_from_an_empty_folder_to_results(screen: Screen) -> None:
     screen.press("5")  # a run: the plan, the start, its log and its numbers
     screen.until("No run yet")
     screen.do("run.start")
-    screen.until("6 of 6 tasks of tasks.json can be used")
+    screen.until("Ready: no machine is rented.")
     screen.do("launch.start")
     screen.until("end episodes=6/6", "finished")
     screen.do("run.metrics")
