@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,70 @@ def test_every_action_of_earlier_versions_is_there_under_its_name_or_a_new_one()
     assert not lost, "no feature is lost: each of these needs its action, or its line in RENAMED"
     assert not set(RENAMED) & set(REGISTRY), "an action with a former name would take the keys of another one"
     assert set(RENAMED) <= set(former)
+
+
+GRAMMAR = {
+    "slash": ("Filter", "Search", "Find"),
+    "s": ("Sort",),
+    "S": ("Reverse",),
+    "r": ("Refresh",),
+    "n": ("New", "Rent", "Start", "Next match", "Next problem", "Next sample"),
+    "e": ("Edit", "Set in .env", "Rename"),
+    "x": ("End", "Stop", "Remove", "Delete", "Disconnect"),
+    "t": ("Terminal",),
+    "T": ("Test",),
+    "y": ("Copy",),
+    "m": ("Metrics",),
+    "z": ("Zoom",),
+    "ctrl+x": ("Cancel",),
+    "ctrl+g": ("Start", "Go"),
+    "tab": ("Next pane",),
+    "shift+tab": ("Pane before", "Dedent"),
+    "less_than_sign": ("Smaller",),
+    "greater_than_sign": ("Larger",),
+    "right_square_bracket": ("Next",),
+    "left_square_bracket": ("Previous", "View before", "Tab before"),
+}
+"""What a key means on every screen: the titles of its actions begin with one of these."""
+
+
+def test_a_key_means_the_same_on_every_screen() -> None:
+    load_all_actions()
+    broken = []
+    for action in REGISTRY.values():
+        if action.scope in ("confirm", "text", "help"):
+            continue  # dialogs, in which y is yes and n is no
+        for key in filter(None, action.keys.split(",")):
+            if key in GRAMMAR and not action.title.startswith(GRAMMAR[key]):
+                broken.append(f"{key}: {action.id} ({action.title})")
+    assert not broken
+
+
+HINT = re.compile(
+    r"\bCtrl-[A-Z]\b|\bF\d{1,2}\b|\b[Pp]ress [a-zA-Z]\b"
+    r"|(?:^|[\s(.;:,])[b-zB-HJ-Z] (?:ends?|shows?|opens?|starts?|chooses?|sets?|goes|leads|writes|filters?|makes|brings|copies)\b"
+    r"|(?:^|[\s(.;:,])[b-zB-HJ-Z] (?:saves|cancels|names|lists|dismisses|renames)\b"
+)
+
+
+def test_texts_take_their_keys_from_the_keymap() -> None:
+    import hudtui.tui
+
+    plain = []
+    for path in Path(hudtui.tui.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        docs = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, documented) and isinstance(node.body[0], ast.Expr)
+        }
+        texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        plain += [
+            f"{path.name}:{node.lineno}: {node.value}" for node in texts if id(node) not in docs and HINT.search(node.value)
+        ]
+    allowed = ("Press Ctrl-C again", "Ctrl-B d")  # Ctrl-C is bound by no keymap, and Ctrl-B is tmux's own
+    assert not [text for text in plain if not any(one in text for one in allowed) and ".-w" not in text]
 
 
 def test_every_action_has_a_key_that_terminals_and_tmux_let_through() -> None:

@@ -105,7 +105,7 @@ def test_picture_broken_task(snap: Any, mixed: Path, size: tuple[int, int]) -> N
 
 @pytest.mark.parametrize("size", [(120, 36), (60, 20)])
 def test_picture_problems(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
-    assert snap(app_of(mixed), size=size, press=["3", "e", "j"])
+    assert snap(app_of(mixed), size=size, press=["3", "l", "j"])
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
@@ -239,7 +239,7 @@ async def test_problems_jump_to_their_task(open_app: Any, mixed: Path, settle: A
         await pilot.press("p", "p", "p")  # only warnings
         await settle(pilot)
         assert screen.table.count == 1
-        await pilot.press("e", "G", "enter")
+        await pilot.press("l", "G", "enter")
         await settle(pilot)
         rows = screen.query_one("#ds-problems", VirtualTable).rows
         assert isinstance(rows, ProblemRows) and screen.chosen == rows.task(len(rows) - 1) == 6
@@ -383,7 +383,7 @@ async def test_nothing_of_the_file_before_is_shown_for_a_bad_one(
 ) -> None:
     (mixed / "bad.data").write_bytes(content)
     async with open_app(mixed) as (app, pilot):
-        await pilot.press("3", "n", "e", "i")
+        await pilot.press("3", "n", "l", "i")
         await settle(pilot)
         screen: DatasetScreen = app.screen
         app.open_screen("dataset", path=mixed / "bad.data")

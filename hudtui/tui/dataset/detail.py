@@ -47,7 +47,7 @@ def json_content(value: Any) -> Content:
         place = match.end()
     parts.append(text[place:])
     made = Content.assemble(*parts)
-    return made + Content.styled("\n… more: y copies all", "$foreground-muted") if cut_at else made
+    return made + Content.styled("\n… more; a copy of the task has all", "$foreground-muted") if cut_at else made
 
 
 def _heading(text: str, more: str = "") -> Content:
@@ -57,7 +57,7 @@ def _heading(text: str, more: str = "") -> Content:
 def _long(text: str) -> Content:
     shown = Content(clean(text[:LONGEST]))
     if len(text) > LONGEST:
-        shown += Content.styled(f"\n… {len(text) - LONGEST:,} more characters: y copies all", "$foreground-muted")
+        shown += Content.styled(f"\n… {len(text) - LONGEST:,} more characters; a copy of the task has all", "$foreground-muted")
     return shown
 
 

@@ -66,7 +66,7 @@ class DatasetScreen(Viewing):
         AppAction(
             "dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False, asks=True
         ),
-        AppAction("dataset.problems", "Problems", "List every problem; Enter goes to its task.", "e", show=False),
+        AppAction("dataset.problems", "Problems", "List every problem; Enter goes to its task.", "l", show=False),
         AppAction("dataset.numbers", "Statistics", "Prompt lengths, tools and categories.", "i", show=False),
         SORT_ACTION,
         REVERSE_ACTION,
