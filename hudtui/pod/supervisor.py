@@ -274,7 +274,7 @@ def leave_terminal(log: str) -> None:
 # --- load ---------------------------------------------------------------------------------------------------------------------
 
 
-class MachineLoad:
+class LoadReader:
     """How busy the machine is, as Linux tells it. What cannot be read is left out."""
 
     LIMITS = (  # of a container: most memory, memory in use, and what of it are files that can be dropped
@@ -370,7 +370,7 @@ class Sampler:
         self.process = None  # type: Optional[subprocess.Popen[bytes]]
         self.late = False  # its answer is not wanted any more
         self.program = shutil.which("nvidia-smi")
-        self.load = MachineLoad(os.path.dirname(path) or ".")
+        self.load = LoadReader(os.path.dirname(path) or ".")
         self.next_load = clock() + BEAT
 
     def tick(self) -> None:

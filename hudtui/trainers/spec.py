@@ -165,7 +165,7 @@ class _Factory:
         return _loaded(self.plan).kind()
 
 
-class Environment:
+class ToolEnvironment:
     """One rollout after the other, each of a task of its own. A method for each tool is added in a subclass."""
 
     _loaded: _Loaded
@@ -246,7 +246,7 @@ class _Loaded:
             self.close()
             raise
         methods = {tool.name: _method(tool) for tool in self.tools}
-        self.kind = type("HudtuiEnvironment", (Environment,), {**methods, "_loaded": self})
+        self.kind = type("HudtuiEnvironment", (ToolEnvironment,), {**methods, "_loaded": self})
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out `work` on the thread of the connections, and wait for it."""
@@ -320,7 +320,7 @@ def _nameable(tool: Tool) -> bool:
     """Whether a tool can be a method."""
     names = (tool.name, *_properties(tool))
     fit = all(name.isidentifier() and not keyword.iskeyword(name) and name != "self" for name in names)
-    return fit and not tool.name.startswith("_") and tool.name not in _TAKEN and not hasattr(Environment, tool.name)
+    return fit and not tool.name.startswith("_") and tool.name not in _TAKEN and not hasattr(ToolEnvironment, tool.name)
 
 
 def _properties(tool: Tool) -> Mapping[str, Any]:
@@ -348,7 +348,7 @@ def _method(tool: Tool) -> Callable[..., str]:
         lines.append(f"    {name}: {_words(schema.get('description')) or _words(schema.get('title')) or name}")
     signature = inspect.Signature(parameters, return_annotation=str)
 
-    def method(self: Environment, *args: Any, **kwargs: Any) -> str:
+    def method(self: ToolEnvironment, *args: Any, **kwargs: Any) -> str:
         bound = signature.bind(self, *args, **kwargs).arguments
         return self._call(tool.name, {name: value for name, value in bound.items() if name != "self"})
 

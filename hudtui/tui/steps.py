@@ -39,7 +39,7 @@ STYLES: Mapping[State, str] = {
 
 
 @dataclass(frozen=True)
-class Step:
+class ProjectStep:
     """One step from an environment to a run."""
 
     name: str
@@ -51,12 +51,12 @@ class Step:
     """What this step answers."""
 
 
-STEPS: tuple[Step, ...] = (
-    Step("environment", "1", "environment", "env", "What can the agent do here?"),
-    Step("mapping", "2", "mapping", "map", "What may it say?"),
-    Step("dataset", "3", "dataset", "data", "Which tasks?"),
-    Step("compute", "4", "compute", "gpu", "On which machine?"),
-    Step("run", "5", "run", "run", "How is it going?"),
+STEPS: tuple[ProjectStep, ...] = (
+    ProjectStep("environment", "1", "environment", "env", "What can the agent do here?"),
+    ProjectStep("mapping", "2", "mapping", "map", "What may it say?"),
+    ProjectStep("dataset", "3", "dataset", "data", "Which tasks?"),
+    ProjectStep("compute", "4", "compute", "gpu", "On which machine?"),
+    ProjectStep("run", "5", "run", "run", "How is it going?"),
 )
 
 SCREENS: dict[str, str] = {

@@ -54,7 +54,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Choice:
+class TaskChoice:
     """What a client asks `reset` for; all None for the next task."""
 
     task_id: str | None = None
@@ -106,14 +106,14 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a value of JSON")
 
 
-def read_choice(data: Any) -> Choice:
+def read_choice(data: Any) -> TaskChoice:
     """What `reset` asks for. Fields that this server does not know are ignored, as the protocol has it.
 
     Raises:
         Refused: A field is of the wrong kind.
     """
     fields = _object(data, "the data of reset")
-    return Choice(
+    return TaskChoice(
         task_id=_text(fields, "task_id", 1_000),
         index=_whole(fields, "index"),
         seed=_whole(fields, "seed"),

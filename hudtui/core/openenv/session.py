@@ -16,9 +16,9 @@ from hudtui.core.gym.values import GymConfig
 from hudtui.core.openenv.messages import (
     RESERVED,
     CallAction,
-    Choice,
     ListAction,
     Refused,
+    TaskChoice,
     read_action,
     read_choice,
     rpc_error,
@@ -77,7 +77,7 @@ class ServedTasks:
         self._places = {task.id: index for index, task in enumerate(self.tasks)}
         self._next = 0
 
-    def choose(self, choice: Choice) -> Task:
+    def choose(self, choice: TaskChoice) -> Task:
         """The task that a client asks for: by id, by index, by seed (`seed` modulo the number of tasks), else the next one.
 
         Raises:

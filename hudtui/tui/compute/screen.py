@@ -46,11 +46,11 @@ _OF_A_POD = ("terminate", "terminal", "limits")
 _OF_AN_OFFER = ("rent",)
 
 
-class DetailPane(Pane):
+class OfferDetailPane(Pane):
     """The offer or the machine under the cursor, in full."""
 
     BORDER_TITLE = "Detail"
-    DEFAULT_CSS = "DetailPane Static { height: auto; padding: 0 1; }"
+    DEFAULT_CSS = "OfferDetailPane Static { height: auto; padding: 0 1; }"
 
     def compose(self) -> ComposeResult:
         with Page():
@@ -110,7 +110,7 @@ class ComputeScreen(HudtuiScreen):
         super().__init__()
         self.machine: Hardware | None = None
         """This machine as it was seen last; None before the first look came back."""
-        self._offers, self._pods, self._detail = OffersPane(), PodsPane(), DetailPane(id="compute-detail")
+        self._offers, self._pods, self._detail = OffersPane(), PodsPane(), OfferDetailPane(id="compute-detail")
         self._renting = Renting(self, self.look)
         self._on_pods = False
         """The detail shows the machine under the cursor, not the offer."""

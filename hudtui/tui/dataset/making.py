@@ -12,7 +12,7 @@ from textual.content import Content
 
 from hudtui.core.events import Notice, Progress
 from hudtui.core.text import clean_line
-from hudtui.tui.dataset.panes import DetailPane, ProblemsPane, TasksPane, View
+from hudtui.tui.dataset.panes import ProblemsPane, TaskDetailPane, TasksPane, View
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.widgets.pane import Panes
 
@@ -32,7 +32,7 @@ class Making(HudtuiScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tasks, self.detail, self.problems = TasksPane(), DetailPane(), ProblemsPane()
+        self.tasks, self.detail, self.problems = TasksPane(), TaskDetailPane(), ProblemsPane()
         self.source: str | None = None
         """The source as the user named it."""
         self.index: TaskIndex | None = None

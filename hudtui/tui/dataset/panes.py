@@ -50,7 +50,7 @@ class TasksPane(Pane):
         return self.table
 
 
-class DetailPane(Pane):
+class TaskDetailPane(Pane):
     """The selected task, the statistics of all tasks, or the last test."""
 
     BORDER_TITLE = "Task"

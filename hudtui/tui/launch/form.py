@@ -82,14 +82,14 @@ def as_typed(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class Choice(Select[str]):
+class Dropdown(Select[str]):
     """One of several texts, in one row. A text that is no option yet becomes one."""
 
     DEFAULT_CSS = """
-    Choice { height: 1; }
-    Choice.-textual-compact > SelectCurrent { background: $panel; height: 1; padding: 0 1; }
-    Choice > SelectCurrent Static#label { height: 1; }
-    Choice:focus > SelectCurrent { background: $panel; background-tint: $foreground 15%; text-style: bold; }
+    Dropdown { height: 1; }
+    Dropdown.-textual-compact > SelectCurrent { background: $panel; height: 1; padding: 0 1; }
+    Dropdown > SelectCurrent Static#label { height: 1; }
+    Dropdown:focus > SelectCurrent { background: $panel; background-tint: $foreground 15%; text-style: bold; }
     """
 
     def __init__(self, *, id: str, prompt: str = "choose") -> None:  # noqa: A002
@@ -134,7 +134,7 @@ class Tick(Checkbox):
         super().__init__("", id=id, compact=True)
 
 
-Control = Field | Choice | Tick
+Control = Field | Dropdown | Tick
 _CHOICES = ("tasks", "config", "engine", "machine", "environments", "lora")
 _TICKS = ("keep_on_failure", "more")
 
@@ -142,7 +142,7 @@ _TICKS = ("keep_on_failure", "more")
 def _control(name: str) -> Control:
     where = f"launch-{name}"
     if name in _CHOICES:
-        return Choice(id=where, prompt=as_typed(Recipe().lora) if name == "lora" else "choose")
+        return Dropdown(id=where, prompt=as_typed(Recipe().lora) if name == "lora" else "choose")
     if name in _TICKS:
         return Tick(id=where)
     default = getattr(Recipe(), name) if name in (*SETTINGS, "steps") else None
@@ -160,7 +160,7 @@ class Row(Horizontal):
     DEFAULT_CSS = """
     Row { height: 1; }
     Row > Static { width: 13; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    Row > Field, Row > Choice { width: 1fr; margin-right: 1; }
+    Row > Field, Row > Dropdown { width: 1fr; margin-right: 1; }
     """
 
     def __init__(self, name: str) -> None:
@@ -207,7 +207,7 @@ class FieldsPane(Pane):
 
 def put(control: Widget, text: str) -> None:
     """Give a control another value, as it would be typed."""
-    if isinstance(control, Choice):
+    if isinstance(control, Dropdown):
         control.put(text)
     elif isinstance(control, Tick):
         control.value = text.lower() in ("true", "yes", "1")
@@ -217,7 +217,7 @@ def put(control: Widget, text: str) -> None:
 
 def text_of(control: Widget) -> str:
     """Return the value of a control as it would be typed; empty for none."""
-    if isinstance(control, Choice):
+    if isinstance(control, Dropdown):
         return control.text
     if isinstance(control, Tick):
         return "true" if control.value else ""

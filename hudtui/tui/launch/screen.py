@@ -719,8 +719,8 @@ class LaunchScreen(HudtuiScreen):
 
     # -- fields ------------------------------------------------------------------------------------------------------
 
-    def _choice(self, name: str) -> form.Choice:
-        return self.query_one(f"#launch-{name}", form.Choice)
+    def _choice(self, name: str) -> form.Dropdown:
+        return self.query_one(f"#launch-{name}", form.Dropdown)
 
     def _put(self, name: str, text: str) -> None:
         form.put(self.query_one(f"#launch-{name}"), text)
