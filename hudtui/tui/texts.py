@@ -10,4 +10,5 @@ from textual.widgets import Input
 def takes_text(widget: object) -> bool:
     """Whether a widget is a field or an editor, where letters are typed and not actions."""
     areas = sys.modules.get("textual.widgets._text_area")  # where nothing has imported it, there is none
-    return isinstance(widget, Input) or (areas is not None and isinstance(widget, areas.TextArea))
+    area = getattr(areas, "TextArea", None)  # None while another thread imports the module
+    return isinstance(widget, Input) or (area is not None and isinstance(widget, area))

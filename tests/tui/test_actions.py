@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
 from hudtui.core.paths import app_paths
@@ -80,9 +81,8 @@ GRAMMAR = {
 def test_a_key_means_the_same_on_every_screen() -> None:
     load_all_actions()
     broken = []
-    for action in REGISTRY.values():
-        if action.scope in ("confirm", "text", "help"):
-            continue  # dialogs, in which y is yes and n is no
+    owners = [one for one in _acting(Acting) if one.__module__.startswith("hudtui.") and not issubclass(one, ModalScreen)]
+    for action in {action.id: action for owner in owners for action in owner.__dict__.get("ACTIONS", ())}.values():
         for key in filter(None, action.keys.split(",")):
             if key in GRAMMAR and not action.title.startswith(GRAMMAR[key]):
                 broken.append(f"{key}: {action.id} ({action.title})")

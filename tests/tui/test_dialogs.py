@@ -41,3 +41,13 @@ async def test_without_colours_a_dialog_leaves_the_screen_behind_it_visible(
         assert behind in screen_text(app)
         field = next(strip for strip in app.screen._compositor.render_strips() if "paste the key" in strip.text)
         assert any(segment.style.underline for segment in field if segment.style)
+
+
+async def test_a_field_shows_nothing_that_the_terminal_would_obey(open_app: Any, settle: Any, project: Path) -> None:
+    async with open_app(project) as (app, pilot):
+        app.run_worker(app.ask("Rename", value="a\x1b[2Jb \x9b31mc "), name="forever")
+        await settle(pilot)
+        field = app.screen.query_one("#answer")
+        assert "\x1b" not in field.value and "\x9b" not in field.value and field.value.endswith("c ")
+        await pilot.press("end", "d", "space", "e")
+        assert field.value.endswith("c d e"), "what is typed stays as it is"

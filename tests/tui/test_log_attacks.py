@@ -153,12 +153,24 @@ def test_the_app_sends_none_of_them(hostile: Path) -> None:
         screen.until("Quit")
         screen.type(b"5")
         screen.until(END)
-        for keys in (b"\r", b"w", b"t", b"e", b"l", b"m", b"o"):  # the log, wrapped, with times, its errors; the numbers
+        for keys in (
+            b"\r",
+            b"w",
+            b"D",
+            b"J",
+            b"l",
+            b"m",
+            b"o",
+            b"\x1b",
+            b"e",
+            b"\x1b",
+            b"\r",
+        ):  # the log, wrapped, with times, its errors; numbers; its name
             screen.type(keys)
             for _ in range(4):
                 screen.read()
         for _ in range(3):  # result, events, plan
-            screen.type(b">")
+            screen.type(b"]")
             for _ in range(6):
                 screen.read()
         screen.type(b"\x11")  # ^q

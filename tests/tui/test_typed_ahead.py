@@ -218,3 +218,17 @@ async def test_the_last_row_of_an_empty_table_is_none(open_app: Any, project: Pa
             await pilot.press(key)
             await settle(pilot)
         assert app.screen.NAME == "run"
+
+
+async def test_a_key_that_comes_while_the_text_area_is_being_imported_breaks_nothing(
+    open_app: Any, project: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+    from types import ModuleType
+
+    async with open_app(project) as (app, pilot):
+        await settle(pilot)
+        monkeypatch.setitem(sys.modules, "textual.widgets._text_area", ModuleType("half imported"))
+        await pilot.press("comma")
+        await settle(pilot)
+        assert app.screen.NAME == "settings"

@@ -136,6 +136,8 @@ class RunScreen(HudtuiScreen):
         self.runs = RunList(self._now, self._compared)
         self.logs = RunLogs(self, id="run-logs")
         self.pane = RunPane(self.logs)
+        self._opening = False
+        """Another screen has asked for a run, which is not shown yet."""
         self.panes = Panes(self.runs, self.pane, id="run-panes")
         self._monitor: Monitor | None = None
         self._rows: dict[str, RunRow] = {}
@@ -164,6 +166,7 @@ class RunScreen(HudtuiScreen):
         """Show the run `run` when one is handed on."""
         if run := given.get("run"):
             self._choose(str(run))
+            self._opening = True
             self.app.reload(everything=True)
 
     def facts_changed(self, facts: Facts) -> None:
@@ -210,6 +213,10 @@ class RunScreen(HudtuiScreen):
         self.runs.show(self._rows.values())
         if self._awaited is not None and self.runs.choose(self._awaited):
             self._awaited = None
+        if self._opening and self.chosen in self._rows:
+            self._opening = False
+            if self.panes.alone:  # the run that was asked for is shown, not the list
+                self.panes.open(self.pane)
         if not before:
             self._follow()
             if self.focused is None:

@@ -8,6 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
+from hudtui.core.text import clean
 from hudtui.tui.actions import Acting, AppAction
 
 
@@ -38,6 +39,10 @@ class Field(Input):
         self._typing = False
         super().__init__(value, placeholder=placeholder, password=password, id=id, classes=classes, compact=True)
         self.cursor_blink = False
+
+    def validate_value(self, value: str) -> str:
+        """Take out what a terminal would obey: a value may be the name of a run, or a text from a file."""
+        return value if value.isascii() and value.isprintable() else clean(value).replace("\n", " ").replace("\t", " ")
 
     def begin(self, value: str) -> None:
         """Hold another text, which is not a change that could be taken back."""
