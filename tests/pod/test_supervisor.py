@@ -713,11 +713,11 @@ def test_the_load_of_a_container_is_that_of_its_limits(tmp_path: Path, monkeypat
     for name, text in (("max", "1073741824\n"), ("current", "700000000\n"), ("stat", "anon 1\ninactive_file 200000000\n")):
         (tmp_path / name).write_text(text)
     files = (str(tmp_path / "max"), str(tmp_path / "current"), str(tmp_path / "stat"), "inactive_file")
-    monkeypatch.setattr(supervisor.MachineLoad, "LIMITS", (files,))
-    load = supervisor.MachineLoad(str(tmp_path)).read()
+    monkeypatch.setattr(supervisor.LoadReader, "LIMITS", (files,))
+    load = supervisor.LoadReader(str(tmp_path)).read()
     assert (load["memory_total"], load["memory_used"]) == (1 << 30, 500_000_000)
     (tmp_path / "max").write_text("max\n")
-    load = supervisor.MachineLoad(str(tmp_path)).read()
+    load = supervisor.LoadReader(str(tmp_path)).read()
     assert load["memory_total"] > 1 << 30 and load["memory_used"] != 500_000_000
 
 

@@ -328,7 +328,7 @@ async def test_a_run_survives_the_app_and_can_be_stopped_by_the_next(open_app: A
     (workspace / "tasks.json").write_text(json.dumps([{**tasks[0], "id": f"t{n}"} for n in range(200)]))
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", limit="", policy="random")
-        await pilot.pause(0.4)
+        await _until(pilot, lambda: any("Ready" in strip.text for strip in app.screen._compositor.render_strips()))
         await settle(pilot)
         await pilot.press("ctrl+g")
         for _ in range(400):
@@ -356,9 +356,7 @@ async def test_what_is_wrong_is_said_before_anything_starts(
 ) -> None:
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", config="configs/none.yaml")
-        await pilot.pause(0.5)
-        await settle(pilot)
-        assert "there is no such file" in screen_text(app)
+        await _until(pilot, lambda: "there is no such file" in screen_text(app))
         app.open_screen("launch", config="configs/2048.yaml", group="many")
         await pilot.pause(0.5)
         await settle(pilot)
@@ -673,7 +671,7 @@ async def test_a_run_that_another_program_starts_appears(open_app: Any, many: Pa
 async def test_a_run_is_started_again_and_continued_by_keys(open_app: Any, workspace: Path, settle: Any) -> None:
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch", limit="", policy="random")
-        await pilot.pause(0.4)
+        await _until(pilot, lambda: any("Ready" in strip.text for strip in app.screen._compositor.render_strips()))
         await settle(pilot)
         await pilot.press("ctrl+g")
         for _ in range(400):
@@ -683,8 +681,12 @@ async def test_a_run_is_started_again_and_continued_by_keys(open_app: Any, works
         first = app.screen.chosen
         store = RunStore(workspace / ".hudtui")
         for key, before in (("a", 1), ("C", 2)):
-            await pilot.press(key)
-            await _until(pilot, lambda: app.screen.is_modal)
+            for _ in range(50):  # the list may learn a moment later than the pane that the run has ended
+                await pilot.press(key)
+                await pilot.pause(0.3)
+                if app.screen.is_modal:
+                    break
+            assert app.screen.is_modal
             await pilot.press("y")
             for _ in range(400):
                 runs = store.runs()

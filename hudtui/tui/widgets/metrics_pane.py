@@ -184,7 +184,8 @@ class _Charts(Widget):
     def titles(self) -> list[tuple[str, str]]:
         """Return what there is a chart of: key and title, in the order in which they are shown."""
         if self._titles is None:
-            self._titles = self._find_titles()
+            # A run names its own series: what a terminal would obey is taken out here, once for all that shows them.
+            self._titles = [(key, clean_line(title, 60)) for key, title in self._find_titles()]
         return self._titles
 
     def _find_titles(self) -> list[tuple[str, str]]:
