@@ -68,7 +68,7 @@ SHOTS = (
     Shot("mapping", ("2",), size=WIDE, then=first_run),
     Shot("dataset", ("3",), then=first_run),
     Shot("run", ("5",), size=WIDE, then=first_run),
-    Shot("launch", ("5", "a"), then=first_run),
+    Shot("launch", ("5", "n"), then=first_run),
     Shot("settings", ("comma",)),
     Shot("palette", ("ctrl+p",), then=first_run),
     Shot("help", ("5", "question_mark")),
