@@ -39,7 +39,7 @@ STYLES: Mapping[State, str] = {
 
 
 @dataclass(frozen=True)
-class ProjectStep:
+class ScreenStep:
     """One step from an environment to a run."""
 
     name: str
@@ -51,12 +51,12 @@ class ProjectStep:
     """What this step answers."""
 
 
-STEPS: tuple[ProjectStep, ...] = (
-    ProjectStep("environment", "1", "environment", "env", "What can the agent do here?"),
-    ProjectStep("mapping", "2", "mapping", "map", "What may it say?"),
-    ProjectStep("dataset", "3", "dataset", "data", "Which tasks?"),
-    ProjectStep("compute", "4", "compute", "gpu", "On which machine?"),
-    ProjectStep("run", "5", "run", "run", "How is it going?"),
+STEPS: tuple[ScreenStep, ...] = (
+    ScreenStep("environment", "1", "environment", "env", "What can the agent do here?"),
+    ScreenStep("mapping", "2", "mapping", "map", "What may it say?"),
+    ScreenStep("dataset", "3", "dataset", "data", "Which tasks?"),
+    ScreenStep("compute", "4", "compute", "gpu", "On which machine?"),
+    ScreenStep("run", "5", "run", "run", "How is it going?"),
 )
 
 SCREENS: dict[str, str] = {

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from hudtui.core.text import plural
 from hudtui.tui.facts import StepFact
-from hudtui.tui.steps import GLYPHS, SCREENS, STEPS, STYLES, ProjectStep, State
+from hudtui.tui.steps import GLYPHS, SCREENS, STEPS, STYLES, ScreenStep, State
 
 
 class StepBar(Widget):
@@ -68,11 +68,11 @@ class StepBar(Widget):
             self._spans.append((start, line.cell_length, step.name))
         return line
 
-    def _state(self, step: ProjectStep) -> State:
+    def _state(self, step: ScreenStep) -> State:
         fact = self._steps.get(step.name)
         return fact.state if fact else "unknown"
 
-    def _parts(self, form: int) -> tuple[list[tuple[ProjectStep, str]], str]:
+    def _parts(self, form: int) -> tuple[list[tuple[ScreenStep, str]], str]:
         parts = []
         for step in STEPS:
             state = self._state(step)
