@@ -12,7 +12,7 @@ from textual.content import Content
 
 from hudtui.core.events import Notice, Progress
 from hudtui.core.text import clean_line
-from hudtui.tui.dataset.panes import ProblemsPane, TaskDetailPane, TasksPane, View
+from hudtui.tui.dataset.panes import ProblemsPane, TaskDetailPane, TasksPane
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.widgets.pane import Panes
 
@@ -48,7 +48,7 @@ class Making(HudtuiScreen):
         self._entries: dict[tuple[bool, str], dict[str, str | bool]] = {}
         """What was entered into the dialogs that make datasets and did not come to anything, by dialog and source."""
 
-    def show_view(self, view: View) -> None:
+    def show_view(self, view: str) -> None:
         """Go to a view of the detail."""
         self.detail.turn_to(view)
         self.query_one(Panes).open(self.detail)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from hudtui.tui.actions import AppAction
 from hudtui.tui.dataset.rows import PROBLEMS, Shown, columns_for
 from hudtui.tui.widgets.fields import FilterField
-from hudtui.tui.widgets.pane import Pane
+from hudtui.tui.widgets.pane import Pane, ViewsPane
 from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.virtual_table import VirtualTable
 
-View = Literal["task", "stats", "test"]
-_VIEWS: dict[View, str] = {"task": "Task", "stats": "Statistics", "test": "Test"}
-_EMPTY: dict[View, str] = {
+_VIEWS: dict[str, str] = {"task": "Task", "stats": "Statistics", "test": "Test"}
+_EMPTY: dict[str, str] = {
     "task": "No task is selected.",
     "stats": "Counted when the tasks are read.",
     "test": "{key:dataset.test} sets the selected task up and evaluates it at once.",
@@ -50,21 +48,17 @@ class TasksPane(Pane):
         return self.table
 
 
-class TaskDetailPane(Pane):
+class TaskDetailPane(ViewsPane):
     """The selected task, the statistics of all tasks, or the last test."""
 
     BORDER_TITLE = "Task"
-    HELP = "The selected task in full. {key:dataset.view-next} shows the statistics of all tasks, then the last test."
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("dataset.view-next", "Next view", "Task, statistics, test.", "right_square_bracket", show=False),
-        AppAction("dataset.view-previous", "View before", "The view before.", "left_square_bracket", show=False, palette=False),
-    )
+    HELP = "The selected task in full. {key:views.next} shows the statistics of all tasks, then the last test."
+    VIEWS: ClassVar[tuple[str, ...]] = tuple(_VIEWS)
 
     def __init__(self) -> None:
         super().__init__(id="ds-detail")
-        self.view: View = "task"
-        self.texts: dict[View, Static] = {view: Static(id=f"ds-{view}") for view in _VIEWS}
-        self.pages: dict[View, Page] = {view: Page(text, id=f"ds-{view}-page") for view, text in self.texts.items()}
+        self.texts: dict[str, Static] = {view: Static(id=f"ds-{view}") for view in _VIEWS}
+        self.pages: dict[str, Page] = {view: Page(text, id=f"ds-{view}-page") for view, text in self.texts.items()}
 
     def compose(self) -> ComposeResult:
         yield from self.pages.values()
@@ -79,32 +73,18 @@ class TaskDetailPane(Pane):
         for view, words in _EMPTY.items():
             self.texts[view].update(Content.styled(self.app.keys_in(words), "$foreground-muted"))
 
-    def turn_to(self, view: View) -> None:
-        """Show a view; the focus stays in the pane if it is there."""
+    def show_view(self) -> None:
+        """Show the page of the view; the focus stays in the pane if it is there."""
         focused = self.has_focus_within
-        self.view = view
         for name, page in self.pages.items():
-            page.display = name == view
-        self.name_on_border(_VIEWS[view])
-        self.note_on_border(" │ ".join(f"[{name}]" if name == view else name for name in _VIEWS))
+            page.display = name == self.view
+        self.name_on_border(_VIEWS[self.view])
         if focused:
-            self.pages[view].focus()
+            self.pages[self.view].focus()
 
     def first_focus(self) -> Page:
         """The page of the view."""
         return self.pages[self.view]
-
-    def action_view_next(self) -> None:
-        """The next view."""
-        self._turn(1)
-
-    def action_view_previous(self) -> None:
-        """The view before."""
-        self._turn(-1)
-
-    def _turn(self, by: int) -> None:
-        views = tuple(_VIEWS)
-        self.turn_to(views[(views.index(self.view) + by) % len(views)])
 
 
 class ProblemsPane(Pane):

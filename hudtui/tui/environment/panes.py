@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual import on
@@ -24,7 +24,7 @@ from hudtui.tui.environment.tree import Branches
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.json_view import JsonView, schema_text
-from hudtui.tui.widgets.pane import Pane
+from hudtui.tui.widgets.pane import Pane, ViewsPane
 from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.table_pane import FILTER_ACTION
 from hudtui.tui.widgets.words import span
@@ -247,26 +247,16 @@ def about_leaf(leaf: Leaf) -> Content:
     return Content("\n").join(lines)
 
 
-View = Literal["text", "json", "request", "tool"]
-_VIEWS: tuple[View, ...] = ("text", "json", "request", "tool")
-
-
-class ResultPane(Pane):
+class ResultPane(ViewsPane):
     """The last result as text or as JSON, the request that led to it, and the tool as the server lists it."""
 
     BORDER_TITLE = "Result"
-    HELP = "The result of the last call. {key:environment.view-next} shows the text, the JSON, the request, then the tool's JSON."
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("environment.view-next", "Next view", "Text, JSON, request, tool.", "right_square_bracket", palette=False),
-        AppAction(
-            "environment.view-previous", "View before", "The view before.", "left_square_bracket", palette=False, show=False
-        ),
-    )
+    HELP = "The result of the last call. {key:views.next} shows the text, the JSON, the request, then the tool's JSON."
+    VIEWS: ClassVar[tuple[str, ...]] = ("text", "json", "request", "tool")
 
     def __init__(self) -> None:
         super().__init__(id="env-result")
         self.json_view = JsonView(empty="The result of a call appears here.", id="env-answer")
-        self.view: View = "text"
         self.images: tuple[ContentBlock, ...] = ()
         self._leaf: Leaf = None
         self._called: tuple[dict[str, Any], ToolResult, float] | None = None
@@ -277,17 +267,15 @@ class ResultPane(Pane):
     def show_leaf(self, leaf: Leaf) -> None:
         """Another tool is selected: the result of the one before goes."""
         self._leaf, self._called, self.images = leaf, None, ()
-        self._show()
+        self.turn_to(self.view)
 
     def show_result(self, request: dict[str, Any], result: ToolResult, seconds: float) -> None:
         """Show the result of a call that took so many seconds."""
         self._called = (request, result, seconds)
         self.images = tuple(block for block in result.blocks if block.type == "image")
-        if self.view not in ("text", "json"):
-            self.view = "text"
-        self._show()
+        self.turn_to(self.view if self.view in ("text", "json") else "text")
 
-    def _show(self) -> None:
+    def show_view(self) -> None:
         called, view = self._called, self.view
         if view == "tool":
             leaf = self._leaf
@@ -301,22 +289,11 @@ class ResultPane(Pane):
         else:
             hint = self.app.keys_in("; Esc, then {key:environment.image} opens it")
             self.json_view.show_text(result_text(called[1], called[2], hint))
-        words = " │ ".join(f"[{one}]" if one == view else one for one in _VIEWS)
-        self.note_on_border(words)
         title = "Result"
         if called is not None:
             took = span(called[2]) if called[2] >= 0.05 else "less than 0.1s"
             title = f"Result · {took} · {'✗ error' if called[1].is_error else '✓ ok'}"
         self.name_on_border(title)
-        self.refresh_bindings()
-
-    def action_view_next(self) -> None:
-        self.view = _VIEWS[(_VIEWS.index(self.view) + 1) % len(_VIEWS)]
-        self._show()
-
-    def action_view_previous(self) -> None:
-        self.view = _VIEWS[_VIEWS.index(self.view) - 1]
-        self._show()
 
 
 def _result_json(result: ToolResult) -> dict[str, Any]:

@@ -104,6 +104,40 @@ class Pane(Acting, Container):
         return None
 
 
+class ViewsPane(Pane):
+    """A pane with several views of one thing, one shown at a time; the lower border names them.
+
+    A subclass gives `VIEWS` and `show_view`, which draws `view`.
+    """
+
+    VIEWS: ClassVar[tuple[str, ...]] = ()
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("views.next", "Next view", "Show the next view of this pane.", "right_square_bracket", palette=False),
+        AppAction("views.previous", "View before", "Show the view before.", "left_square_bracket", palette=False, show=False),
+    )
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.view = self.VIEWS[0]
+
+    def show_view(self) -> None:
+        """Draw the view that `view` names."""
+        raise NotImplementedError
+
+    def turn_to(self, view: str) -> None:
+        """Show a view of `VIEWS`."""
+        self.view = view
+        self.note_on_border(" │ ".join(f"[{one}]" if one == view else one for one in self.VIEWS))
+        self.show_view()
+        self.refresh_bindings()
+
+    def action_next(self) -> None:
+        self.turn_to(self.VIEWS[(self.VIEWS.index(self.view) + 1) % len(self.VIEWS)])
+
+    def action_previous(self) -> None:
+        self.turn_to(self.VIEWS[self.VIEWS.index(self.view) - 1])
+
+
 class Panes(Acting, Container):
     """The panes of a screen, beside and below each other; one at a time where the terminal is narrow.
 
