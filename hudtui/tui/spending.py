@@ -198,7 +198,11 @@ class Spending:
             run = f" Its run was {clean_line(one.run)}." if one.run else ""
             applog.log.error("%s is gone: %s", name, why)
             self._app.notify(f"{why}.{run}", title=f"{name} is gone", severity="error", timeout=60, markup=False)
-            self._app.say(f"{name} is gone: {why}.{run} 4, then p, shows it; n there notes it.", severity="error")
+            self._app.say(
+                f"{name} is gone: {why}.{run} "
+                "{key:app.open-compute}, then {key:compute.pods}, shows it; {key:compute.noted} there dismisses the notice.",
+                severity="error",
+            )
 
     async def note_taken(self) -> None:
         """The user has noted which machines were taken back."""
