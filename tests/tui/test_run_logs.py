@@ -18,7 +18,7 @@ from hudtui.core.runs.status import RunView
 from hudtui.tui.log.lines import LogLines
 from hudtui.tui.log.view import LogView
 from hudtui.tui.runs.logs import OPENING_LINES, RunLogs
-from hudtui.tui.runs.words import alarm_lines, head
+from hudtui.tui.runs.words import alarm_lines, head, log_names
 from hudtui.tui.widgets.charts import ChartLine, curves
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 from hudtui.tui.widgets.tables import Grid
@@ -232,3 +232,10 @@ async def test_the_result_of_a_training_is_shown_step_by_step(open_app: Any, pro
             app.screen.view.result.steps[-1].reward, abs=0.001
         )
         assert [str(column.label) for column in table.columns.values()] == ["step", "reward", "±", "loss", "tokens", "seconds"]
+
+
+def test_names_of_logs_hold_nothing_that_a_terminal_would_obey() -> None:
+    """A machine names the stages of its runs."""
+    told = log_names(["play\x1b[2J", "long" * 40], "play").plain
+    assert "\x1b" not in told
+    assert len(told) < 90

@@ -105,7 +105,7 @@ def _read(view: RunView, record: RunRecord) -> RunRead:
         stage=clean_line(summary.stage or "", 30) if summary.active else "",
         left="" if view.left is None else span(view.left),
         cost="" if view.cost is None else money(view.cost, summary.currency),
-        alarms=tuple(alarm.text for alarm in view.alarms) if summary.active else (),
+        alarms=tuple(clean_line(alarm.text, 300) for alarm in view.alarms) if summary.active else (),
         ended=not summary.active and not summary.holds_machine,
     )
 

@@ -19,7 +19,7 @@ from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.actions import AppAction
 from hudtui.tui.log.view import LogView
 from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
-from hudtui.tui.runs.words import alarm_lines
+from hudtui.tui.runs.words import alarm_lines, log_names
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.widgets.metrics_pane import Numbers
 from hudtui.tui.widgets.pane import Panes
@@ -105,7 +105,7 @@ class SourceLogs(Vertical):
         await self._switcher.remove_children()
         self.by_source = {name: LogView(empty="Nothing has come yet.") for name in sources}
         for place, (name, log) in enumerate(self.by_source.items()):
-            log.save_name = f"{name.strip('%') or 'log'}.log"
+            log.save_name = f"{name.strip('%').replace('/', '_') or 'log'}.log"
             await self._switcher.add_content(log, id=f"watch-log-{place}", set_current=place == 0)
             if stay:
                 log.stay()
@@ -328,9 +328,7 @@ class WatchScreen(HudtuiScreen):
         lines = [Content.assemble(*parts), *alarm_lines(self.watching.alarms, self.pane.width)]
         sources: Mapping[str, LogView] = self.logs.by_source
         if len(sources) > 1:
-            shown = self.logs.shown
-            names = [Content.styled(name, "bold reverse" if name == shown else "$foreground-muted") for name in sources]
-            lines.append(Content("  ").join(names))
+            lines.append(log_names(sources, self.logs.shown))
         self.pane.tell(" · ".join(title), Content("\n").join(lines))
 
     # -- moving ------------------------------------------------------------------------------------------------------

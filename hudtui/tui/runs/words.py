@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -79,16 +79,22 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
     if run.active and view.gpus:
         lines.append(Content.styled(cut("  ".join(map(gpu_text, view.gpus)), width), "$foreground-muted"))
     if run.active:
-        lines += [Content.styled(cut(server_text(server), width), "$foreground-muted") for server in view.servers]
+        lines += [
+            Content.styled(cut(clean_line(server_text(server), 400), width), "$foreground-muted") for server in view.servers
+        ]
     if run.mode == "processes":
         lines.append(
             Content.styled(cut("○ no tmux here: detached processes, closing hudtui stops nothing", width), "$foreground-muted")
         )
-    windows = view.windows
-    if len(windows) > 1:
-        names = (Content.styled(name, "bold reverse" if name == shown else "$foreground-muted") for name in windows)
-        lines.append(Content("  ").join(names))
+    if len(view.windows) > 1:
+        lines.append(log_names(view.windows, shown))
     return Content("\n").join(lines)
+
+
+def log_names(names: Iterable[str], shown: str | None) -> Content:
+    """The names of logs in a line; that of the one that is shown stands out."""
+    styles = ((name, "bold reverse" if name == shown else "$foreground-muted") for name in names)
+    return Content("  ").join(Content.styled(clean_line(name, 40), style) for name, style in styles)
 
 
 def _reward(view: RunView, width: int) -> list[Content]:

@@ -238,7 +238,9 @@ class _Charts(Widget):
             if raw:
                 style = styles[(number if key.startswith("+") else place) % len(styles)]
                 faint = raw if self.weight and len(named) == 1 else ()
-                series.append(_Series(place, name, label, ChartLine(smooth(raw, self.weight), style, faint), raw, steps))
+                series.append(
+                    _Series(place, name, clean_line(label, 24), ChartLine(smooth(raw, self.weight), style, faint), raw, steps)
+                )
             scale = scale or self.runs[place].scales.get(name) or ((0.0, 100.0) if title.endswith("%") else None)
         unit = next((quantity.unit for quantity in QUANTITIES if quantity.name == key), "")
         # The newest value stands in the title: it lies within the axis even where the curve was smoothed.
