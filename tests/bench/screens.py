@@ -310,7 +310,8 @@ def main() -> None:
                 floors[part] = steps(terminal, f"floor: {part}", [key], given.steps)
         print(f"{given.size}{', over ssh' if given.ssh else ''}, {given.steps} keys each")
         heads = (
-            f"{'opens ms':>8} {'bytes':>8} {'idle':>6} {'a key':>8} {'most':>8} {'ms':>7} {'paint':>7} {'ratio':>7} {'MiB':>5}"
+            f"{'opens ms':>8} {'bytes':>8} {'idle':>6} {'a key':>8} {'most':>8} {'ms':>7} {'paint':>7} {'ratio':>7} "
+            f"{'held':>8} {'ms':>7} {'MiB':>5}"
         )
         print(f"{'':20} {heads}")
         for part, row in floors.items():
