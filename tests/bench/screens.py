@@ -97,7 +97,7 @@ WALKS = (
     Walk("dataset: tasks", "3", "board-", "table"),
     Walk("compute: offers", "4", "H100", "table"),
     Walk("runs: list", "5", "demo", "table"),
-    Walk("runs: log", "5", "demo", "log", "pageup", before="g,tab"),
+    Walk("runs: log", "5", "demo", "log", "pageup", before="g,tab,tab"),
     Walk("launch: field", "5,n", "tasks", "field", "x"),
     Walk("settings: list", "comma", "HUD_", "table"),
 )
@@ -336,6 +336,8 @@ def main() -> None:
                 while (left := given.idle - (time.perf_counter() - begun)) > 0:
                     idle += terminal.read(left, left)[0]
                 row = steps(terminal, walk.name, named(walk.step), given.steps)
+                if not row.paints:
+                    raise SystemExit(f"{walk.name}: no key changed anything on the screen, so that nothing was measured")
                 row.opens, row.opened, row.idle, row.memory = cost, opened, idle, terminal.memory()
                 print(row.text(floors[walk.floor]), flush=True)
                 terminal.press(ESCAPE)
