@@ -696,8 +696,19 @@ def _says(text: str, wanted: Any, name: str) -> bool:
 
 
 def _comments(text: str) -> list[str]:
-    """Everything that could be a comment, sorted; enough to see whether one was lost."""
-    return sorted(found.rstrip() for found in _COMMENT.findall(text))
+    """Everything outside of quotation marks that could be a comment, sorted; enough to see whether one was lost."""
+    import yaml
+
+    lines = text.split("\n")
+    for event in _events(text):
+        if type(event) is yaml.ScalarEvent and event.style in ("'", '"'):
+            first, last = event.start_mark, event.end_mark
+            assert first is not None and last is not None  # events of a parser have their places
+            for row in range(first.line, last.line + 1):
+                begin = first.column if row == first.line else 0
+                end = last.column if row == last.line else len(lines[row])
+                lines[row] = lines[row][:begin] + "x" * (end - begin) + lines[row][end:]
+    return sorted(found.rstrip() for found in _COMMENT.findall("\n".join(lines)))
 
 
 def _stripped_block(text: str, document: YamlDocument) -> str:

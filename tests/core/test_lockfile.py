@@ -440,6 +440,16 @@ def test_any_name_comes_back(tmp_path_factory: pytest.TempPathFactory, name: str
     assert list(after) == list(before)
 
 
+@pytest.mark.parametrize("name", [" #", "a # b", "it's # 1", 'say "#" # 2'])
+def test_a_name_with_the_sign_of_a_comment_comes_back_and_no_comment_is_lost(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "l.yaml"
+    path.write_text(SHORT.replace("\n", "  # kept\n", 1) + "# the end\n")
+    set_primary_dataset(path, name, 3, NOW)
+    text = path.read_text()
+    assert load_yaml(text, name="l").data["primary_dataset"]["name"] == name
+    assert "  # kept\n" in text and text.count("# the end\n") == 1
+
+
 EDIT_MANY = """
 import sys
 from datetime import datetime

@@ -268,6 +268,8 @@ def _check_config(request: RunRequest, workspace: Workspace, report: PreflightRe
     try:
         config, findings = parse_config(read_text(path), name=name)
     except HudtuiError as error:
+        if error.where is not None and error.where.file == str(path):
+            error.where = replace(error.where, file=name)  # as the user knows it: relative to the project
         report.refuse("config", error)
         return
     errors = [finding for finding in findings if finding.severity == "error"]

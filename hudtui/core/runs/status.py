@@ -228,7 +228,7 @@ class RunView:
             if gpu is not None:
                 found.setdefault(_GPU_TITLES[gpu[2]], {})[name] = f"GPU {gpu[1]}"
             elif name.startswith("network "):
-                found.setdefault("network MB/s", {})[name] = name.split()[1]
+                found.setdefault("network MB/s", {})[name] = name.removeprefix("network ")
             else:
                 found[name] = {name: ""}
         return found
