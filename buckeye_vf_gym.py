@@ -2,8 +2,11 @@
 
 from functools import partial
 
-from hudtui.trainers.verifiers_gym import BuckeyeTaskset, HUDBaseRubric, HUDEnv, HUDGym
-from hudtui.trainers.verifiers_gym import load_environment as _load
+from hudtui.core.extras import from_extra
+
+with from_extra("verifiers", "verifiers"):
+    from hudtui.trainers.verifiers_gym import BuckeyeTaskset, HUDBaseRubric, HUDEnv, HUDGym
+    from hudtui.trainers.verifiers_gym import load_environment as _load
 
 __all__ = ["BuckeyeTaskset", "HUDBaseRubric", "HUDEnv", "HUDGym", "load_environment"]
 

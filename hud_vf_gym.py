@@ -3,6 +3,9 @@
 vf-eval hud-vf-gym --env.taskset.taskset tasks.json --env.taskset.config-path configs/2048.yaml -m gpt-4.1-mini -n 2 -r 3
 """
 
-from hudtui.trainers.verifiers_gym import HUDBaseRubric, HUDEnv, HUDGym, HUDTaskset, load_environment
+from hudtui.core.extras import from_extra
+
+with from_extra("verifiers", "verifiers"):
+    from hudtui.trainers.verifiers_gym import HUDBaseRubric, HUDEnv, HUDGym, HUDTaskset, load_environment
 
 __all__ = ["HUDBaseRubric", "HUDEnv", "HUDGym", "HUDTaskset", "load_environment"]

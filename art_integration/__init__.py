@@ -30,7 +30,10 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         from importlib import import_module
 
-        return getattr(import_module(f"art_integration.{_HOMES[name]}"), name)
+        from hudtui.core.extras import from_extra
+
+        with from_extra("art", "art"):
+            return getattr(import_module(f"art_integration.{_HOMES[name]}"), name)
     if name == "SkyPilotBackend":
         raise ImportError(
             "ART has no SkyPilotBackend since 0.5.9. hudtui rents the machine: hudtui art train --provider sky --gpus 1xH100"
