@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -93,7 +94,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     (below,) = VERIFIERS.glob("lib/python3*/site-packages")
     (packages / "below.pth").write_text(f"{ROOT}\n{below}\n")
     made = str(place / "bin" / "python")
-    command = [VERIFIERS / "bin" / "python", "-m", "pip", "--python", made, "install", "--quiet", "--no-deps"]
+    command = [sys.executable, "-m", "pip", "--python", made, "install", "--quiet", "--no-deps"]
     example = tmp_path_factory.mktemp("source") / "lights"
     shutil.copytree(ROOT / "examples" / "lights", example)
     env = environment(place.parent, PIP_DISABLE_PIP_VERSION_CHECK="1")
