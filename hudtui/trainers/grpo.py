@@ -29,7 +29,8 @@ from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean
 from hudtui.core.training.recipe import FEWEST_TASKS, TINY, Recipe, read_recipe
-from hudtui.trainers.rollout import EpisodeRunner, Generated, RankSync, TrainingEpisode
+from hudtui.trainers.replies import BatchReplies, Generated, RankSync, ReplySource, ServerReplies
+from hudtui.trainers.rollout import EpisodeRunner, TrainingEpisode
 from hudtui.trainers.tokens import ChatTokens, chat_tokens_for
 
 SERVER = "HUDTUI_VLLM_URL"
@@ -71,6 +72,33 @@ class _Processes(RankSync):
 
         flag = torch.tensor([int(waiting)], device=self._accelerator.device)
         return bool(self._accelerator.reduce(flag, reduction="sum").item())
+
+
+def replies_of(trainer: Any, server: str) -> ReplySource:
+    """Return where a trainer's replies come from: its vLLM server, asked for each by itself, or batches of its own.
+
+    With a server, every process asks for its own conversations: TRL has sent the weights before it calls for rollouts.
+    """
+    end = trainer._tokenizer.eos_token_id
+    accelerator = trainer.accelerator
+    if server:
+        accelerator.wait_for_everyone()  # the first process alone sends the weights
+        return ServerReplies(server, sampling_of(trainer.vllm_generation), end=end)
+    peers = _Processes(accelerator) if accelerator.num_processes > 1 else None
+    return BatchReplies(lambda prompts: generate_turn(trainer, prompts), filler=[end], peers=peers)
+
+
+def sampling_of(generation: Any) -> dict[str, Any]:
+    """Return how TRL's `VLLMGeneration` has a server sample, as fields of a completion request."""
+    return {
+        "repetition_penalty": generation.repetition_penalty,
+        "temperature": generation.temperature,
+        "top_p": generation.top_p,
+        "top_k": generation.top_k,
+        "min_p": 0.0 if generation.min_p is None else generation.min_p,
+        "max_tokens": generation.max_completion_length,
+        **generation.generation_kwargs,
+    }
 
 
 def environment(completions: Sequence[Any], episode_reward: Sequence[float | None], **_: Any) -> list[float | None]:
@@ -240,8 +268,8 @@ def make_trainer(
         played = asyncio.run(
             players.play(
                 chosen,
-                lambda ids: generate_turn(trainer, ids),
-                peers=_Processes(trainer.accelerator) if trainer.accelerator.num_processes > 1 else None,
+                replies_of(trainer, server),
+                alone=trainer.accelerator.num_processes == 1,
                 info={"step": trainer.state.global_step + (split == "train"), "split": split, "model": recipe.model},
             )
         )

@@ -1,7 +1,7 @@
-"""Episodes for a trainer: the conversations of a step advance together, with one batched generation per turn.
+"""Episodes for a trainer, with their tokens: the conversations of a step are played at the same time.
 
 Each conversation runs as an asyncio task of its own, with a connection of its own, through the rollout core (`EpisodePlayer`),
-and requests its replies from the `BatchGenerator`. Once every unfinished conversation has a request, one generation answers all.
+and requests its replies from a `ReplySource`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from hudtui.core.environment.values import Session, Tool, ToolResult
 from hudtui.core.errors import ConnectError, RunError
@@ -23,31 +24,10 @@ from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.values import Episode, Message
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
+from hudtui.trainers.replies import ReplySource
 from hudtui.trainers.tokens import ChatTokens, TokenTranscript
 
-Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float | None]] | None]
-"""Sampled tokens for each prompt, and their log probabilities where the backend gives them."""
-
-Generate = Callable[[list[list[int]]], Generated]
-"""Generates one reply for each prompt; prompts and replies are token ids, in the same order."""
-
 _log = logging.getLogger(__name__)
-
-
-class RankSync(Protocol):
-    """The other training processes. A generation is a collective call of all of them."""
-
-    def any(self, waiting: bool) -> bool:
-        """Return whether any process has unfinished conversations. A collective call: every process must make it."""
-        ...
-
-
-class SingleRank:
-    """A training in a single process."""
-
-    def any(self, waiting: bool) -> bool:
-        """See `RankSync.any`."""
-        return waiting
 
 
 @dataclass(frozen=True)
@@ -61,78 +41,6 @@ class TrainingEpisode:
     logprobs: list[float | None] | None
     reward: float | None
     """None if the environment failed or the reward is not a number: the episode then says nothing about the model."""
-
-
-@dataclass
-class _ReplyRequest:
-    transcript: TokenTranscript
-    reply: asyncio.Future[str | None]
-
-
-class BatchGenerator:
-    """Collects the requests of conversations and generates their replies in batches.
-
-    Args:
-        scribe: Converts between text and tokens.
-        generate: Generates a batch of replies.
-        seats: Number of conversations.
-        max_tokens: Longest reply, in tokens.
-        max_seq_len: Longest conversation, in tokens.
-        peers: Processes that generate together with this one. With peers, every generation has a prompt for every conversation.
-    """
-
-    def __init__(
-        self,
-        scribe: ChatTokens,
-        generate: Generate,
-        seats: int,
-        *,
-        max_tokens: int,
-        max_seq_len: int,
-        peers: RankSync | None = None,
-    ) -> None:
-        self._scribe = scribe
-        self._generate = generate
-        self._all = seats
-        self._left = seats
-        self._room = max_seq_len - max_tokens
-        self._peers = peers
-        self._waiting: list[_ReplyRequest] = []
-        self._changed = asyncio.Event()
-
-    async def reply(self, transcript: TokenTranscript) -> str | None:
-        """Add the next reply to the transcript and return its text; None if the context has no room for a reply."""
-        if len(transcript.ids) > self._room:
-            return None
-        seat = _ReplyRequest(transcript, asyncio.get_running_loop().create_future())
-        self._waiting.append(seat)
-        self._changed.set()
-        return await seat.reply
-
-    def leave(self) -> None:
-        """Note that a conversation has ended."""
-        self._left -= 1
-        self._changed.set()
-
-    async def serve(self) -> None:
-        """Generate a batch whenever all unfinished conversations wait, until all have ended, here and in the peers."""
-        peers = self._peers or SingleRank()
-        while True:
-            while self._left and len(self._waiting) < self._left:
-                self._changed.clear()
-                await self._changed.wait()
-            if not peers.any(bool(self._left)):
-                return
-            seats, self._waiting = self._waiting, []
-            prompts = [seat.transcript.ids for seat in seats]
-            if self._peers is not None:  # a collective call: the same number from each
-                prompts += [[self._scribe.end]] * (self._all - len(prompts))
-            replies, logprobs = self._generate(prompts)
-            for number, seat in enumerate(seats):
-                said = list(replies[number])
-                seat.transcript.say(said, None if logprobs is None else list(logprobs[number]))
-                if not seat.reply.done():
-                    seat.reply.set_result(self._scribe.text(said))
 
 
 @dataclass
@@ -166,48 +74,54 @@ class EpisodeRunner:
         return self.config.max_turns if self.max_turns is None else self.max_turns
 
     async def play(
-        self, tasks: Sequence[Task], generate: Generate, *, peers: RankSync | None = None, info: dict[str, Any] | None = None
+        self, tasks: Sequence[Task], replies: ReplySource, *, alone: bool = True, info: dict[str, Any] | None = None
     ) -> list[TrainingEpisode]:
         """Play one episode of each task, all at the same time.
 
+        Args:
+            tasks: What is played; a task may come several times.
+            replies: The model.
+            alone: Whether these are all episodes of the step: other processes play none.
+            info: Kept in the records of the episodes.
+
         Raises:
-            RunError: No episode could be played because of the environment, or a prompt is longer than the context.
+            RunError: No episode could be played because of the environment, the model cannot be asked, or a prompt is longer than
+                the context.
         """
-        table = BatchGenerator(
-            self.scribe, generate, len(tasks), max_tokens=self.max_tokens, max_seq_len=self.max_seq_len, peers=peers
-        )
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(table.serve())
+            async with replies.serving(len(tasks)), asyncio.TaskGroup() as group:
                 conversations = [
-                    group.create_task(self._converse(task, table, {**(info or {}), "rollout": number}))
+                    group.create_task(self._converse(task, replies, {**(info or {}), "rollout": number}))
                     for task, number in zip(tasks, rollout_numbers(tasks), strict=True)
                 ]
         except ExceptionGroup as errors:  # the first is why; the others were broken off by it
-            raise errors.exceptions[0] from None
+            raise _first(errors) from None
         played = [conversation.result() for conversation in conversations]
-        self._complain(played, alone=peers is None)
+        self._complain(played, alone=alone)
         return _without_unjudged(tasks, played)
 
-    async def _converse(self, task: Task, table: BatchGenerator, info: dict[str, Any]) -> TrainingEpisode:
+    async def _converse(self, task: Task, replies: ReplySource, info: dict[str, Any]) -> TrainingEpisode:
         """Play one episode, from the connection to the evaluation. A failure of the environment is not raised."""
         player: EpisodePlayer | None = None
         episode: Episode | None = None
         transcript: TokenTranscript | None = None
         try:
-            async with self.connect(task.mcp_config) as session:
-                player = self._player(session, task, info)
-                messages = await player.start()
-                self._look_for_images(task, messages)
-                transcript = self.scribe.open(messages)
-                if len(transcript.ids) > self.max_seq_len - self.max_tokens:
-                    raise RunError(
-                        f"the prompt of task {clean_line(task.id, 80)} has {len(transcript.ids)} tokens; with replies of "
-                        f"{self.max_tokens} it does not fit into {self.max_seq_len}",
-                        fix="Raise max_seq_len, lower max_tokens, or shorten the system prompt.",
-                    )
-                await self._talk(player, transcript, table)
-                episode = await player.finish("context")
+            async with AsyncExitStack() as talk:
+                await talk.enter_async_context(replies.seat())
+                async with self.connect(task.mcp_config) as session:
+                    player = self._player(session, task, info)
+                    messages = await player.start()
+                    self._look_for_images(task, messages)
+                    transcript = self.scribe.open(messages)
+                    if len(transcript.ids) > self.max_seq_len - self.max_tokens:
+                        raise RunError(
+                            f"the prompt of task {clean_line(task.id, 80)} has {len(transcript.ids)} tokens; with replies of "
+                            f"{self.max_tokens} it does not fit into {self.max_seq_len}",
+                            fix="Raise max_seq_len, lower max_tokens, or shorten the system prompt.",
+                        )
+                    await self._talk(player, transcript, replies)
+                    await talk.aclose()  # no other conversation waits for the evaluation
+                    episode = await player.finish("context")
         except (asyncio.CancelledError, RunError):
             raise
         except Exception as error:
@@ -215,19 +129,16 @@ class EpisodeRunner:
                 player = player or self._player(_NoSession(), task, info)
                 player.fail(error)
                 episode = player.record()
-        finally:
-            table.leave()
         assert episode is not None
         return self._result(episode, transcript)
 
-    async def _talk(self, player: EpisodePlayer, transcript: TokenTranscript, table: BatchGenerator) -> None:
-        while player.stop is None:
-            read, began = len(transcript.ids), perf_counter()
-            reply = await table.reply(transcript)
-            if reply is None:
-                break
-            tokens = {"prompt": read, "completion": len(transcript.ids) - read}
-            turn = await player.step(reply, seconds=perf_counter() - began, tokens=tokens)
+    async def _talk(self, player: EpisodePlayer, transcript: TokenTranscript, replies: ReplySource) -> None:
+        while player.stop is None and len(transcript.ids) <= self.max_seq_len - self.max_tokens:
+            prompt, began = transcript.ids, perf_counter()
+            reply, logprobs = await replies.reply(prompt)
+            transcript.say(reply, logprobs)
+            tokens = {"prompt": len(prompt), "completion": len(reply)}
+            turn = await player.step(self.scribe.text(reply), seconds=perf_counter() - began, tokens=tokens)
             self._look_for_images(player.task, turn.observation)
             if player.stop is None:
                 ended = bool(transcript.completion) and transcript.completion[-1] == self.scribe.end
@@ -317,6 +228,11 @@ def _without_unjudged(tasks: Sequence[Task], played: list[TrainingEpisode]) -> l
         one if found or not task.evaluate else replace(one, reward=None)
         for task, one, found in zip(tasks, played, judged, strict=True)
     ]
+
+
+def _first(errors: ExceptionGroup[Exception]) -> Exception:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, ExceptionGroup) else error
 
 
 def _messages(shown: object) -> Sequence[Message]:

@@ -20,7 +20,8 @@ from hudtui.core.tasks.task import Task
 from hudtui.core.training.export import checkpoints
 from hudtui.core.training.recipe import Recipe
 from hudtui.core.variables import Lookup
-from hudtui.trainers.rollout import RankSync, SingleRank, TrainingEpisode
+from hudtui.trainers.replies import RankSync, SingleRank
+from hudtui.trainers.rollout import TrainingEpisode
 
 METRICS = "metrics.jsonl"
 TRACES = "traces.jsonl"

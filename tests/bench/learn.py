@@ -122,7 +122,7 @@ def learn(seed: int, steps: int, folder: Path) -> dict[str, Any]:
 
     def measure(trainer: Any, boards: list[Task]) -> tuple[float, float]:
         trainer.model.eval()
-        played = asyncio.run(players.play(boards, lambda ids: grpo.generate_turn(trainer, ids)))
+        played = asyncio.run(players.play(boards, grpo.replies_of(trainer, "")))
         trainer.model.train()
         rewards = [one.reward or 0.0 for one in played]
         turns = [turn for one in played for turn in one.episode.turns]

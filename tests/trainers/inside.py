@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import sys
@@ -11,6 +12,9 @@ from typing import Any
 import torch
 import trl
 from peft import PeftModel
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from support.token_server import token_server
 
 from hudtui.core.errors import InputError
 from hudtui.core.gym.config import load_config
@@ -33,6 +37,42 @@ def templates(tokenizer: Any) -> dict[str, Any]:
         else:
             found[name] = [bool(warning), scribe.keeps_thoughts(), other.decode(scribe.answer("OBS", ended=False))]
     return found
+
+
+def at_a_server(trainer: Any, prompts: list[list[int]]) -> dict[str, Any]:
+    """The same prompts through TRL's own client of a vLLM server and through ours: what is asked, and what comes back."""
+    import httpx2
+    from trl.generation.vllm_client import VLLMClient
+    from trl.generation.vllm_generation import VLLMGeneration
+
+    def sample(prompt: list[int]) -> tuple[list[int], list[float | None]]:
+        return [len(prompt), 7, 8], [-0.125 * len(prompt), float("nan"), -1.5]
+
+    with token_server(sample) as server:
+        # vLLM, and requests, are needed to make these two; to talk to a server they are not.
+        client = VLLMClient.__new__(VLLMClient)
+        client._post = lambda url, json: httpx2.post(url, json=json, trust_env=False).json()
+        client.base_url, client.model = server.url, "tiny"
+        theirs = VLLMGeneration.__new__(VLLMGeneration)
+        theirs.mode, theirs.accelerator, theirs.vllm_client = "server", trainer.accelerator, client
+        theirs.temperature, theirs.top_p, theirs.top_k, theirs.min_p = 0.7, 0.9, 5, None
+        theirs.repetition_penalty, theirs.max_completion_length, theirs.logprobs = 1.1, 12, 0
+        theirs.structured_outputs_regex, theirs.generation_kwargs = None, {"seed": 3}
+        expected = []
+        for prompt in prompts:
+            _, (ids,), (logprobs,), _ = theirs.generate(prompts=[prompt], images=None, num_generations=1)
+            expected.append((ids, [one[0] for one in logprobs]))
+        asked = list(server.asked)
+        server.asked.clear()
+        trainer.vllm_generation = theirs
+
+        async def ours() -> list[Any]:
+            replies = grpo.replies_of(trainer, server.url)
+            async with replies.serving(len(prompts)):
+                return [await replies.reply(prompt) for prompt in prompts]
+
+        found = asyncio.run(ours())
+        return {"same request": server.asked == asked, "same replies": found == expected, "replies": found}
 
 
 def main(run: Path) -> dict[str, Any]:
@@ -67,6 +107,7 @@ def main(run: Path) -> dict[str, Any]:
     trainer = grpo.make_trainer(recipe, model, tokenizer, players, tasks, None, TrainerCallback(), run / "out" / "again")
     prompts = [scribe.open([{"role": "user", "content": text}]).ids for text in ("a", "a much longer question than that", "b")]
     replies, logprobs = grpo.generate_turn(trainer, prompts)
+    server = at_a_server(trainer, prompts)
     return {
         "templates": templates(tokenizer),
         "same_seed_same_model": same,
@@ -77,6 +118,7 @@ def main(run: Path) -> dict[str, Any]:
         "all_int": all(type(token) is int for reply in replies for token in reply),
         "logprobs": logprobs,
         "warning": warning,
+        "server": server,
         "unicode": tokenizer.decode(tokenizer("naïve 数 🙂", add_special_tokens=False)["input_ids"]),
         "replies_of_config": list(tiny.example_replies(config)),
     }

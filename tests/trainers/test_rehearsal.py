@@ -105,6 +105,7 @@ def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_l
     assert "drops earlier thoughts" in found["templates"]["glm4moe"]  # and nothing replaces this one
     assert len(found["replies"]) == 3 and all(1 <= length <= 48 for length in found["replies"])
     assert all(end is None or end == length - 1 for end, length in zip(found["ends"], found["replies"], strict=True))
+    assert found["server"]["same request"] and found["server"]["same replies"] and len(found["server"]["replies"]) == 3
 
 
 def test_a_training_that_was_killed_goes_on_from_its_last_whole_checkpoint(
