@@ -112,6 +112,32 @@ def _configs(context: Any) -> Iterator[str]:
     yield from map(place.relative, place.configs)
 
 
+def _art_configs(context: Any) -> Iterator[str]:
+    from hudtui.core.workspace import open_workspace
+
+    place = open_workspace(Path.cwd())
+    yield from map(place.relative, place.art_configs)
+
+
+def _art_environments(context: Any) -> Iterator[Value]:
+    from hudtui.core.training.art_config import DATASETS, ArtConfig, read_art_config
+
+    file = context.params.get("art_config")
+    config = ArtConfig() if file is None else read_art_config(Path(file))
+    for name, one in config.environments.items():
+        yield Value(name, one.description)
+    for name, dataset in DATASETS.items():
+        yield Value(name, dataset)
+
+
+def _base_models(context: Any) -> Iterator[Value | str]:
+    from hudtui.core.training.art_config import BASE_MODELS
+
+    for name, model in BASE_MODELS.items():
+        yield Value(name, model)
+    yield from _models(context)
+
+
 def _tasks(context: Any) -> Iterator[str]:
     from hudtui.core.workspace import open_workspace
 
@@ -288,6 +314,9 @@ _SOURCES: dict[str, Source] = {
     # options, some with the name of the command
     "--platform": _platforms,
     "--config": _configs,
+    "art --config": _art_configs,
+    "art --env": _art_environments,
+    "--base-model": _base_models,
     "--dataset": _tasks,
     "--env": _sources,
     "--source": _sources,

@@ -33,8 +33,9 @@ MAX_DEPTH = 3
 MAX_ENTRIES = 20_000
 """The most files and folders that are examined."""
 
-Kind = Literal["config", "tasks", "scenarios"]
-"""Scenarios are tasks without a prompt, which cannot be trained on directly; they are listed after the others."""
+Kind = Literal["config", "art", "tasks", "scenarios"]
+"""`art`: environments and settings of trainings with ART. Scenarios are tasks without a prompt, which cannot be trained on
+directly; they are listed after the others."""
 
 _SKIPPED = frozenset(
     ("node_modules", "__pycache__", "site-packages", "venv", "build", "dist", "outputs", "wandb", "target", "vendor")
@@ -45,6 +46,7 @@ _TASK_NAMES = ("task.json", "*_task.json", "*tasks*.json", "*taskconfigs*.json",
 _PACKED = (".gz", ".zst")
 _MAPPINGS = re.compile(rb"^(?:[\"']?)action_mappings(?:[\"']?)[ \t]*:", re.MULTILINE)
 _GYM_KEY = re.compile(rb"^(?:job|system_prompt|parser|action_mappings|rubric)[ \t]*:", re.MULTILINE)
+_ENVIRONMENTS = re.compile(rb"^environments[ \t]*:", re.MULTILINE)
 _ANY_KEY = re.compile(rb"^[A-Za-z_][\w-]*[ \t]*:", re.MULTILINE)
 _PROMPT = re.compile(rb"\"prompt\"\s*:")
 _TASK_FIELD = re.compile(rb"\"(?:mcp_config|evaluate_tool|setup_tool|scenario|gym)\"\s*:")
@@ -68,6 +70,8 @@ class Workspace:
     platform: Platform
     configs: tuple[Path, ...] = ()
     """Gym configurations; those in `configs/` first."""
+    art_configs: tuple[Path, ...] = ()
+    """Files for `hudtui art train --config`; those in `configs/` first."""
     task_files: tuple[Path, ...] = ()
     """Files, and folders written by `datasets`, that look like tasks; those at the top first, scenarios last."""
     lock: Path | None = None
@@ -120,13 +124,13 @@ def open_workspace(folder: Path, platform: str | Platform | None = None) -> Work
         taken = choice.platform
         notices += choice.notices
     budget = _Budget()
-    configs: list[tuple[int, str, Path]] = []
+    configs: dict[str, list[tuple[int, str, Path]]] = {"config": [], "art": []}
     tasks: list[tuple[bool, int, str, Path]] = []
     for depth, entry in _walk(place, notices):
         kind = _kind(entry, budget)
         path = Path(entry.path)
-        if kind == "config":
-            configs.append((0 if path.parent == place / "configs" else depth + 1, str(path), path))
+        if kind in ("config", "art"):
+            configs[kind].append((0 if path.parent == place / "configs" else depth + 1, str(path), path))
         elif kind is not None:
             tasks.append((kind == "scenarios", depth, str(path), path))
     lock = place / taken.lock_name
@@ -134,7 +138,8 @@ def open_workspace(folder: Path, platform: str | Platform | None = None) -> Work
     return Workspace(
         folder=place,
         platform=taken,
-        configs=tuple(path for _, _, path in sorted(configs)),
+        configs=tuple(path for _, _, path in sorted(configs["config"])),
+        art_configs=tuple(path for _, _, path in sorted(configs["art"])),
         task_files=tuple(path for *_, path in sorted(tasks)),
         lock=lock if lock.is_file() else None,
         env_file=env if env.is_file() else None,
@@ -312,6 +317,8 @@ def _look(path: Path, guess: str, size: int) -> Kind | None:
     if guess != "yaml":
         v4 = _PROMPT.search(data) and _TASK_FIELD.search(data)
         return "tasks" if v4 else "scenarios" if _SCENARIO.search(data) or _NAMED_ENV.search(data) else None
+    if _ENVIRONMENTS.search(data) and not _GYM_KEY.search(data):
+        return "art"
     if path.parent.name != "configs":
         return "config" if _MAPPINGS.search(data) else None
     # In `configs/` an unfinished or broken file counts too, but not a file that plainly is something else.

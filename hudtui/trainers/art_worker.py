@@ -63,6 +63,8 @@ DEAD_AFTER = 4
 """Looks in a row without an answer after which the server counts as dead."""
 PATIENCE = 5.0
 """Seconds that the server has for an answer to such a look."""
+JUDGE_PATIENCE = 180.0
+"""Seconds that the judge of RULER has for an answer."""
 SILENT = 30.0
 """Seconds without a line in the log after which a line says what the training waits for."""
 
@@ -239,6 +241,8 @@ class Training:
         cut = len(tasks) - recipe.held_out
         self.tasks, self.held_out = tuple(tasks[:cut]), tuple(tasks[cut:])
         self._asked = False
+        self._client: AsyncOpenAI | None = None
+        """To the endpoint that answers in a rehearsal."""
         resolved = with_python_variable(lookup)
         self.rollouts = ToolRollouts(
             config,
@@ -276,7 +280,7 @@ class Training:
         chosen = tasks_of_step(self.tasks, done, recipe.groups_per_step or 2, seed=recipe.seed)
         info = {"step": step, "split": "train", "model": recipe.model}
         played = await gatherer.groups(chosen, self._chat(model, step), info=info, version=done)
-        groups = [await self._judged(group, task) for group, task in zip(played, chosen, strict=True)]
+        groups = await asyncio.gather(*map(self._judged, played, chosen))
         _require_any(played)
         self._keep(chosen, played)
         rewards = [one.trajectory.reward for group in played for one in group]
@@ -353,9 +357,13 @@ class Training:
             return made
         from art.rewards import ruler_score_group
 
-        extra = {"api_base": base} if (base := os.environ.get("OPENAI_BASE_URL")) else {}
+        # Every judge is a model of this one endpoint, whatever other keys its name may stand for elsewhere.
+        extra = {"api_key": self._lookup("OPENAI_API_KEY") or "none", "timeout": JUDGE_PATIENCE}
+        if base := self._lookup("OPENAI_BASE_URL"):
+            extra["api_base"] = base
+        judge = f"openai/{self.recipe.ruler.removeprefix('openai/')}"
         try:
-            judged = await ruler_score_group(made, self.recipe.ruler, extra_litellm_params=extra, swallow_exceptions=False)
+            judged = await ruler_score_group(made, judge, extra_litellm_params=extra, swallow_exceptions=False)
         except Exception as error:  # of litellm, of the judge's answer: the environment's rewards are still there
             why = clean_line(str(error), 300)
             say(f"warning: the judge {self.recipe.ruler} gave no scores for {clean_line(task.id, 60)}: {why}")
@@ -388,7 +396,12 @@ class Training:
     @contextlib.asynccontextmanager
     async def _backend(self) -> AsyncIterator[Any]:
         if self.layout is None:
-            yield RehearsalBackend(self.endpoint)
+            async with contextlib.AsyncExitStack() as stack:
+                if self.endpoint is not None:
+                    key = self._lookup("OPENAI_API_KEY") or "none"
+                    client = AsyncOpenAI(base_url=self.endpoint[0], api_key=key, max_retries=4)
+                    self._client = await stack.enter_async_context(client)
+                yield RehearsalBackend(self.endpoint)
             return
         from art.local import LocalBackend
 
@@ -420,14 +433,11 @@ class Training:
         return model
 
     def _chat(self, model: Any, step: int) -> Chat:
-        if self.layout is None and self.endpoint is None:
+        if self.layout is not None:
+            return EndpointChat(model.openai_client(), model.get_inference_name(), self.recipe)
+        if self._client is None or self.endpoint is None:
             return RehearsalChat(f"{self.recipe.seed} {step}")
-        if self.layout is None:
-            assert self.endpoint is not None
-            base, name = self.endpoint
-            client = AsyncOpenAI(base_url=base, api_key=os.environ.get("OPENAI_API_KEY") or "none", max_retries=4)
-            return EndpointChat(client, name, self.recipe)
-        return EndpointChat(model.openai_client(), model.get_inference_name(), self.recipe)
+        return EndpointChat(self._client, self.endpoint[1], self.recipe)
 
     def _health_address(self, model: Any) -> str | None:
         base = self.endpoint[0] if self.layout is None and self.endpoint else model.inference_base_url if self.layout else None

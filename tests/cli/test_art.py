@@ -43,7 +43,8 @@ def planned(*arguments):
     return plan, json.loads(recipe), result.stderr
 
 
-def test_the_flags_of_the_integration_are_settings_of_the_plan():
+def test_the_flags_of_the_integration_are_settings_of_the_plan(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-judge-000000000001")
     plan, recipe, notes = planned(
         *("--base-model", "Qwen/Qwen2.5-7B-Instruct", "--model-name", "mine-7b", "--scenarios", 5, "--steps", 2),
         *("--learning-rate", "1e-5", "--max-turns", 9, "--rollouts-per-group", 6, "--ruler", "--val-scenarios", 1),

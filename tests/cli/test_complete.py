@@ -52,6 +52,7 @@ def project(own_world: Path, tmp_path_factory: pytest.TempPathFactory, monkeypat
     (own_world / "configs").mkdir()
     for name in ("one.yaml", "two.yaml", *HOSTILE):
         (own_world / "configs" / name).write_text("action_mappings: {}\n")
+    (own_world / "art.yaml").write_text("environments:\n  mine: {dataset: tasks.json}\n")
     call = {"name": "x", "arguments": {}}
     task = {"id": "a", "prompt": "Play.", "mcp_config": {}, "setup_tool": call, "evaluate_tool": call}
     (own_world / "tasks.json").write_text(json.dumps([task]))
@@ -93,6 +94,9 @@ CASES = {
     "hudtui rl ''": ["init", "tasks.json"],
     "hudtui rl tasks.json --config ''": ["configs/one.yaml", "configs/two.yaml"],
     "hudtui config check configs/t": ["configs/two.yaml"],
+    "hudtui art train --config ''": ["art.yaml"],
+    "hudtui art train --config art.yaml --env ''": ["mine", "2048", "browser", "gmail"],
+    "hudtui art train --base-model m": ["medium"],
     "hudtui tasks check t": ["tasks.json"],
     "hudtui rl --engine t": ["trl"],
     "hudtui rl --provider ''": ["prime", "sky", "ssh", "local"],

@@ -10,7 +10,8 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,18 @@ from hudtui.core.environment.powers import task_powers
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import read_text, write_atomic
 from hudtui.core.gym.config import load_config
+from hudtui.core.knobs import knobs_of
 from hudtui.core.project import Project
 from hudtui.core.rollouts.reward import reward_powers
 from hudtui.core.runs.art_request import ART_VERSIONS, SCENARIOS, VAL_SCENARIOS, ArtRequest
+from hudtui.core.runs.judge import judge_power
 from hudtui.core.runs.request import RunRequest
+from hudtui.core.settings import Settings
 from hudtui.core.tasks.task import Task, task_record
 from hudtui.core.text import clean_line, plural
 from hudtui.core.training.art_config import DATASETS, ArtConfig, ArtEnvironment, read_art_config
 from hudtui.core.training.recipe import ART
-from hudtui.core.trust import agree, require
+from hudtui.core.trust import Power, Untrusted, agree, power, require
 from hudtui.core.workspace import make_state_dir
 
 _TARGETS = ("target", "target_value")
@@ -68,6 +72,23 @@ async def plan_art(asked: ArtRequest, project: Project) -> ArtPlan:
     return await asyncio.to_thread(_plan, asked, project)
 
 
+def art_powers(file: Path, settings: Settings) -> tuple[Power, ...]:
+    """Return what a file for `--config` needs the user's agreement for: its servers, the code of its rewards, its judges.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    config = read_art_config(file)
+    found = [*task_powers((one.mcp_config for one in config.environments.values() if one.mcp_config), file)]
+    for one in config.environments.values():
+        if one.reward is not None:
+            name, code = _beside(one.reward, settings.folder)
+            exact = (name,) if code is None else (name, hashlib.sha256(code.encode()).hexdigest())
+            found.append(power("code", f"{one.reward}, named by {file.name}", file, *exact))
+    judges = {block["ruler"]: None for block in (config.default, *config.blocks.values()) if "ruler" in block}
+    return (*found, *(judge_power(judge, settings, file) for judge in judges))
+
+
 def _plan(asked: ArtRequest, project: Project) -> ArtPlan:
     if asked.engine_version is not None and asked.engine_version not in ART_VERSIONS:
         raise InputError(
@@ -75,7 +96,10 @@ def _plan(asked: ArtRequest, project: Project) -> ArtPlan:
             why="Newer releases cannot be installed from the package index alone: they want PyTorch from an index of its own.",
             fix=f"Versions: {', '.join(ART_VERSIONS)}.",
         )
-    config = ArtConfig() if asked.art_config is None else _read(project.folder / asked.art_config, asked.art_config)
+    _check_options(asked)
+    config = ArtConfig()
+    if asked.art_config is not None:
+        config = read_art_config(project.folder / asked.art_config, name=str(asked.art_config))
     environment = config.environment(asked.environment)
 
     def setting(name: str, default: Any = None) -> Any:
@@ -97,17 +121,23 @@ def _plan(asked: ArtRequest, project: Project) -> ArtPlan:
     files.mkdir(exist_ok=True)
     model = setting("model", config.setting(environment.name, "base_model")) or "small"
     model = config.base_models.get(model, model)
+    conversation = setting("max_seq_length", ART["max_seq_len"])
+    judge = setting("ruler")
+    if judge is not None and asked.ruler is None:
+        file = project.folder / config.name
+        require(project.folder, [judge_power(judge, project.settings(), file)])
     settings: dict[str, Any] = {
         "model_name": asked.model_name or f"{environment.name}-{model.rstrip('/').rpartition('/')[2].lower()}",
         "project": asked.project or config.wandb_project or "hud-art",
         "groups_per_step": groups,
         "num_generations": setting("rollouts_per_group", ART["num_generations"]),
         "learning_rate": setting("learning_rate"),
-        "max_seq_len": setting("max_seq_length", ART["max_seq_len"]),
+        "max_seq_len": conversation,
+        "max_tokens": min(ART["max_tokens"], conversation // 2),
         "gpu_memory_utilization": asked.gpu_memory_utilization or config.gpu_memory_utilization,
         "enforce_eager": config.enforce_eager,
         "held_out": len(val),
-        "ruler": setting("ruler"),
+        "ruler": judge,
         "log_level": config.log_level,
         "wandb": config.wandb,
         "save_every": config.save_every,
@@ -119,7 +149,7 @@ def _plan(asked: ArtRequest, project: Project) -> ArtPlan:
         request,
         engine="art",
         tasks=str(_write_tasks(files, environment.name, (*train, *val))),
-        config=_gym(files, environment, turns, project, asked.reward),
+        config=_gym(files, environment, config, turns, project, asked.reward),
         model=model,
         steps=steps,
         max_turns=turns,
@@ -133,13 +163,33 @@ def _plan(asked: ArtRequest, project: Project) -> ArtPlan:
     return ArtPlan(request, tuple(remarks))
 
 
-def _read(path: Path, name: Path) -> ArtConfig:
+def _check_options(asked: ArtRequest) -> None:
+    """Raises an error for an option that is empty, or that has no meaning here."""
+    for name, about in knobs_of(ArtRequest).items():
+        if getattr(asked, name) in ("", Path()) and name != "art_config":
+            flag = next((flag for flag in about.flags if flag.startswith("--")), f"--{name.replace('_', '-')}")
+            raise InputError(f"{flag} is empty", fix=f"Name a value, or leave out {flag}.")
+    if asked.base_url is not None:
+        if not asked.rehearse:
+            raise InputError("--base-url is only for a rehearsal: a training serves its own model", fix="Add --rehearse.")
+        if not asked.base_url.startswith(("http://", "https://")):
+            raise InputError(
+                f"{clean_line(asked.base_url, 100)!r} is not an address", fix="Such as --base-url http://127.0.0.1:8000/v1."
+            )
+
+
+@contextmanager
+def _named_at(place: Location | None) -> Iterator[None]:
+    """Errors about what a value of the file names have the place of the value. None: the value is not the file's."""
     try:
-        return read_art_config(path)
-    except InputError as error:
-        if error.where is not None:
-            error.where = replace(error.where, file=str(name))
+        yield
+    except Untrusted:
         raise
+    except InputError as error:
+        if place is None:
+            raise
+        why = "; ".join(filter(None, (str(error.where) if error.where else None, error.why)))
+        raise InputError(error.what, why=why or None, fix=error.fix, where=place) from error
 
 
 def _output_dir(config: ArtConfig, project: Project) -> Path | None:
@@ -151,7 +201,7 @@ def _output_dir(config: ArtConfig, project: Project) -> Path | None:
         raise InputError(
             f"{clean_line(config.output_dir, 200)} lies outside of the project",
             fix="Name the folder with --output-dir.",
-            where=Location(config.name, field="resources.backend.output_dir"),
+            where=config.place("resources", "backend", "output_dir"),
         )
     return path
 
@@ -161,15 +211,26 @@ def _output_dir(config: ArtConfig, project: Project) -> Path | None:
 
 def _tasks(asked: ArtRequest, config: ArtConfig, environment: ArtEnvironment, project: Project) -> tuple[Task, ...]:
     """The tasks of the environment, with the servers that the file names for it."""
-    from hudtui.core.tasks.read import read_tasks
-
     source = asked.dataset or environment.dataset or DATASETS.get(environment.name)
+    named = asked.dataset is None and environment.dataset is not None
+    place = config.place("environments", environment.name, "dataset") if named else None
     if source is None:
         raise InputError(
             f"no tasks are known for the environment {environment.name}",
             fix=f"Name a file or a dataset on the Hub: --dataset, or environments.{environment.name}.dataset in the file.",
-            where=Location(config.name, field=f"environments.{environment.name}"),
+            where=config.place("environments", environment.name),
         )
+    with _named_at(place):
+        tasks = _read_tasks(source, environment, project)
+    tasks = _with_targets(tasks, config.targets.get(environment.name), config, environment)
+    file = project.folder / (config.name if environment.mcp_config is not None else source)
+    require(project.folder, task_powers((task.mcp_config for task in tasks), file))
+    return tasks
+
+
+def _read_tasks(source: str, environment: ArtEnvironment, project: Project) -> tuple[Task, ...]:
+    from hudtui.core.tasks.read import read_tasks
+
     settings = project.settings()
     token = settings.secret("HF_TOKEN")
     own = environment.mcp_config
@@ -194,11 +255,7 @@ def _tasks(asked: ArtRequest, config: ArtConfig, environment: ArtEnvironment, pr
             )
         first = str(read.problems[0]) if read.problems else None
         raise InputError(f"none of the {read.total} tasks can be played", why=first, where=Location(source))
-    tasks = read.tasks if own is None else tuple(replace(task, mcp_config=own) for task in read.tasks)
-    tasks = _with_targets(tasks, config.targets.get(environment.name), config, environment)
-    file = project.folder / (config.name if own is not None else source)
-    require(project.folder, task_powers((task.mcp_config for task in tasks), file))
-    return tasks
+    return read.tasks if own is None else tuple(replace(task, mcp_config=own) for task in read.tasks)
 
 
 def _with_targets(
@@ -211,7 +268,7 @@ def _with_targets(
         raise InputError(
             f"no task of {environment.name} has one of the targets {', '.join(map(str, targets))}",
             fix=f"Tasks have: {', '.join(sorted({str(_target(task)) for task in tasks}))}.",
-            where=Location(config.name, field=f"scenarios.{environment.name}_targets"),
+            where=config.place("scenarios", f"{environment.name}_targets"),
         )
     return kept
 
@@ -244,6 +301,8 @@ def _split(
 
 def _steps(tasks: int, steps: int, groups: int | None, epochs: int, remarks: list[str]) -> tuple[int, int]:
     """The number of steps, and of tasks in each. `steps` is the most that are done."""
+    if groups is not None and groups > tasks:
+        remarks.append(f"{plural(tasks, 'task')} a step, and not {groups}: there are no more")
     groups = min(groups or max(1, tasks * epochs // steps), tasks)
     whole = math.ceil(tasks * epochs / groups)
     if whole < steps:
@@ -259,40 +318,47 @@ def _write_tasks(folder: Path, name: str, tasks: Sequence[Task]) -> Path:
     return path
 
 
-def _gym(folder: Path, environment: ArtEnvironment, turns: int, project: Project, typed: str | None) -> Path:
+def _gym(folder: Path, environment: ArtEnvironment, config: ArtConfig, turns: int, project: Project, typed: str | None) -> Path:
     reward = typed or environment.reward
     if environment.gym is not None:
         if reward is not None:
             raise InputError(
                 f"the environment {environment.name} has a gym configuration, and a reward beside it",
                 fix=f"Name the reward there: rubric.reward in {environment.gym}.",
+                where=config.place("environments", environment.name, "gym"),
             )
+        with _named_at(config.place("environments", environment.name, "gym")):
+            load_config(project.folder / environment.gym)
         return project.folder / environment.gym
-    text = _GYM.format(
-        turns=turns, completion=1.0 if reward is None else 0.0, whose="the environment" if reward is None else "your code"
-    )
-    if reward is not None:
-        text += f"  reward: {json.dumps(_beside(reward, folder, project))}\n"
-    path = folder / f"{_stem(environment.name)}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.yaml"
-    write_atomic(path, text)
-    if reward is not None:
+    if reward is None:
+        return _write_gym(folder, environment.name, _GYM.format(turns=turns, completion=1.0, whose="the environment"))
+    text = _GYM.format(turns=turns, completion=0.0, whose="your code")
+    with _named_at(None if typed is not None else config.place("environments", environment.name, "reward")):
+        name, code = _beside(reward, project.folder)
+        if code is not None:
+            write_atomic(folder / name.rpartition(":")[0], code)
+        path = _write_gym(folder, environment.name, f"{text}  reward: {json.dumps(name)}\n")
         powers = reward_powers(load_config(path))
-        if typed is not None:
-            agree(project.folder, powers)  # its user has just named it
-        require(project.folder, powers)
+    if typed is not None:
+        agree(project.folder, powers)  # its user has just named it
+    require(project.folder, powers)
     return path
 
 
-def _beside(reward: str, folder: Path, project: Project) -> str:
-    """Copy the file of a reward beside the configuration that names it. Returns the reward as the configuration names it."""
+def _write_gym(folder: Path, name: str, text: str) -> Path:
+    path = folder / f"{_stem(name)}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.yaml"
+    write_atomic(path, text)
+    return path
+
+
+def _beside(reward: str, folder: Path) -> tuple[str, str | None]:
+    """Return the reward as a configuration beside a copy of its file names it, and the code; None for an installed package."""
     place, _, name = reward.rpartition(":")
     if not place.endswith(".py"):
-        return reward
-    file = project.folder / Path(place).expanduser()
+        return reward, None
+    file = folder / Path(place).expanduser()
     code = read_text(file)
-    target = f"{_stem(file.stem)}-{hashlib.sha256(code.encode()).hexdigest()[:8]}.py"
-    write_atomic(folder / target, code)
-    return f"{target}:{name}"
+    return f"{_stem(file.stem)}-{hashlib.sha256(code.encode()).hexdigest()[:8]}.py:{name}", code
 
 
 def _stem(name: str) -> str:

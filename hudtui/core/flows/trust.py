@@ -13,7 +13,7 @@ from hudtui.core import trust
 from hudtui.core.errors import HudtuiError
 from hudtui.core.files import read_text
 from hudtui.core.platform import Platform
-from hudtui.core.settings import Settings, folder_powers
+from hudtui.core.settings import Settings, folder_powers, load_settings
 from hudtui.core.training.plan import JobSpec
 from hudtui.core.workspace import STATE_FOLDER, Workspace, open_workspace
 
@@ -24,8 +24,9 @@ LARGEST = 8 * 1024 * 1024
 def survey(folder: Path, platform: str | Platform | None = None, *, tasks: bool = True) -> tuple[trust.Power, ...]:
     """Return the powers that the files of a project folder ask for, each once. None of them is used.
 
-    Reads `.env`, platform files, the lock file, configurations, task files up to `LARGEST` bytes, the source that was inspected
-    last, and the list of runs. A file that cannot be read has no powers: it cannot be used either.
+    Reads `.env`, platform files, the lock file, configurations of gyms and of trainings with ART, task files up to `LARGEST`
+    bytes, the source that was inspected last, and the list of runs. A file that cannot be read has no powers: it cannot be used
+    either.
 
     Args:
         folder: The project folder.
@@ -37,7 +38,7 @@ def survey(folder: Path, platform: str | Platform | None = None, *, tasks: bool 
     """
     workspace = open_workspace(folder, platform)
     found: dict[str, trust.Power] = {}
-    parts: Sequence[Callable[[Workspace], Iterable[trust.Power]]] = (_settings, _lock, _configs, _tasks, _sources, _runs)
+    parts: Sequence[Callable[[Workspace], Iterable[trust.Power]]] = (_settings, _lock, _configs, _art, _tasks, _sources, _runs)
     for part in parts if tasks else (one for one in parts if one is not _tasks):
         try:
             found.update((one.token, one) for one in part(workspace))
@@ -99,6 +100,17 @@ def _configs(workspace: Workspace) -> Iterable[trust.Power]:
     for file in workspace.configs:
         try:
             yield from _code(file)
+        except HudtuiError:
+            continue
+
+
+def _art(workspace: Workspace) -> Iterable[trust.Power]:
+    from hudtui.core.flows.art import art_powers
+
+    settings = load_settings(workspace.folder, workspace.platform)
+    for file in workspace.art_configs:
+        try:
+            yield from art_powers(file, settings)
         except HudtuiError:
             continue
 

@@ -61,7 +61,7 @@ def trajectory_entry(place: Place, part: int, group: int | None, trajectory: Map
         task=task or f"group {0 if group is None else group}",
         reward=number(trajectory.get("reward")),
         parts=numbers(metrics),
-        stop="done",
+        stop=name(metadata.get("stop")) or "done",
         turns=replies,
         prompt_tokens=whole(metrics.get("prompt_tokens")),
         completion_tokens=whole(metrics.get("completion_tokens")),

@@ -39,6 +39,21 @@ class ArtRequest(RunRequest):
         group=TRAINING,
     )
     model_name: str | None = knob(None, "Name of the trained model; by default ENV-MODEL.", group=TRAINING)
+    steps: int | None = knob(None, "Most training steps; 10 by default.", minimum=1, group=TRAINING)
+    max_turns: int | None = knob(
+        None, "Most replies in an episode; by default the environment's.", minimum=1, label="max turns", group=TRAINING
+    )
+    rehearse: bool = knob(
+        False, "Train nothing: play, judge and record on this computer's CPU, with random calls or --base-url.", group=TRAINING
+    )
+    base_url: str | None = knob(
+        None, "Endpoint whose model plays in a rehearsal.", label="endpoint", hint="random calls when empty", group=TRAINING
+    )
+    seed: int | None = knob(None, "Decides which tasks are taken, and their order.", group=TRAINING)
+    gpus: str | None = knob(
+        None, "GPUs to rent, one or two: 1xA100 by default.", "--gpus", "-g", label="GPUs", hint="1xA100 when empty", group=WHERE
+    )
+    provider: str | None = knob(None, "Provider to rent from: prime, or sky (SkyPilot); local for this machine.", group=WHERE)
     project: str | None = knob(None, "Project in ART's records; hud-art by default.", group=TRAINING)
     scenarios: int | None = knob(None, f"Tasks to train on; {SCENARIOS} by default.", minimum=1, group=TRAINING)
     val_scenarios: int | None = knob(None, f"Tasks to evaluate on; {VAL_SCENARIOS} by default.", minimum=0, group=TRAINING)
@@ -47,7 +62,9 @@ class ArtRequest(RunRequest):
         None, "Tasks of a step; by default so many that --steps see every task.", minimum=1, group=TRAINING
     )
     rollouts_per_group: int | None = knob(None, "Episodes of a task that are compared; 4 by default.", minimum=2, group=TRAINING)
-    learning_rate: float | None = knob(None, "Learning rate; by the size of the model by default.", minimum=0, group=TRAINING)
+    learning_rate: float | None = knob(
+        None, "Learning rate; by the size of the model by default.", minimum=1e-12, maximum=1, group=TRAINING
+    )
     max_seq_length: int | None = knob(None, "Tokens of a conversation; 8192 by default.", minimum=16, group=TRAINING)
     gpu_memory_utilization: float | None = knob(
         None, "Share of a GPU that the model's server takes; 0.8 by default.", minimum=0.05, maximum=1, group=TRAINING

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from hudtui.core.environment.servers import mask_url
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text, write_atomic
+from hudtui.core.runs.judge import judge_of
 from hudtui.core.runs.request import AS_IS, REMOTE, RunRequest
 from hudtui.core.text import clean_line, plural
 from hudtui.core.training.recipe import FEWEST_TASKS
@@ -43,7 +44,7 @@ class Check:
     """The check of one thing that a run needs."""
 
     name: str
-    """`tasks`, `config`, `image`, `keys`, `machine`, `model`, `memory`, `environment`, `plan`."""
+    """`tasks`, `config`, `image`, `keys`, `judge`, `machine`, `model`, `memory`, `environment`, `plan`."""
     state: CheckState
     text: str
     fix: str | None = None
@@ -451,8 +452,8 @@ def check_keys(request: RunRequest, settings: Settings, report: PreflightReport,
     _check_placeholders(tuple(names), settings, report)
     if not remote:
         return
-    judged = request.engine == "art" and request.settings.get("ruler")
-    models = ["OPENAI_API_KEY", "OPENAI_BASE_URL"] if request.engine == "rollouts" or judged else []
+    asks = request.engine == "rollouts" or judge_of(request) is not None
+    models = ["OPENAI_API_KEY", "OPENAI_BASE_URL"] if asks else []
     names.update(dict.fromkeys((*_telemetry_names(report, settings), settings.platform.own_variable("CLIENT_TIMEOUT"))))
     wanted = [*names, *models, *(() if request.engine == "rollouts" else _SERVICES)]
     for name in wanted:

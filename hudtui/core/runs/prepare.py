@@ -14,6 +14,7 @@ from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.files import read_text
 from hudtui.core.remote.hosts import LOCAL, POD_PREFIX, find_host, pod_host
 from hudtui.core.runs.fit import GIB_PER_GB, Demand, find_demand
+from hudtui.core.runs.judge import check_judge, require_judge
 from hudtui.core.runs.launch import draft_run
 from hudtui.core.runs.preflight import Check, PreflightReport, Remedy, check_environments, check_files, check_keys, check_model
 from hudtui.core.runs.request import RunRequest
@@ -99,7 +100,9 @@ async def prepare_run(
 
     Raises:
         InputError: An option is invalid.
+        Untrusted: The file with settings of the trainer names a judge that the user has not agreed to.
     """
+    await asyncio.to_thread(require_judge, request, settings)
     report = PreflightReport()
     await asyncio.to_thread(check_files, request, workspace, settings, report)
     choice: OfferChoice | None = None
@@ -128,6 +131,7 @@ async def prepare_run(
     await asyncio.to_thread(check_model, request, workspace, report, remote=remote, rented=host is None)
     await asyncio.to_thread(check_environments, report, settings, remote=remote)
     check_keys(request, settings, report, remote=remote)
+    await asyncio.to_thread(check_judge, request, settings, report, remote=remote)
     if report.missing or report.task_file is None or report.config is None:
         return Preparation(tuple(report.checks), None, choice)
     try:

@@ -15,16 +15,16 @@ A value of the command line precedes that of the environment's block, which prec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hudtui.core.errors import InputError
+from hudtui.core.environment.servers import parse_mcp_config
+from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import read_text
 from hudtui.core.text import did_you_mean
-from hudtui.core.training.recipe import LOG_LEVELS
+from hudtui.core.training.recipe import LOG_LEVELS, check_project
 from hudtui.core.yaml_doc import YamlDocument, YamlPath, load_yaml
 
 DATASETS: Mapping[str, str] = {
@@ -42,20 +42,21 @@ BASE_MODELS: Mapping[str, str] = {
 
 _TOP = ("environments", "training", "scenarios", "resources", "monitoring")
 _ENVIRONMENT = ("mcp_config", "description", "max_turns", "dataset", "split", "gym", "reward")
-_BLOCK: Mapping[str, tuple[str, type]] = {
+_COMMAND, _ADDRESS = ("command", "args", "env", "cwd"), ("url", "headers", "transport", "type")
+_BLOCK: Mapping[str, tuple[str, type | int]] = {
     "base_model": ("base_model", str),
     "learning_rate": ("learning_rate", float),
-    "rollouts_per_group": ("rollouts_per_group", int),
-    "groups_per_step": ("groups_per_step", int),
-    "num_epochs": ("epochs", int),
-    "max_seq_length": ("max_seq_length", int),
-    "num_training_scenarios": ("scenarios", int),
-    "num_val_scenarios": ("val_scenarios", int),
-    "steps": ("steps", int),
-    "max_turns": ("max_turns", int),
+    "rollouts_per_group": ("rollouts_per_group", 2),
+    "groups_per_step": ("groups_per_step", 1),
+    "num_epochs": ("epochs", 1),
+    "max_seq_length": ("max_seq_length", 16),
+    "num_training_scenarios": ("scenarios", 1),
+    "num_val_scenarios": ("val_scenarios", 0),
+    "steps": ("steps", 1),
+    "max_turns": ("max_turns", 1),
     "ruler": ("ruler", str),
 }
-"""Keys of a block of `training`: their names as options, and their types."""
+"""Keys of a block of `training`: their names as options, and their types; for a whole number, the smallest."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,12 @@ class ArtConfig:
     """The file, for messages."""
     remarks: tuple[str, ...] = ()
     """What of the file has no effect, and why."""
+    document: YamlDocument | None = field(default=None, repr=False, compare=False)
+    """The file itself, for the places in it."""
+
+    def place(self, *path: str) -> Location:
+        """The place of a value in the file, or of its nearest ancestor that exists."""
+        return Location(self.name) if self.document is None else self.document.location(path)
 
     def environment(self, name: str) -> ArtEnvironment:
         """Return an environment: one of the file, or one that is built in.
@@ -129,14 +136,22 @@ class ArtConfig:
         own = self.blocks.get(environment, {})
         return own[name] if name in own else self.default.get(name)
 
+    def place_of_setting(self, environment: str, key: str, name: str) -> Location:
+        """The place of what `setting` returns; `key` is its name in the file."""
+        return self.place("training", environment if name in self.blocks.get(environment, {}) else "default", key)
 
-def read_art_config(path: Path) -> ArtConfig:
+
+def read_art_config(path: Path, *, name: str | None = None) -> ArtConfig:
     """Read the file.
+
+    Args:
+        path: The file.
+        name: What errors call it; its path when None.
 
     Raises:
         InputError: It cannot be read, has an unknown key, or a value of a wrong type; the error names file, line and key.
     """
-    return parse_art_config(read_text(path), name=str(path))
+    return parse_art_config(read_text(path), name=name or str(path))
 
 
 def parse_art_config(text: str, *, name: str) -> ArtConfig:
@@ -166,12 +181,20 @@ class _Reader:
         kind = self._text(("resources", "backend", "type"), backend.get("type")) or "local"
         if kind not in ("local", "skypilot"):
             raise self._error(("resources", "backend", "type"), f"{kind!r} is no backend", "It is local, or skypilot.")
-        share = self._number(("resources", "gpu_memory_utilization"), resources.get("gpu_memory_utilization"), float)
-        if share is not None and not 0.05 <= share <= 1:
-            raise self._error(("resources", "gpu_memory_utilization"), f"{share:g} is no share of a GPU", "It is 0.05 to 1.")
+        share = self._number(("resources", "gpu_memory_utilization"), resources.get("gpu_memory_utilization"))
+        if share is not None and share < 0.05:
+            raise self._error(
+                ("resources", "gpu_memory_utilization"), f"{share:g} is too small a share of a GPU", "From 0.05 to 1."
+            )
         level = self._text(("monitoring", "log_level"), monitoring.get("log_level"))
         if level is not None and level.upper() not in LOG_LEVELS:
             raise self._error(("monitoring", "log_level"), f"{level!r} is no level", f"Levels: {', '.join(LOG_LEVELS)}.")
+        project = self._text(("monitoring", "wandb", "project"), wandb.get("project"))
+        if project is not None:
+            try:
+                check_project(project)
+            except InputError as error:
+                raise self._error(("monitoring", "wandb", "project"), error.what, error.fix) from None
         remarks = []
         in_process = self._flag(("resources", "backend", "in_process"), backend.get("in_process"))
         if in_process is False:
@@ -201,12 +224,13 @@ class _Reader:
             gpu=self._text(("resources", "skypilot", "gpu"), sky.get("gpu")),
             spot=self._flag(("resources", "skypilot", "spot"), sky.get("spot")),
             wandb=self._flag(("monitoring", "wandb", "enabled"), wandb.get("enabled")),
-            wandb_project=self._text(("monitoring", "wandb", "project"), wandb.get("project")),
+            wandb_project=project,
             log_level=None if level is None else level.upper(),
             save_every=self._count(("monitoring", "save_checkpoints_every"), monitoring.get("save_checkpoints_every")),
             eval_every=self._count(("monitoring", "validate_every"), monitoring.get("validate_every")),
             name=name,
             remarks=tuple(remarks),
+            document=self._document,
         )
 
     def _environment(self, name: str, value: Any) -> ArtEnvironment:
@@ -214,18 +238,10 @@ class _Reader:
         data = self._mapping(path, value, _ENVIRONMENT)
         servers = data.get("mcp_config")
         if servers is not None:
-            servers = self._mapping((*path, "mcp_config"), servers)
-            for server, spec in servers.items():
-                given = self._mapping((*path, "mcp_config", server), spec, ("command", "args", "env", "url", "headers", "cwd"))
-                if ("command" in given) == ("url" in given):
-                    raise self._error(
-                        (*path, "mcp_config", server),
-                        f"the server {server} has neither command nor url, or both",
-                        "Name one of them.",
-                    )
+            servers = self._servers((*path, "mcp_config"), servers)
         return ArtEnvironment(
             name,
-            mcp_config=servers or None,
+            mcp_config=servers,
             description=self._text((*path, "description"), data.get("description")) or "",
             max_turns=self._count((*path, "max_turns"), data.get("max_turns")),
             dataset=self._text((*path, "dataset"), data.get("dataset")),
@@ -234,6 +250,18 @@ class _Reader:
             reward=self._text((*path, "reward"), data.get("reward")),
         )
 
+    def _servers(self, path: YamlPath, value: Any) -> dict[str, Any]:
+        given = self._mapping(path, value)
+        try:
+            specs = parse_mcp_config(given, self._document.name)
+        except SourceError as error:
+            field_path = (error.where.field or "").split(".") if error.where is not None else ()
+            raise self._error((*path, *filter(None, field_path)), error.what, error.fix) from None
+        for server, entry in given.items():
+            if isinstance(entry, dict):
+                self._mapping((*path, server), entry, _ADDRESS if "url" in entry else _COMMAND)
+        return {spec.name: spec.to_config() for spec in specs}
+
     def _block(self, path: YamlPath, value: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, given in self._mapping(path, value, tuple(_BLOCK)).items():
@@ -241,10 +269,10 @@ class _Reader:
             place = (*path, key)
             if kind is str:
                 found[name] = self._text(place, given)
-            elif kind is float:
-                found[name] = self._number(place, given, float)
+            elif isinstance(kind, int):
+                found[name] = self._count(place, given, least=kind)
             else:
-                found[name] = self._count(place, given, least=0 if key == "num_val_scenarios" else 1)
+                found[name] = self._number(place, given)
         return {name: one for name, one in found.items() if one is not None}
 
     def _targets(self, data: Mapping[str, Any], environments: Collection[str]) -> dict[str, tuple[Any, ...]]:
@@ -285,11 +313,11 @@ class _Reader:
             raise self._error(path, f"{path[-1]} is true or false, not {value!r}", None)
         return value
 
-    def _number(self, path: YamlPath, value: Any, kind: type[float]) -> float | None:
+    def _number(self, path: YamlPath, value: Any) -> float | None:
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise self._error(path, f"{path[-1]} is a number above 0, not {value!r}", None)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+            raise self._error(path, f"{path[-1]} is a number above 0 and at most 1, not {value!r}", None)
         return float(value)
 
     def _count(self, path: YamlPath, value: Any, least: int = 1) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.knobs import knob, out_of_bounds
-from hudtui.core.text import clean_line, did_you_mean
+from hudtui.core.text import clean_line, did_you_mean, plural
 from hudtui.core.training.plan import JobSpec
 from hudtui.core.training.shape import billions
 
@@ -119,11 +119,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if problem := out_of_bounds(self):
             raise InputError(problem)
-        if not _PROJECT.fullmatch(self.project):
-            raise InputError(
-                f"{clean_line(self.project, 80)!r} is no name of a project: a folder is named so",
-                fix="Letters, digits, -, _ and dots, not a dot first.",
-            )
+        check_project(self.project)
         if self.log_level not in LOG_LEVELS:
             raise InputError(
                 f"{clean_line(self.log_level, 80)!r} is no level of the log", fix=f"Levels: {', '.join(LOG_LEVELS)}."
@@ -207,6 +203,15 @@ ALSO_ART = (
     *("timeout", "seed", "gpu_memory_utilization", "enforce_eager", "wandb"),
 )
 """Settings of the other trainers that ART takes."""
+
+
+def check_project(name: str) -> None:
+    """Raises InputError unless a folder for ART's records can have this name."""
+    if not _PROJECT.fullmatch(name):
+        raise InputError(
+            f"{clean_line(name, 80)!r} is not a valid name of a project: a folder gets this name",
+            fix="Letters, digits, -, _ and dots, not a dot first.",
+        )
 
 
 def default_learning_rate(model: str) -> float:
@@ -298,9 +303,11 @@ def _is_number(text: str) -> bool:
 def recipe_text(recipe: Recipe) -> str:
     """What decides about a training, in one line: steps, learning rate, episodes, what is trained, lengths."""
     adapter = f"LoRA of rank {recipe.lora_rank}" if recipe.lora else "all weights"
+    batch = f"batch {recipe.batch_size} x {recipe.gradient_accumulation} a GPU"
+    if recipe.groups_per_step is not None:  # ART
+        batch = f"{plural(recipe.groups_per_step, 'task')} a step"
     return (
-        f"{recipe.steps} steps, learning rate {recipe.rate:g}, {recipe.num_generations} episodes a task, "
-        f"batch {recipe.batch_size} x {recipe.gradient_accumulation} a GPU, {adapter}, "
+        f"{recipe.steps} steps, learning rate {recipe.rate:g}, {recipe.num_generations} episodes a task, {batch}, {adapter}, "
         f"replies of at most {recipe.max_tokens:,} tokens, conversations of at most {recipe.max_seq_len:,}"
     )
 

@@ -1,6 +1,7 @@
 """From the options of `hudtui art train` and its file to the request of a run."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,14 @@ import pytest
 from hudtui.core.environment.powers import task_powers
 from hudtui.core.errors import InputError
 from hudtui.core.flows.art import plan_art
+from hudtui.core.flows.trust import survey
 from hudtui.core.gym.config import load_config
 from hudtui.core.project import open_project
 from hudtui.core.rollouts.reward import load_playable_config, own_scores
 from hudtui.core.rollouts.values import Episode, Scores
 from hudtui.core.runs.art_request import ArtRequest
+from hudtui.core.runs.prepare import prepare_run
+from hudtui.core.runs.request import RunRequest
 from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.task import Task
 from hudtui.core.training.engine import find_engine
@@ -166,6 +170,102 @@ async def test_a_reward_of_one_s_own_replaces_that_of_the_environment(project, m
     with pytest.raises(InputError, match=r"rubric\.reward in g\.yaml"):
         both = write("environments: {mine: {dataset: tasks.json, gym: g.yaml}}")
         await plan_art(ArtRequest(environment="mine", art_config=both, reward="mine.py:short"), project)
+
+
+@pytest.mark.parametrize(
+    ("entry", "line", "told"),
+    [
+        ("dataset: nowhere.json", 3, "there is no such file"),
+        ("dataset: broken.json", 3, "broken.json"),
+        ("dataset: tasks.json\n    gym: nowhere.yaml", 4, "there is no such file"),
+        ("dataset: tasks.json\n    reward: nowhere.py:short", 4, "there is no such file"),
+        ("dataset: tasks.json\n    reward: nonsense", 4, "`reward` is FILE.py:NAME"),
+        ("max_turns: 3", 2, "no tasks are known for the environment mine"),
+    ],
+)
+async def test_what_a_value_of_the_file_names_is_named_with_the_value_s_line(project, entry, line, told):
+    Path("broken.json").write_text("[{")
+    config = write(f"environments:\n  mine:\n    {entry}\n")
+    with pytest.raises(InputError) as caught:
+        await plan_art(ArtRequest(environment="mine", art_config=config), project)
+    error = caught.value
+    assert error.where is not None and (error.where.file, error.where.line) == ("config.yaml", line)
+    assert told in str(error)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"model": ""}, "--base-model is empty"),
+        ({"ruler": ""}, "--ruler is empty"),
+        ({"output_dir": Path()}, "--output is empty"),
+        ({"base_url": "http://127.0.0.1:9/v1"}, "only for a rehearsal"),
+        ({"base_url": "localhost", "rehearse": True}, "is not an address"),
+    ],
+)
+async def test_options_without_a_meaning_are_refused(project, asked, told):
+    with pytest.raises(InputError, match=told):
+        await plan_art(ArtRequest(environment="mine", art_config=write(CONFIG), **asked), project)
+
+
+async def test_a_short_conversation_has_short_replies(project):
+    plan = await plan_art(ArtRequest(environment="mine", art_config=write(CONFIG), max_seq_length=2048), project)
+    assert (plan.request.settings["max_seq_len"], plan.request.settings["max_tokens"]) == (2048, 1024)
+
+
+async def test_a_judge_that_a_file_names_is_asked_about_and_one_that_is_typed_is_not(project, monkeypatch):
+    monkeypatch.delenv("HUDTUI_TRUST")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-mine-000000000000")
+    agree(project.folder, task_powers([GAME], Path("tasks.json")))
+    Path("mine.py").write_text("def short(episode, task):\n    return 1.0\n")
+    config = write("environments: {mine: {dataset: tasks.json, reward: 'mine.py:short'}}\ntraining: {mine: {ruler: openai/o3}}\n")
+    asked = ArtRequest(environment="mine", art_config=config)
+    with pytest.raises(Untrusted) as caught:
+        await plan_art(asked, project)
+    [power] = caught.value.powers
+    assert (power.kind, power.file.name) == ("address", "config.yaml")
+    assert power.text.startswith("https://api.openai.com/v1 with OPENAI_API_KEY, for the judge openai/o3")
+    plain = write("environments: {mine: {dataset: tasks.json}}")
+    typed = await plan_art(ArtRequest(environment="mine", art_config=plain, ruler="openai/o3"), project)
+    assert typed.request.settings["ruler"] == "openai/o3"
+
+    write("environments: {mine: {dataset: tasks.json, reward: 'mine.py:short'}}\ntraining: {mine: {ruler: openai/o3}}\n")
+    agree(project.folder, survey(project.folder, project.platform))  # `hudtui trust` lists all that the file asks for
+    assert (await plan_art(asked, project)).request.settings["ruler"] == "openai/o3"
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere.example/v1")
+    with pytest.raises(Untrusted) as caught:  # another address
+        await plan_art(asked, project)
+    assert "elsewhere.example" in caught.value.powers[0].text
+
+
+@pytest.mark.parametrize(
+    ("judge", "variables", "state", "told"),
+    [
+        ("openai/o3", {}, "missing", "OPENAI_API_KEY is not set"),
+        ("openai/o3", {"OPENAI_API_KEY": "sk-1"}, "warning", "https://api.openai.com/v1 with OPENAI_API_KEY: about 4 calls"),
+        ("org/judge", {"OPENAI_API_KEY": "sk-1"}, "missing", "is not a model of OpenAI's"),
+        ("org/judge", {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}, "warning", "http://127.0.0.1:9/v1: about 4 calls"),
+    ],
+)
+async def test_the_plan_names_the_judge_its_endpoint_and_its_calls(project, monkeypatch, judge, variables, state, told):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    request = ArtRequest(environment="mine", art_config=write(CONFIG), ruler=judge, steps=2, rehearse=True, host="local")
+    plan = await plan_art(request, project)
+    prepared = await prepare_run(plan.request, project.workspace(), project.settings(), project.runs)
+    [check] = [one for one in prepared.checks if one.name == "judge"]
+    assert check.state == state and told in check.text, check
+    assert (prepared.record is None) == (state == "missing")
+
+
+async def test_a_judge_in_a_file_with_settings_of_the_trainer_is_asked_about_too(project, monkeypatch):
+    monkeypatch.delenv("HUDTUI_TRUST")
+    agree(project.folder, task_powers([GAME], Path("tasks.json")))
+    Path("gym.yaml").write_text("allow_unmapped: true\n")
+    Path("training.yaml").write_text("ruler: openai/o3\n")
+    request = RunRequest(engine="art", tasks="tasks.json", config=Path("gym.yaml"), training=Path("training.yaml"), rehearse=True)
+    with pytest.raises(Untrusted):
+        await prepare_run(replace(request, host="local"), project.workspace(), project.settings(), project.runs)
 
 
 async def test_an_environment_without_tasks_and_a_version_without_a_lock(project):

@@ -28,6 +28,9 @@ training:
 """
 
 
+SERVER = "environments:\n  a:\n    mcp_config:\n      local:"
+
+
 def test_the_file_of_the_integration():
     found = parse_art_config(SEED, name="config.yaml")
     own = found.environment("my_env")
@@ -57,11 +60,38 @@ def test_the_file_that_ships_has_every_key_and_no_unknown_one():
         ("enviroments: {}", 1, "no key 'enviroments'", "environments"),
         ("environments:\n  a:\n    max_turn: 3", 3, "a has no key 'max_turn'", "max_turns"),
         ("environments:\n  a:\n    max_turns: many", 3, "max_turns is a whole number of 1 or more, not 'many'", None),
+        ("environments: 3", 1, "environments is a mapping", None),
+        ("environments:\n  a: [x]", 2, "a is a mapping", None),
+        ("environments:\n  a:\n    dataset: 3", 3, "dataset is text, not 3", None),
         ("environments:\n  a:\n    mcp_config: docker", 3, "mcp_config is a mapping", None),
-        ("environments:\n  a:\n    mcp_config:\n      local: {args: [x]}", 4, "neither command nor url", None),
-        ("environments:\n  a:\n    mcp_config:\n      local: {command: x, url: http://y}", 4, "neither command nor url", None),
-        ("environments:\n  a:\n    mcp_config:\n      local: {comand: x}", 4, "no key 'comand'", "command"),
-        ("training:\n  default:\n    learning_rate: fast", 3, "learning_rate is a number above 0, not 'fast'", None),
+        ("environments:\n  a:\n    mcp_config: {}", 3, "holds no MCP servers", "command"),
+        (f"{SERVER} docker", 4, "a server must be an object", None),
+        (f"{SERVER}\n        args: [x]", 4, "a server needs `command`", None),
+        (f"{SERVER}\n        command: ''", 4, "a server needs `command`", None),
+        (f"{SERVER}\n        command: 3", 4, "a server needs `command`", None),
+        (f"{SERVER}\n        command: x\n        url: http://y", 4, "either `command` or `url`", None),
+        (f"{SERVER}\n        command: x\n        args: --fast", 6, "this must be a list of texts", None),
+        (f"{SERVER}\n        command: x\n        args: [a, [b]]", 6, "this must be a list of texts", None),
+        (f"{SERVER}\n        command: x\n        cwd: 3", 6, "this must be text", None),
+        (f"{SERVER}\n        command: x\n        env: [A]", 6, "this must be an object of texts", None),
+        (f"{SERVER}\n        command: x\n        env:\n          A: [1]", 7, "this must be text", None),
+        (f"{SERVER}\n        command: x\n        arg: [y]", 6, "no key 'arg'", "args"),
+        (f"{SERVER}\n        url: localhost/mcp", 5, "an address begins with http://", None),
+        (f"{SERVER}\n        url: 3", 5, "this must be text", None),
+        (f"{SERVER}\n        url: http://x\n        headers: [A]", 6, "this must be an object of texts", None),
+        (f"{SERVER}\n        url: http://x\n        args: [A]", 6, "no key 'args'", "headers"),
+        (
+            "training:\n  default:\n    learning_rate: fast",
+            3,
+            "learning_rate is a number above 0 and at most 1, not 'fast'",
+            None,
+        ),
+        ("training:\n  default:\n    learning_rate: 5", 3, "at most 1, not 5", None),
+        ("training:\n  default:\n    rollouts_per_group: 1", 3, "a whole number of 2 or more, not 1", None),
+        ("training:\n  default:\n    max_seq_length: 4", 3, "a whole number of 16 or more, not 4", None),
+        ("training:\n  default:\n    ruler: true", 3, "ruler is text, not True", None),
+        ("training:\n  default:\n    base_model: ''", 3, "base_model is text, not ''", None),
+        ("training:\n  base_models:\n    small: 3", 3, "small is text, not 3", None),
         ("training:\n  default:\n    learning_rate: .nan", 3, "learning_rate is a number above 0", None),
         ("training:\n  default:\n    learning_rate: .inf", 3, "learning_rate is a number above 0", None),
         ("training:\n  default:\n    learning_rate: -1", 3, "learning_rate is a number above 0", None),
@@ -70,9 +100,12 @@ def test_the_file_that_ships_has_every_key_and_no_unknown_one():
         ("training: []", 1, "training is a mapping", None),
         ("scenarios:\n  2048_target: [1]", 2, "no key '2048_target'", "2048_targets"),
         ("scenarios:\n  2048_targets: 128", 2, "a list of targets", None),
-        ("resources:\n  gpu_memory_utilization: 7", 2, "no share of a GPU", None),
+        ("resources:\n  gpu_memory_utilization: 7", 2, "above 0 and at most 1, not 7", None),
+        ("resources:\n  gpu_memory_utilization: 0.01", 2, "too small a share", None),
         ("resources:\n  backend:\n    type: cloud", 3, "'cloud' is no backend", "skypilot"),
         ("resources:\n  backend:\n    in_process: maybe", 3, "in_process is true or false", None),
+        ("monitoring:\n  wandb:\n    project: ../x", 3, "not a valid name of a project", "Letters"),
+        ("resources:\n  skypilot:\n    gpu: 3", 3, "gpu is text, not 3", None),
         ("monitoring:\n  log_level: LOUD", 2, "'LOUD' is no level", "DEBUG"),
         ("monitoring:\n  wandb:\n    enabled: 1", 3, "enabled is true or false", None),
         ("monitoring:\n  validate_every: 0", 2, "validate_every is a whole number of 1 or more", None),
@@ -85,6 +118,13 @@ def test_what_is_wrong_is_named_with_its_line(text, line, what, fix):
     assert error.where is not None and (error.where.file, error.where.line) == ("config.yaml", line)
     assert what in error.what
     assert fix is None or (error.fix is not None and fix in error.fix)
+
+
+def test_servers_are_kept_as_tasks_name_them():
+    text = f"{SERVER}\n        command: serve\n        args: [--port, 8080]\n        env: {{DEBUG: true}}"
+    assert parse_art_config(text, name="c").environment("a").mcp_config == {
+        "local": {"command": "serve", "args": ["--port", "8080"], "env": {"DEBUG": "true"}}
+    }
 
 
 def test_an_unknown_environment_names_those_that_there_are():

@@ -1,0 +1,89 @@
+"""The judge of RULER: the model that it is, the endpoint that is asked, and what it costs in calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from hudtui.core import trust
+from hudtui.core.environment.servers import mask_url
+from hudtui.core.errors import InputError
+from hudtui.core.files import read_text
+from hudtui.core.http import is_loopback
+from hudtui.core.rollouts.chat import DEFAULT_BASE_URL
+from hudtui.core.runs.request import RunRequest
+from hudtui.core.text import clean_line, plural
+from hudtui.core.training.recipe import ART, read_settings
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.preflight import PreflightReport
+    from hudtui.core.settings import Settings
+
+_KEY = "OPENAI_API_KEY"
+
+
+def judge_power(judge: str, settings: Settings, file: Path) -> trust.Power:
+    """Return what the user has to agree to before a judge that a file names is asked: its endpoint, and the key that is sent."""
+    endpoint = _endpoint(settings)
+    text = f"{mask_url(endpoint)} with {_KEY}, for the judge {judge}: each group of episodes is a paid call"
+    return trust.power("address", text, file, "judge", judge, endpoint)
+
+
+def judge_of(request: RunRequest) -> str | None:
+    """Return the judge of a training with ART; None without one."""
+    judge = _settings(request).get("ruler") if request.engine == "art" else None
+    return judge if isinstance(judge, str) else None
+
+
+def require_judge(request: RunRequest, settings: Settings) -> None:
+    """Check that the user has agreed to a judge that a file with settings of the trainer names.
+
+    Raises:
+        Untrusted: The user has not.
+    """
+    judge = judge_of(request)
+    if judge is not None and request.training is not None and "ruler" not in request.settings:
+        trust.require(settings.folder, [judge_power(judge, settings, request.training)])
+
+
+def check_judge(request: RunRequest, settings: Settings, report: PreflightReport, *, remote: bool) -> None:
+    """Check the judge of a training with ART: its endpoint, its key, and how often it is asked."""
+    judge = judge_of(request)
+    if judge is None:
+        return
+    endpoint, name = _endpoint(settings), clean_line(judge, 80)
+    here = is_loopback(endpoint)
+    if endpoint == DEFAULT_BASE_URL and "/" in judge.removeprefix("openai/"):
+        text = f"the judge {name} is not a model of OpenAI's, and OPENAI_BASE_URL names no other endpoint"
+        report.add("judge", "missing", text, "Set OPENAI_BASE_URL to the endpoint that has this model, or name another judge.")
+        return
+    if not settings.get(_KEY) and not here:
+        fix = f"hudtui settings set {_KEY}"
+        report.add(
+            "judge", "missing", f"{_KEY} is not set, and the judge {name} needs it", fix, remedy="set-key", options=(_KEY,)
+        )
+        return
+    given = _settings(request)
+    steps = request.steps or given.get("steps") or ART["steps"]
+    calls = plural(steps * (given.get("groups_per_step") or ART["groups_per_step"]), "call")
+    key = f" with {_KEY}" if settings.get(_KEY) else ""
+    text = f"{name} at {mask_url(endpoint)}{key}: about {calls}, for which its endpoint may charge"
+    if here and remote:
+        port = urlsplit(endpoint).port or 80
+        if port not in report.tunnels:
+            report.tunnels.append(port)
+        text += "; it is reached through a tunnel: hudtui has to stay open until the run ends"
+    report.add("judge", "warning", text)
+
+
+def _settings(request: RunRequest) -> dict[str, Any]:
+    try:
+        file = {} if request.training is None else read_settings(read_text(request.training), name=str(request.training))
+    except InputError:
+        file = {}  # the plan says so
+    return {**file, **request.settings}
+
+
+def _endpoint(settings: Settings) -> str:
+    return settings.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
