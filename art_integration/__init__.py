@@ -5,11 +5,14 @@
     await train_hud_with_art(environment="browser", base_model="Qwen/Qwen2.5-7B-Instruct", num_training_scenarios=24)
 
 `ARTTrainingAgent` needs ART in the same environment (`pip install 'hudtui[art]'`); the other names do not.
+Once this package is imported, `from art.skypilot import SkyPilotBackend` says what replaces it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from art_integration.removed import SKYPILOT, explain_removed_modules
 
 if TYPE_CHECKING:
     from art_integration.agent import ARTTrainingAgent
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from art_integration.train_hud_art import train_hud_with_art
 
 __all__ = ["ARTTrainingAgent", "generate_scenarios_from_hud", "to_taskconfigs", "train_hud_with_art"]
+
+explain_removed_modules()
 
 _HOMES = {
     "ARTTrainingAgent": "agent",
@@ -35,7 +40,5 @@ def __getattr__(name: str) -> Any:
         with from_extra("art", "art"):
             return getattr(import_module(f"art_integration.{_HOMES[name]}"), name)
     if name == "SkyPilotBackend":
-        raise ImportError(
-            "ART has no SkyPilotBackend since 0.5.9. hudtui rents the machine: hudtui art train --provider sky --gpus 1xH100"
-        )
+        raise ImportError(SKYPILOT)
     raise AttributeError(f"module 'art_integration' has no attribute {name!r}")

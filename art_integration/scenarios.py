@@ -33,14 +33,26 @@ def to_taskconfigs(dataset: Iterable[Mapping[str, Any]]) -> list[Task]:
     """
     from hudtui.core.tasks.read import read_tasks
 
+    lines = [_line(row, index) for index, row in enumerate(dataset)]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "dataset.jsonl"
-        path.write_text("".join(json.dumps(dict(row)) + "\n" for row in dataset), encoding="utf-8")
+        path.write_text("".join(lines), encoding="utf-8")
         found = read_tasks(path, lock_image="none")
     errors = [problem for problem in found.problems if problem.severity == "error"]
     if errors:
         raise InputError(f"{len(errors)} of {found.total} rows are not tasks", why=f"row {errors[0].index}: {errors[0].message}")
     return list(found.tasks)
+
+
+def _line(row: Any, index: int) -> str:
+    if not isinstance(row, Mapping):
+        raise InputError(f"row {index} is not a mapping of columns to values, but {type(row).__name__}")
+    for column, value in row.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"row {index}: the column {column} cannot be written as JSON", why=str(error)) from None
+    return json.dumps({str(column): value for column, value in row.items()}) + "\n"
 
 
 async def generate_scenarios_from_hud(

@@ -3,15 +3,17 @@
 import json
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from art_integration import generate_scenarios_from_hud, train_hud_with_art
+from art_integration import generate_scenarios_from_hud, to_taskconfigs, train_hud_with_art
 from hudtui.cli.app import build
 from hudtui.core.environment.values import Tool
+from hudtui.core.errors import InputError
 from hudtui.core.flows.art import plan_art
 from hudtui.core.project import open_project
 
@@ -112,6 +114,20 @@ async def test_what_the_function_is_not_told_is_left_to_the_file(own_world, monk
     [request] = asked
     plan = (await plan_art(request, open_project(own_world))).request
     assert (plan.model, plan.settings["project"], plan.settings["num_generations"]) == ("org/own-3B", "games", 3)
+
+
+def test_the_rows_of_a_dataset_are_tasks_and_what_is_none_is_named_by_its_row():
+    [task] = json.loads(Path("tasks.json").read_text())[:1]
+    packed = {**task, **{name: json.dumps(task[name]) for name in ("mcp_config", "evaluate_tool")}}
+    assert to_taskconfigs([task]) == to_taskconfigs([packed]) and to_taskconfigs([task])[0].id == "t0"
+    for odd, told in (
+        ({**task, "when": datetime(2026, 1, 1)}, "row 1: the column when cannot be written as JSON"),
+        ({**task, "raw": b"x"}, "row 1: the column raw"),
+        ([1, 2], "row 1 is not a mapping of columns to values, but list"),
+        ({**task, "prompt": 3}, "1 of 2 rows are not tasks"),
+    ):
+        with pytest.raises(InputError, match=told):
+            to_taskconfigs([task, odd])
 
 
 async def test_a_model_that_writes_odd_tasks(monkeypatch):

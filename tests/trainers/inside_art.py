@@ -134,6 +134,15 @@ def kept_checkpoints() -> list[int]:
     return sorted(int(path.name) for path in folder.iterdir())
 
 
+def removed_backend() -> str:
+    """The import that scripts of HUD's integration have; ART itself has no such module."""
+    try:
+        from art.skypilot import SkyPilotBackend  # noqa: F401
+    except ModuleNotFoundError as error:
+        return str(error)
+    raise AssertionError("ART has it again")
+
+
 async def main() -> dict[str, Any]:
     def answer(body: dict[str, Any]) -> tuple[int, Any]:
         if "tools" not in body:
@@ -162,6 +171,7 @@ async def main() -> dict[str, Any]:
         "order_again": [one.id for one in tasks_of_step(tasks, 0, 2, seed=1)],
         "kept": kept_checkpoints(),
         "agent": played,
+        "skypilot": removed_backend(),
     }
 
 

@@ -240,6 +240,7 @@ def test_what_the_worker_decides_by_itself(worker: Worker) -> None:
     assert (found["dedicated"]["trainer_gpu_ids"], found["dedicated"]["inference_gpu_ids"]) == ([0], [1])
     assert found["order"][0] == found["order_again"] and sorted(found["order"][0] + found["order"][1]) == ["a", "b", "c", "d"]
     assert found["kept"] == [4, 5, 6]
+    assert "--provider sky" in found["skypilot"]
     trajectory = found["agent"]
     assert trajectory["reward"] > 0 and trajectory["metrics"]["num_turns"] == 2 and trajectory["metadata"]["stop"] == "done"
     assert trajectory["broken"]["is_error"] is True
