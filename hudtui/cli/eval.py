@@ -20,6 +20,7 @@ from hudtui.cli.options import (
     CallTimeout,
     Images,
     KeyVariable,
+    MaxContext,
     MaxTokens,
     MaxTurns,
     PolicySeed,
@@ -104,12 +105,7 @@ def evaluate(
     key_variable: KeyVariable = "OPENAI_API_KEY",
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
-    max_context: Annotated[
-        int | None,
-        typer.Option(
-            "--max-context", min=1, help="Most tokens in a conversation with the model; an episode without room for a reply ends."
-        ),
-    ] = None,
+    max_context: MaxContext = None,
     reply_timeout: ReplyTimeout = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as one JSON document.")] = False,
 ) -> None:

@@ -43,6 +43,12 @@ BaseUrl = Annotated[
 KeyVariable = Annotated[str, typer.Option("--api-key-var", help="Setting that holds the endpoint's key.")]
 Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="Sampling temperature for the model.")]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="Most tokens in a reply of the model.")]
+MaxContext = Annotated[
+    int | None,
+    typer.Option(
+        "--max-context", min=1, help="Most tokens in a conversation with the model; an episode without room for a reply ends."
+    ),
+]
 ReplyTimeout = Annotated[float, typer.Option("--reply-timeout", min=0.1, help="Seconds for one reply of the model.")]
 
 C = TypeVar("C", bound=Callable[..., None])

@@ -16,7 +16,7 @@ from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
     from hudtui.core.results.index import ResultIndex
-    from hudtui.core.results.values import EpisodeEntry, ResultGroup, ResultRun, Transcript
+    from hudtui.core.results.values import EpisodeEntry, ResultGroup, ResultRun, Transcript, TranscriptImage
 
 _RESULTS = "Results: a file, a folder, a run, or a name that `hudtui rollouts list` shows."
 Results = Annotated[str, typer.Argument(metavar="RESULTS", help=_RESULTS, show_default=False)]
@@ -109,16 +109,37 @@ def list_results(
 def show(
     results: Results,
     number: Annotated[int, typer.Argument(metavar="[NUMBER]", min=0, help="Number of the episode; the first by default.")] = 0,
+    image: Annotated[
+        int | None, typer.Option("--image", min=1, help="Write this image of the episode to a file.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File for the image; by default a new one in this folder.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show one episode: every message, reply, call and answer, as Markdown."""
+    """Show one episode: every message, reply, call and answer, as Markdown.
+
+    Images are named by their number, type and size, and --image NUMBER writes one to a file.
+    """
+    if image is None and output is not None:
+        raise typer.BadParameter("name the image that is written: --image NUMBER", param_hint="--output")
 
     async def work() -> None:
         from hudtui.core.results.export import markdown
+        from hudtui.core.results.images import write_image
 
         index = await _index(results)
         transcript = await _transcript(index, number)
-        if as_json:
+        if image is not None:
+            path, what = write_image(transcript, image, output, replace=force)
+            if as_json:
+                console.out_json({"path": str(path), "image": what})
+            else:
+                console.say(what)
+                console.out(str(path))
+        elif as_json:
             console.out_json(transcript_json(transcript))
         else:
             console.out(markdown(transcript).rstrip("\n"))
@@ -418,10 +439,14 @@ def entry_json(entry: EpisodeEntry) -> dict[str, Any]:
 
 def transcript_json(transcript: Transcript) -> dict[str, Any]:
     """Return an episode as `rollouts show --json` prints it."""
+    from hudtui.core.results.images import images_by_turn
+
+    images = images_by_turn(transcript)
     return {
         **entry_json(transcript.entry),
         "error": transcript.error,
         "opening": [dict(message) for message in transcript.opening],
+        "images": _images_json(images.get(0)),
         "turns": [
             {
                 "number": turn.number,
@@ -429,7 +454,7 @@ def transcript_json(transcript: Transcript) -> dict[str, Any]:
                 "thought": turn.thought or None,
                 "calls": [{"name": call.name, "arguments": call.arguments} for call in turn.calls],
                 "observation": turn.observation,
-                "images": [image.kind or image.data for image in turn.images],
+                "images": _images_json(images.get(turn.number)),
                 "is_error": turn.is_error,
                 "seconds": dict(turn.seconds),
                 "tokens": dict(turn.tokens),
@@ -441,6 +466,12 @@ def transcript_json(transcript: Transcript) -> dict[str, Any]:
         "timings": dict(transcript.seconds),
         "info": dict(transcript.info),
     }
+
+
+def _images_json(images: Sequence[tuple[int, TranscriptImage]] | None) -> list[dict[str, Any]]:
+    from hudtui.core.results.images import describe_image
+
+    return [{"number": number, "image": describe_image(image)} for number, image in images or ()]
 
 
 def _find(results: str) -> tuple[ResultRun, ...]:

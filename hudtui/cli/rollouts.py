@@ -18,6 +18,7 @@ from hudtui.cli.options import (
     CallTimeout,
     Images,
     KeyVariable,
+    MaxContext,
     MaxTokens,
     MaxTurns,
     PolicySeed,
@@ -25,6 +26,7 @@ from hudtui.cli.options import (
     Split,
     Temperature,
 )
+from hudtui.core.text import plural
 
 if TYPE_CHECKING:
     from hudtui.core.events import Progress
@@ -100,6 +102,7 @@ def play(
     key_variable: KeyVariable = "OPENAI_API_KEY",
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
+    max_context: MaxContext = None,
     reply_timeout: ReplyTimeout = 120.0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Trace that gets the episode; outputs/played/traces.jsonl by default.")
@@ -107,6 +110,9 @@ def play(
     no_trace: Annotated[bool, typer.Option("--no-trace", help="Keep no trace.")] = False,
     samples: Annotated[
         bool, typer.Option("--samples", help="Keep the replies as samples for the preview of the configuration.")
+    ] = False,
+    examples: Annotated[
+        bool, typer.Option("--examples", help="Add the turns without an error to the examples: of the configuration.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print events as lines of JSON.")] = False,
 ) -> None:
@@ -137,12 +143,12 @@ def play(
         "images": images,
         "base_url": base_url,
         "key_variable": key_variable,
-        "endpoint": ChatOptions(temperature=temperature, max_tokens=max_tokens, timeout=reply_timeout),
+        "endpoint": ChatOptions(temperature=temperature, max_tokens=max_tokens, max_context=max_context, timeout=reply_timeout),
     }
     if no_trace or output is not None:
         given["keep"] = None if no_trace else output
     console.run(
-        _play(tasks, config, fork, given, samples=samples, as_json=as_json),
+        _play(tasks, config, fork, given, samples=samples, examples=examples, as_json=as_json),
         as_json=as_json,
         compact=True,
         when_ended="the environment has ended",
@@ -150,9 +156,17 @@ def play(
 
 
 async def _play(
-    tasks: str, config: Path | None, fork: str | None, given: dict[str, Any], *, samples: bool, as_json: bool
+    tasks: str, config: Path | None, fork: str | None, given: dict[str, Any], *, samples: bool, examples: bool, as_json: bool
 ) -> None:
-    from hudtui.core.flows.playing import PlayEnded, PlayRequest, ReplyWanted, keep_replies, prepare_playing, read_fork
+    from hudtui.core.flows.playing import (
+        PlayEnded,
+        PlayRequest,
+        ReplyWanted,
+        keep_examples,
+        keep_replies,
+        prepare_playing,
+        read_fork,
+    )
     from hudtui.core.project import open_project
 
     project = open_project()
@@ -177,6 +191,9 @@ async def _play(
     if samples:
         count = await asyncio.to_thread(keep_replies, project, request.config, ended.episode)
         console.say(f"{count} {'reply is' if count == 1 else 'replies are'} new among the samples of {request.config}")
+    if examples:
+        count = await asyncio.to_thread(keep_examples, project, request.config, playing.redacted())
+        console.say(f"{plural(count, 'example')} added to {request.config}")
     if ended.episode.stop == "error":
         from hudtui.core.errors import HudtuiError, ToolError
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -811,6 +811,93 @@ def _insert_in_braces(document: YamlDocument, known: YamlPath, missing: YamlPath
     if first is not None and not text[:at].rstrip().endswith(","):
         fresh = f", {fresh}"
     return (at, at, fresh) if at > row else (close, close, fresh)
+
+
+# --- adding items to a list -----------------------------------------------------------------------------------------------
+
+
+def append_items(text: str, key: str, items: Sequence[Mapping[str, str]], *, name: str) -> str:
+    """Add mappings of texts to the end of the list at a key of the top. What the text holds stays as it is, comments included.
+
+    The new text is read again: it must differ from the old one by the items alone, and keep every comment. Texts of several lines
+    are written as blocks (`|`) where that is possible.
+
+    Args:
+        text: A YAML document whose top is a mapping, or an empty one.
+        key: The list is added at the end of the document if there is none.
+        items: What is added, at least one.
+        name: What errors call the text, usually the file's path.
+
+    Raises:
+        InputError: The text is not valid YAML, the value at the key is not a list, or the items cannot be added without changing
+            more of the text.
+    """
+    document = load_yaml(text, name=name)
+    wanted = {} if document.data is None else _copied(document.data)
+    if not isinstance(wanted, dict):
+        raise InputError("the top of this file is not a mapping", where=document.location())
+    if not isinstance(wanted.get(key), list | None):
+        raise InputError(f"{key} is not a list", where=document.location((key,)))
+    wanted[key] = [*(wanted.get(key) or ()), *map(dict, items)]
+    for start in (text, _stripped_block(text, document)):
+        for blocks in (True, False):
+            edited = _appended(start, key, items, name, blocks=blocks)
+            if edited is not None and _says(edited, wanted, name) and _comments(text) == _comments(edited):
+                return edited
+    raise InputError(
+        f"nothing can be added to {key} in this file without harm to the rest of it",
+        fix="Add it in an editor.",
+        where=document.location((key,)),
+    )
+
+
+def _appended(text: str, key: str, items: Sequence[Mapping[str, str]], name: str, *, blocks: bool) -> str | None:
+    """The text with items added; None if there is no simple way."""
+    document = load_yaml(text, name=name)
+    body, before, known = document.text, document.at((key,)), key in (document.data or {})
+    newline = "\r\n" if body.partition("\n")[0].endswith("\r") else "\n"
+    value = document.value_mark((key,))
+    start, end = document.offset(value.line, value.column), document.offset(value.end_line, value.end_column)
+    try:
+        if before and document.style((key,)) == "{":
+            close = body.rfind("]", start, end)
+            flow = ", ".join(map(yaml_value, items))
+            place = len(body[:close].rstrip())
+            comma = "" if body[:place].endswith(",") else ","
+            return None if close < 0 else text[: len(text) - len(body)] + body[:place] + f"{comma} {flow}" + body[place:]
+        if before and document.style((key,)) == "block":
+            first = document.mark((key, 0))
+            indent = body.rfind("-", document.offset(first.line, 1), document.offset(first.line, first.column))
+            indent, last = indent - document.offset(first.line, 1), document.last_line((key,))
+        elif known and not before:  # its empty value goes, and what stands behind it on the line stays
+            body = body[:start] + body[end:]
+            indent, last = document.mark((key,)).column + 1, value.line
+        elif not known and document.style() in ("block", ""):
+            indent, last = 2, document.last_line() if document.data else body.count("\n") + 1
+        else:
+            return None
+        lines = [] if known else [f"{yaml_key(key)}:"]
+        for item in items:
+            for number, (one, said) in enumerate(item.items()):
+                head, *rest = _block_lines(said, indent + 4, blocks)
+                lines += [" " * indent + ("  " if number else "- ") + f"{yaml_key(one)}: {head}", *rest]
+    except NotWritable:
+        return None
+    starts = _line_starts(body)
+    at = starts[last] if last < len(starts) else len(body)
+    gap = newline if at and not body[:at].endswith(("\n", "\r")) else ""
+    fresh = gap + "".join(line + newline for line in lines)
+    return text[: len(text) - len(document.text)] + body[:at] + fresh + body[at:]
+
+
+def _block_lines(text: str, indent: int, blocks: bool) -> list[str]:
+    """A text as a block of lines behind its key, or as one line in quotes."""
+    inner = text.removesuffix("\n")
+    plain = not _UNPRINTABLE.search(text) and not _COMMENT.search(text)
+    if not blocks or not plain or "\n" not in inner or inner[0].isspace() or inner.endswith("\n"):
+        return [yaml_quoted(text)]
+    sign = "|" if text.endswith("\n") else "|-"
+    return [sign, *(" " * indent + line if line else "" for line in inner.split("\n"))]
 
 
 # --- writing values -------------------------------------------------------------------------------------------------------

@@ -132,6 +132,7 @@ class _Play:
                 max_turns=_MORE_THAN_ENOUGH,  # answers are counted here: one may hold several calls
                 info=self._info,
                 images=True,
+                keep_images=False,
                 timeout=rollouts.limits.call_seconds,
             )
             stop = "error"

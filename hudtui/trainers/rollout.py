@@ -145,7 +145,9 @@ class EpisodeRunner:
                 transcript.hear(self.scribe.answer(turn.observation, ended=ended))
 
     def _player(self, session: Session, task: Task, info: dict[str, Any]) -> EpisodePlayer:
-        return EpisodePlayer(session, self.config, task, max_turns=self.max_turns, info=info, images=False, timeout=self.timeout)
+        return EpisodePlayer(
+            session, self.config, task, max_turns=self.max_turns, info=info, keep_images=False, timeout=self.timeout
+        )
 
     def _result(self, episode: Episode, transcript: TokenTranscript | None) -> TrainingEpisode:
         used = {f"{name}_tokens": sum(turn.tokens[name] for turn in episode.turns) for name in ("prompt", "completion")}

@@ -246,7 +246,14 @@ class HUDGym(vf.Harness[HUDGymConfig]):
         if gym.telemetry is not None:
             info |= {"job": gym.telemetry.job.id, "trace": gym.telemetry.begin(task.id, info["policy"])}
         player = EpisodePlayer(
-            session, config, task, max_turns=play.max_turns, info=info, images=play.images, timeout=gym.timeout
+            session,
+            config,
+            task,
+            max_turns=play.max_turns,
+            info=info,
+            images=play.images,
+            keep_images=False,  # verifiers keeps those that the model was shown
+            timeout=gym.timeout,
         )
         state: dict[str, Any] = {}
         before: frozenset[str] = frozenset()

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial, partialmethod
+from functools import cached_property, partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from hudtui.tui.facts import RunFact
     from hudtui.tui.launch.screen import LaunchScreen
     from hudtui.tui.widgets.dialog import Dialog
+    from hudtui.tui.widgets.pictures import Pictures
 
 T = TypeVar("T")
 
@@ -204,6 +205,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         wanted = self.preferences.theme
         self.theme = MONOCHROME if self.no_color else wanted if wanted in self.available_themes else default_theme(colours)
 
+    @cached_property
+    def pictures(self) -> Pictures:
+        """Images of tools' answers."""
+        from hudtui.tui.widgets.pictures import Pictures
+
+        return Pictures(self)
+
     def get_theme(self, theme_name: str) -> Theme | None:
         """A theme by its name. Each line that is drawn asks; Textual copies the table of all themes to answer."""
         return self._registered_themes.get(theme_name) or super().get_theme(theme_name)
@@ -265,6 +273,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     async def on_unmount(self) -> None:
         """Let go of what lives outside, and keep what to say of it when the terminal is back."""
         await self.rented.gone()
+        if "pictures" in vars(self):
+            self.pictures.forget()
         try:
             self.parting = tuple(" ".join(one.words) for one in await self.spending.unattended())
         except Exception as error:

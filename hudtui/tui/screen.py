@@ -152,6 +152,19 @@ class HudtuiScreen(Acting, Screen[None]):
         self.query_one(MessageBar).fail(error)
         self.app.remember("error", self.message)
 
+    async def open_image(self, data: bytes) -> None:
+        """Save an image below the project's state folder, and open it with what the desktop has."""
+        from hudtui.core.desktop import open_externally
+        from hudtui.core.environment.images import save_bytes
+        from hudtui.core.workspace import make_state_dir
+
+        folder = await asyncio.to_thread(make_state_dir, self.app.folder)
+        path = await asyncio.to_thread(save_bytes, data, folder / "images")
+        if await open_externally(path):
+            self.say(f"Opened {path}", "success")
+        else:
+            self.say(f"No desktop to open it on; it is in {path}")
+
     def clear_message(self) -> None:
         """Empty the message bar."""
         self.query_one(MessageBar).clear()

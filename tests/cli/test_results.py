@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.command import hudtui
+from support.pictures import png
 from support.recorded import own_episode, verifiers_episode, write_lines, write_own
+
+from hudtui.core.rollouts.values import KeptImage
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +60,19 @@ def test_one_episode() -> None:
     found = json.loads(hudtui("rollouts", "show", "first", "1", "--json").stdout)
     assert found["reward"] == 0.25 and found["turns"][1]["calls"] == [{"name": "move", "arguments": {"direction": "left"}}]
     assert "numbered from 0 to 6" in hudtui("rollouts", "show", "first", "7", code=2).stderr
+
+
+def test_an_image_of_an_episode(own_world: Path) -> None:
+    image = KeptImage("image/jpeg", 1, png())
+    write_own(own_world / "seen.jsonl", replace(own_episode(), images=(image,)))
+    assert "[image 1: image/png, 24x16, 0.7 kB]" in hudtui("rollouts", "show", "seen.jsonl").stdout
+    made = hudtui("rollouts", "show", "seen.jsonl", "--image", "1", "--output", "board.png")
+    assert made.stdout == "board.png\n" and (own_world / "board.png").read_bytes() == base64.b64decode(png())
+    found = json.loads(hudtui("rollouts", "show", "seen.jsonl", "0", "--image", "1", "--json").stdout)
+    assert found["path"] == "episode-0-image-1.png" and found["image"].startswith("image/png")
+    assert "exists already" in hudtui("rollouts", "show", "seen.jsonl", "--image", "1", "-o", "board.png", code=2).stderr
+    assert "no image 2" in hudtui("rollouts", "show", "seen.jsonl", "--image", "2", code=2).stderr
+    assert "--image" in hudtui("rollouts", "show", "seen.jsonl", "-o", "x.png", code=2).stderr
 
 
 def test_stats() -> None:

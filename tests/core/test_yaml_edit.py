@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.errors import InputError
-from hudtui.core.yaml_doc import Scalar, load_yaml, scalar_text, set_values
+from hudtui.core.yaml_doc import Scalar, append_items, load_yaml, scalar_text, set_values
 
 Changes = dict[tuple[str | int, ...], Scalar]
 DATASET: Changes = {("primary_dataset", "name"): "o/new", ("primary_dataset", "task_count"): 3}
@@ -218,3 +218,56 @@ def test_ordinary_files_keep_every_line(lines: list[str]) -> None:
     changed = edit(text, DATASET)
     rest = changed.replace('primary_dataset:\n  name: "o/new"\n  task_count: 3\n', "", 1)
     assert rest.rstrip("\n") == text.rstrip("\n")
+
+
+# -- adding items to a list ----------------------------------------------------------------------------------------------
+
+ROUND = {"user": "2 .\n. 4", "assistant": "left()"}
+BLOCK = '- user: |-\n      2 .\n      . 4\n    assistant: "left()"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("", "x:\n  " + BLOCK),
+        ("# mine\n", "# mine\nx:\n  " + BLOCK),
+        ("a: 1  # why", "a: 1  # why\nx:\n  " + BLOCK),
+        ("x: []  # none yet\nb: 2\n", "x:   # none yet\n  " + BLOCK + "b: 2\n"),
+        ("x:\nb: 2\n", "x:\n  " + BLOCK + "b: 2\n"),
+        (
+            "x:\n  - {user: a, assistant: b}  # good\n  # more\nb: 2\n",
+            "x:\n  - {user: a, assistant: b}  # good\n  " + BLOCK + "  # more\nb: 2\n",
+        ),
+        ("x:\n- user: a\n  assistant: |\n    b\n\n# next\nb: 2\n", None),
+        (
+            "x: [{user: a, assistant: b}]  # flow\n",
+            'x: [{user: a, assistant: b}, {"user": "2 .\\n. 4", "assistant": "left()"}]  # flow\n',
+        ),
+        ("a: |+\n  text\n\n", None),
+        ("\ufeffa: 1\r\n", "\ufeffa: 1\r\nx:\r\n  " + BLOCK.replace("\n", "\r\n")),
+    ],
+)
+def test_items_are_added_and_nothing_else_changes(text: str, result: str | None) -> None:
+    added = append_items(text, "x", [ROUND], name="f.yaml")
+    assert result is None or added == result
+    before = load_yaml(text, name="f.yaml").data or {}
+    assert load_yaml(added, name="f.yaml").data == {**before, "x": [*(before.get("x") or []), ROUND]}
+
+
+@pytest.mark.parametrize("text", ["x: a\n", "[1]\n", "a: &l [{user: a}]\nx: *l\n", '{"x": 1}', "x: [\n"])
+def test_a_list_that_cannot_be_added_to_is_an_error(text: str) -> None:
+    with pytest.raises(InputError):
+        append_items(text, "x", [ROUND], name="f.yaml")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_any_text_can_be_added(user: str, assistant: str) -> None:
+    text = "# first\nx:\n  - user: a\n    assistant: b  # good\nb: 2\n"
+    item = {"user": user, "assistant": assistant}
+    try:
+        added = append_items(text, "x", [item], name="f.yaml")
+    except InputError:
+        assert any(0xD800 <= ord(letter) <= 0xDFFF for letter in user + assistant)
+        return
+    assert load_yaml(added, name="f.yaml").data["x"][1] == item and "# first\n" in added and "# good\n" in added

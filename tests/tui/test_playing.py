@@ -15,6 +15,7 @@ import pytest
 from support import servers
 
 import hudtui.core.flows.playing as flow
+from hudtui.core.gym.config import load_config
 from hudtui.core.gym.editing.samples import load_samples
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.tui.app import HudtuiApp
@@ -346,10 +347,19 @@ async def test_what_was_played_is_copied_saved_and_kept(
         await settle(pilot)
         assert (game / "transcript-small.txt").read_text() == copied[0] and "## reply 4" in copied[0]
         await pilot.press("K")
-        await settle(pilot)
+        await until(pilot, lambda: pilot.app.screen.is_modal)
+        await pilot.press("enter")
+        await until(pilot, lambda: "new among" in screen.message)
         assert "new among the samples" in screen.message
         kept = load_samples(game, game / "configs" / "2048.yaml").kept
         assert kept and set(kept) <= {turn.turn.reply for turn in screen._turns}
+        screen._transcript.rows.highlighted = 2
+        await pilot.press("K")
+        await until(pilot, lambda: pilot.app.screen.is_modal)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: "example" in screen.message)
+        (example,) = load_config(game / "configs" / "2048.yaml").examples
+        assert (example.user, example.assistant) == (screen._turns[0].turn.observation, screen._turns[1].turn.reply)
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------------------

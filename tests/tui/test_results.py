@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.color import ColorSystem
+from support.pictures import claiming, png
 from support.played import played, task, write
 from support.runs import make_run
 from textual.screen import ModalScreen
 
-from hudtui.core.rollouts.values import Episode
+from hudtui.core.rollouts.values import Episode, KeptImage
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.results.episode_pane import EpisodePane
 from hudtui.tui.results.screen import ResultsScreen
+from hudtui.tui.theme import MONOCHROME
+from hudtui.tui.widgets import pictures
 from hudtui.tui.widgets.dialog import Ask, Confirm
 from hudtui.tui.widgets.pick import Pick
 
@@ -418,7 +424,76 @@ async def test_an_image_is_named_by_its_type_and_size(open_app: Any, project: Pa
         for view in ("turns", "messages"):
             screen.episode.turn_to(view)
             assert "What is this?" in text_of(screen.episode) and "A board." in text_of(screen.episode)
-            assert "[image image/png, 3,000 bytes]" in text_of(screen.episode)
+            assert "image/png, of no known format, 3.0 kB" in text_of(screen.episode)
+
+
+@pytest.fixture
+def seen(project: Path) -> Path:
+    """An episode whose tools have answered with images: a good one, one that claims to be huge, and one that was not kept."""
+    episode = played(task("near"), policy="greedy")
+    images = (
+        KeptImage("image/png", 1, png()),
+        KeptImage("image/png", 1, claiming(8_000, 8_000)),
+        KeptImage("image/gif", 9_000_000),
+    )
+    turns = (replace(episode.turns[0], images=images), *episode.turns[1:])
+    write(project / "outputs" / "mine" / "traces.jsonl", replace(episode, turns=turns, images=images[:1]))
+    return project
+
+
+def test_picture_of_images(snap: Any, seen: Path) -> None:
+    pytest.importorskip("textual_image")
+
+    async def show(pilot: Any) -> None:
+        screen = await opened(pilot)
+        await pilot.press("enter", "enter")
+        await until(pilot, lambda: screen.episode.transcript is not None and bool(screen.episode._page.turns))
+
+    assert snap(HudtuiApp(seen), size=(120, 45), run_before=show)
+
+
+async def test_images_are_lines_of_the_episode(open_app: Any, seen: Path) -> None:
+    pytest.importorskip("textual_image")
+    async with open_app(seen, size=(120, 45)) as (app, pilot):
+        screen = await opened(pilot)
+        text = text_of(screen.episode)
+        assert text.count("▀" * 24) == 16, "two images of 24x16 pixels, one in the opening"
+        assert "8000x8000 pixels are too many" in text and "[image 4: image/gif, 9000.0 kB, not kept]" in text
+        app.theme = MONOCHROME
+        screen.episode.show_view()
+        assert "▀" not in text_of(screen.episode) and "images need colours" in text_of(screen.episode)
+
+
+async def test_without_the_extra_a_line_says_how_to_see_an_image(
+    open_app: Any, seen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "installed", lambda: False)
+    async with open_app(seen, size=(120, 45)) as (_, pilot):
+        screen = await opened(pilot)
+        text = text_of(screen.episode)
+        assert "[image 1: image/png, 24x16, 0.7 kB; I opens it; pip install 'hudtui[images]' shows images here]" in text
+        await pilot.press("enter", "enter", "right", "I")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Pick))
+        await pilot.press("enter")
+        await until(pilot, lambda: "it is in" in screen.message)
+        (saved,) = (seen / ".hudtui" / "images").iterdir()
+        assert saved.suffix == ".png" and saved.read_bytes() == base64.b64decode(png())
+
+
+async def test_a_terminal_that_draws_images_gets_them_through_the_app(
+    open_app: Any, seen: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By kitty's protocol: the data goes where the app writes, and what stands in the lines are places for it."""
+    pytest.importorskip("textual_image")
+    async with open_app(seen, size=(120, 45)) as (app, pilot):
+        sent: list[str] = []
+        monkeypatch.setenv("TERM", "xterm-kitty")
+        monkeypatch.setattr(app.console, "_color_system", ColorSystem.TRUECOLOR)
+        monkeypatch.setattr(app._driver, "write", sent.append)
+        screen = await opened(pilot)
+        assert "\U0010eeee" in text_of(screen.episode) and any(one.startswith("\x1b_G") for one in sent)
+        app.pictures.forget()
+        assert sent[-1].startswith("\x1b_Ga=d") and "\x1b_G" not in capfd.readouterr().out
 
 
 # -- from Runs -----------------------------------------------------------------------------------------------------------

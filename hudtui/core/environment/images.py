@@ -1,4 +1,7 @@
-"""Images in a tool's answer: described by type and size, and saved so that they can be opened outside the terminal."""
+"""Images in a tool's answer: described by type and size, and saved so that they can be opened outside the terminal.
+
+The type of an image is what its bytes say, whatever the server calls it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from hudtui.core.errors import InputError
 from hudtui.core.files import write_atomic
 from hudtui.core.text import clean_line
 
-_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg"}
+SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
+"""Types of images that are known, and how names of their files end."""
 
 
 def image_bytes(block: ContentBlock) -> bytes:
@@ -27,14 +31,30 @@ def image_bytes(block: ContentBlock) -> bytes:
         raise InputError("the server's image is damaged", why=str(error)) from None
 
 
+def image_type(data: bytes) -> str | None:
+    """Return the type of a PNG, JPEG, GIF or WebP image by how its bytes begin; None for anything else."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data[:6] in (b"GIF87a", b"GIF89a"):
+        return "image/gif"
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
+
+
 def describe_image(block: ContentBlock) -> str:
     """One line: `image/png, 640x480, 12.3 kB`; the dimensions only where the format starts with them."""
+    said = clean_line(block.mime_type or block.type, 60)
     try:
-        data = image_bytes(block)
+        return describe_bytes(image_bytes(block), said)
     except InputError as error:
-        return f"{clean_line(block.mime_type or block.type, 60)}, {error.what}"
-    size = image_dimensions(data)
-    parts = [clean_line(block.mime_type or block.type, 60), f"{size[0]}x{size[1]}" if size else "", f"{len(data) / 1000:.1f} kB"]
+        return f"{said}, {error.what}"
+
+
+def describe_bytes(data: bytes, said: str) -> str:
+    """The same of an image's bytes; `said` is what its sender calls its type."""
+    kind, size = image_type(data), image_dimensions(data)
+    parts = [kind or f"{said}, of no known format", f"{size[0]}x{size[1]}" if size else "", f"{len(data) / 1000:.1f} kB"]
     return ", ".join(part for part in parts if part)
 
 
@@ -55,16 +75,20 @@ def image_dimensions(data: bytes) -> tuple[int, int] | None:
     return None
 
 
-def save_image(block: ContentBlock, folder: Path) -> Path:
+def save_bytes(data: bytes, folder: Path) -> Path:
     """Write an image into `folder`, under a name made from its content, and return the path.
 
     Raises:
-        InputError: The image is damaged, or the folder cannot be written to.
+        InputError: It is of another type than PNG, JPEG, GIF and WebP, or the folder cannot be written to.
     """
     import hashlib
 
-    data = image_bytes(block)
-    path = folder / f"{hashlib.sha256(data).hexdigest()[:16]}{_SUFFIXES.get(block.mime_type or '', '.bin')}"
+    kind = image_type(data)
+    if kind is None:
+        raise InputError(
+            "this is no PNG, JPEG, GIF or WebP image", why="Other files are not opened: what they do when opened is not known."
+        )
+    path = folder / f"{hashlib.sha256(data).hexdigest()[:16]}{SUFFIXES[kind]}"
     if not path.exists():
         write_atomic(path, data)
     return path

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -22,13 +22,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Notice, Progress
-from hudtui.core.files import write_atomic
+from hudtui.core.files import read_bytes, read_text, write_atomic
+from hudtui.core.flows.file_buffer import text_format
 from hudtui.core.flows.person import Person, may_replace
+from hudtui.core.gym.config import load_config
 from hudtui.core.gym.editing.preview import reply_of
 from hudtui.core.gym.editing.samples import load_samples, samples_from_replies, save_samples
 from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.gym.reply import Call, parse_call
-from hudtui.core.gym.values import GymConfig
+from hudtui.core.gym.values import ExampleRound, GymConfig
 from hudtui.core.project import Project
 from hudtui.core.rollouts.chat import ChatOptions
 from hudtui.core.rollouts.episode import EpisodePlayer
@@ -36,6 +38,7 @@ from hudtui.core.rollouts.evaluate import config_digest, connector, open_policy,
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.policy import PolicySource, ReplayPolicy, message_text
 from hudtui.core.rollouts.reward import load_playable_config
+from hudtui.core.rollouts.telemetry import Telemetry, open_telemetry
 from hudtui.core.rollouts.trace import (
     episode_from_json,
     episode_to_json,
@@ -44,11 +47,13 @@ from hudtui.core.rollouts.trace import (
     read_trace,
     redact,
     transcript,
+    turn_to_json,
     write_episode,
 )
-from hudtui.core.rollouts.values import Complete, Episode, Scores, Turn
+from hudtui.core.rollouts.values import Complete, Episode, KeptImage, Scores, Turn
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
+from hudtui.core.yaml_doc import append_items
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Session, Tool
@@ -121,6 +126,8 @@ class PlayStarted:
     max_turns: int
     recorded: str | None = None
     """Of a fork: the recorded opening, where it differs from this one."""
+    images: tuple[KeptImage, ...] = ()
+    """Images that the set-up answered with."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +150,7 @@ class PlayedTurn:
             "event": "turn",
             "turn": self.number,
             "by": self.by,
-            **vars(self.turn),
+            **turn_to_json(self.turn),
             "scores": dict(vars(self.scores)),
             **({"recorded": self.recorded} if self.recorded is not None else {}),
         }
@@ -263,7 +270,11 @@ class Playing:
         self._connect = connect
         self._lookup = lookup
         self._secrets = secrets_of(task.mcp_config, lookup)
+        self.policy: str | None = None
+        """Name of the policy; None where a person alone plays."""
         self._sources: list[PolicySource] = []
+        self._telemetry: Telemetry | None = None
+        self._closed = False
         self._complete: Complete | None = None
         self._commands: deque[_Command] = deque()
         self._told = asyncio.Event()
@@ -275,11 +286,6 @@ class Playing:
         """Number of the episode in the trace that it is kept in, from 0, as `hudtui rollouts` counts."""
 
     # -- steering ----------------------------------------------------------------------------------------------------
-
-    @property
-    def policy(self) -> str | None:
-        """Name of the policy; None where a person alone plays."""
-        return self._sources[-1].name if self._sources else None
 
     async def choose_policy(self, name: str) -> None:
         """Take another policy for the turns to come.
@@ -299,8 +305,11 @@ class Playing:
             base_url=request.base_url,
             key_variable=request.key_variable,
         )
+        if self._closed:
+            await source.aclose()
+            return
         self._sources.append(source)
-        self._complete = source.for_episode(self.task, 0)
+        self.policy, self._complete = source.name, source.for_episode(self.task, 0)
 
     def reply(self, text: str) -> None:
         """Play this reply as the next turn. A policy that is thinking is interrupted and pauses."""
@@ -350,6 +359,14 @@ class Playing:
         info = {**self.player.info, "played_by": list(self.by)}
         return replace(self.player.record(), info=info if usage is None else {**info, "usage": usage.to_json()})
 
+    def redacted(self) -> Episode:
+        """Return the episode as a trace holds it: without secrets.
+
+        Raises:
+            RuntimeError: There is none yet.
+        """
+        return episode_from_json(redact(episode_to_json(self.record()), self._secrets))
+
     def fork_at(self, turns: int) -> ForkPoint:
         """Return the point of this episode after so many turns.
 
@@ -358,7 +375,7 @@ class Playing:
         """
         keep = self.request.keep
         return ForkPoint(
-            self._redacted(), turns, "an episode that was not kept" if keep is None else f"{keep}, episode {self.number}"
+            self.redacted(), turns, "an episode that was not kept" if keep is None else f"{keep}, episode {self.number}"
         )
 
     # -- playing -----------------------------------------------------------------------------------------------------
@@ -379,6 +396,13 @@ class Playing:
         for notice in self.notices:
             yield notice
         try:
+            settings = await asyncio.to_thread(self._project.settings)
+            about = {"policy": self.policy or BY_HAND, "tasks": 1, "group": 1, "tool": "hudtui"}
+            opened = await asyncio.to_thread(open_telemetry, self.config, settings, None, about=about)
+            if isinstance(opened, str):
+                yield Notice("warning", opened)
+            else:
+                self._telemetry = opened
             yield Progress("connect", f"starting the environment of {clean_line(self.task.id, 80)}")
             async with self._connect(self.task.mcp_config) as session:
                 for warning in getattr(session, "warnings", ()):
@@ -393,19 +417,44 @@ class Playing:
                     yield Progress("evaluate", "evaluating")
                 await player.finish()
             file = await asyncio.to_thread(self._keep)
+            if (telemetry := self._telemetry) is not None:
+                yield Progress("telemetry", "sending the trace")
+                self._end_trace()
+                await asyncio.to_thread(telemetry.close)
+                self._telemetry = None
+                for text in telemetry.warnings():
+                    yield Notice("warning", text)
             yield PlayEnded(self.record(), file)
         finally:
             self.running = False
             if self.player is not None and self.by and not self._kept:
                 with contextlib.suppress(HudtuiError):  # it is on its way out, and has an error of its own or none to tell
                     self._keep()
-            for source in self._sources:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the policies' endpoints, and end the job. `play` does so at its end; an episode that is not played needs this."""
+        self._closed = True
+        sources, self._sources = self._sources, []
+        try:
+            if (telemetry := self._telemetry) is not None:
+                self._end_trace()
+                self._telemetry = None
+                await asyncio.to_thread(telemetry.close, "failed", within=1.0)
+        finally:
+            for source in sources:
                 await source.aclose()
+
+    def _end_trace(self) -> None:
+        if self._telemetry is not None and self.player is not None:
+            self._telemetry.end(self.player.info["trace"], self.record(), self._secrets)
 
     def _make(self, session: Session) -> EpisodePlayer:
         request = self.request
         wanted = bool(getattr(self._complete, "wants_images", False)) if request.images is None else request.images
         info: dict[str, Any] = {"policy": self.policy or BY_HAND, "config": config_digest(self.config)}
+        if self._telemetry is not None:
+            info |= {"job": self._telemetry.job.id, "trace": self._telemetry.begin(self.task.id, info["policy"])}
         if request.seed is not None:
             info["seed"] = request.seed
         if request.keep is not None:
@@ -420,11 +469,12 @@ class Playing:
     async def _turns(self, player: EpisodePlayer) -> AsyncGenerator[PlayEvent, None]:
         """From the opening to the end of the episode, which is then to be finished."""
         fork = self.request.fork
-        opening = _opening(self._redacted())
+        opening = _opening(self.redacted())
         recorded = opening if fork is None else _opening(fork.episode)
         if differs := player.stop is None and recorded != opening:
             player.info["fork"]["differs"].append(0)
-        yield PlayStarted(self.task, opening, player.actions, player.max_turns, recorded if differs else None)
+        images = player.record().images
+        yield PlayStarted(self.task, opening, player.actions, player.max_turns, recorded if differs else None, images)
         if fork is not None:
             async for event in self._replayed(player, fork):
                 yield event
@@ -520,10 +570,6 @@ class Playing:
 
     # -- the record --------------------------------------------------------------------------------------------------
 
-    def _redacted(self) -> Episode:
-        """The episode as a trace holds it."""
-        return episode_from_json(redact(episode_to_json(self.record()), self._secrets))
-
     def _keep(self) -> Path | None:
         self._kept = True
         if self.request.keep is None or not self.by:
@@ -603,6 +649,42 @@ async def save_transcript(project: Project, person: Person, episode: Episode, *,
         return None
     await asyncio.to_thread(write_atomic, project.folder / given, transcript(episode, over=over))
     return given
+
+
+def keep_examples(project: Project, config: Path, episode: Episode, turns: Sequence[int] | None = None) -> int:
+    """Add turns of an episode to the `examples:` of a configuration: what the agent was shown, and its reply.
+
+    Turns whose reply was refused, or was answered with an error, are left out, and so are rounds that are examples already.
+
+    Args:
+        project: The project.
+        config: The configuration's file; a relative path starts in the project's folder.
+        episode: The episode, without secrets (`Playing.redacted`).
+        turns: Numbers of the turns, from 1; None: all.
+
+    Returns:
+        How many examples were added.
+
+    Raises:
+        InputError: The file cannot be read or written, or holds something else under `examples`.
+    """
+    path = project.folder / config
+    read_text(path)  # says in plain words what is wrong with a file that is missing or no text
+    data = read_bytes(path)
+    form = text_format(data)
+    text = data[len(form.mark) :].decode(form.encoding)
+    known = load_config(path).examples
+    shown = [_opening(episode), *(turn.observation for turn in episode.turns)]
+    rounds = [
+        ExampleRound(user, turn.reply)
+        for number, (user, turn) in enumerate(zip(shown, episode.turns, strict=False), 1)
+        if (turns is None or number in turns) and not turn.is_error and user.strip() and turn.reply.strip()
+    ]
+    new = [one for one in dict.fromkeys(rounds) if one not in known]
+    if new:
+        edited = append_items(text, "examples", [vars(one) for one in new], name=str(config))
+        write_atomic(path, form.mark + edited.encode(form.encoding))
+    return len(new)
 
 
 def keep_replies(project: Project, config: Path, episode: Episode) -> int:

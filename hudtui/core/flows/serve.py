@@ -17,6 +17,7 @@ from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.evaluate import Connect, EpisodeDone, connector, playable_tasks, secrets_of
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.reward import load_playable_config
+from hudtui.core.rollouts.telemetry import Telemetry, TelemetryJob, open_telemetry
 from hudtui.core.rollouts.trace import write_episode
 from hudtui.core.rollouts.values import Episode
 from hudtui.core.tasks.task import Task
@@ -66,6 +67,8 @@ class Serving:
     tasks: int
     actions: tuple[str, ...]
     sessions: int
+    job: TelemetryJob | None = None
+    """The job that the platform is told of; None without telemetry."""
 
     @property
     def socket(self) -> str:
@@ -82,6 +85,7 @@ class Serving:
             "tasks": self.tasks,
             "actions": list(self.actions),
             "sessions": self.sessions,
+            "job": None if self.job is None else self.job.to_json(),
         }
 
 
@@ -126,12 +130,23 @@ async def serve_environment(
     over: asyncio.Queue[EpisodeDone | BaseException] = asyncio.Queue()
     count = 0
 
+    about = {"tasks": len(tasks), "tool": "hudtui env serve"}
+    opened = await asyncio.to_thread(open_telemetry, config, settings, out, about=about)
+    telemetry = opened if isinstance(opened, Telemetry) else None
+    if isinstance(opened, str):
+        yield Notice("warning", opened)
+
     def keep(task: Task, episode: Episode) -> None:
         nonlocal count
         count += 1
+        hidden = secrets_of(task.mcp_config, lookup) if out is not None or telemetry is not None else ()
+        if telemetry is not None:
+            trace = telemetry.begin(task.id, "openenv")
+            episode = replace(episode, info={**episode.info, "job": telemetry.job.id, "trace": trace})
+            telemetry.end(trace, episode, hidden)
         if out is not None:
             try:
-                write_episode(out / TRACES, episode, secrets=secrets_of(task.mcp_config, lookup))
+                write_episode(out / TRACES, episode, secrets=hidden)
             except InputError as error:
                 over.put_nowait(error)
         over.put_nowait(EpisodeDone(count, 0, replace(episode, messages=()), 0))
@@ -159,14 +174,19 @@ async def serve_environment(
         async with listening(app.asgi, request.host, request.port) as (address, port):
             host = f"[{address}]" if ":" in address else address
             names = tuple(tool.name for tool in actions)
-            yield Serving(f"http://{host}:{port}", token, name, len(tasks), names, request.sessions)
+            job = None if telemetry is None else telemetry.job
+            yield Serving(f"http://{host}:{port}", token, name, len(tasks), names, request.sessions, job)
             while True:
                 event = await over.get()
                 if isinstance(event, BaseException):
                     raise event
                 yield event
+                for text in telemetry.warnings() if telemetry is not None else ():
+                    yield Notice("warning", text)
     finally:
         await app.aclose()
+        if telemetry is not None:
+            await asyncio.to_thread(telemetry.close, within=2.0)
 
 
 async def served_tasks(request: ServeRequest, settings: Settings) -> tuple[tuple[Task, ...], list[Notice]]:

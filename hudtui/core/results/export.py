@@ -23,6 +23,7 @@ from hudtui import __version__
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import write_atomic
 from hudtui.core.results.foreign import calls_of, content_images, content_text
+from hudtui.core.results.images import describe_image, images_by_turn
 from hudtui.core.results.index import JsonLinesFile, ResultIndex
 from hudtui.core.results.values import Transcript, TranscriptCall
 from hudtui.core.rollouts.values import Message
@@ -214,10 +215,16 @@ def markdown(transcript: Transcript) -> str:
         "seconds": None if entry.seconds is None else f"{entry.seconds:.3f}",
         "model": transcript.info.get("model") or transcript.info.get("policy"),
     }
+    images = {
+        turn: "\n".join(f"[image {number}: {describe_image(image)}]" for number, image in found)
+        for turn, found in images_by_turn(transcript).items()
+    }
     parts = [f"# {_inline(entry.task)}"]
     parts.append("\n".join(f"- {_inline(name)}: {_inline(str(value))}" for name, value in facts.items() if value is not None))
     for message in transcript.opening:
-        parts += [f"## {_inline(str(message.get('role')))}", _block(_shown(message))]
+        parts += [f"## {_inline(str(message.get('role')))}", _block(content_text(message.get("content")))]
+    if 0 in images:
+        parts.append(_block(images[0]))
     for turn in transcript.turns:
         parts.append(f"## Turn {turn.number}")
         if turn.thought:
@@ -227,8 +234,8 @@ def markdown(transcript: Transcript) -> str:
             arguments = call.arguments if isinstance(call.arguments, str) else _json(call.arguments)
             parts += [f"### Call: {_inline(call.name)}", _block(arguments, "json")]
         if turn.observation or turn.images:
-            images = "".join(f"\n[image {image.kind or image.data}]" for image in turn.images)
-            parts += [f"### Answer{' (an error)' if turn.is_error else ''}", _block(turn.observation + images)]
+            answer = "\n".join(filter(None, (turn.observation, images.get(turn.number))))
+            parts += [f"### Answer{' (an error)' if turn.is_error else ''}", _block(answer)]
     if transcript.error:
         parts += ["## Error", _block(transcript.error)]
     if transcript.evaluation is not None:
@@ -238,7 +245,7 @@ def markdown(transcript: Transcript) -> str:
 
 def _shown(message: Message) -> str:
     content = message.get("content")
-    images = "".join(f"\n[image {image.kind or image.data}]" for image in content_images(content))
+    images = "".join(f"\n[image {describe_image(image)}]" for image in content_images(content))
     return content_text(content) + images
 
 
@@ -276,7 +283,7 @@ def atif(transcript: Transcript) -> dict[str, Any]:
         calls = [_atif_call(call, turn.number, place) for place, call in enumerate(turn.calls, 1)]
         if calls:
             step["tool_calls"] = calls
-        images = "".join(f"\n[image {image.kind or image.data}]" for image in turn.images)
+        images = "".join(f"\n[image {describe_image(image)}]" for image in turn.images)
         if turn.observation or images:
             result: dict[str, Any] = {"content": turn.observation + images}
             if len(calls) == 1:

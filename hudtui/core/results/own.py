@@ -10,7 +10,6 @@ import msgspec
 from hudtui.core.results.foreign import (
     Place,
     as_message,
-    content_images,
     content_text,
     conversation,
     decode,
@@ -22,8 +21,8 @@ from hudtui.core.results.foreign import (
     sequence,
     whole,
 )
-from hudtui.core.results.values import EpisodeEntry, Transcript, TranscriptCall, TranscriptTurn
-from hudtui.core.rollouts.trace import HEAD_BYTES, HEAD_END, VERSION_MARK
+from hudtui.core.results.values import EpisodeEntry, Transcript, TranscriptCall, TranscriptImage, TranscriptTurn
+from hudtui.core.rollouts.trace import HEAD_BYTES, HEAD_END, VERSION_MARK, images_from_json
 
 _PARTS = ("task_completion", "tool_execution", "format_compliance")
 
@@ -115,8 +114,13 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
         error=record["error"] if isinstance(record.get("error"), str) else None,
         evaluation=record.get("evaluation"),
         seconds=numbers(record.get("seconds")),
+        images=_images(record),
         info=mapping(record.get("info")),
     )
+
+
+def _images(record: Mapping[str, Any]) -> tuple[TranscriptImage, ...]:
+    return tuple(TranscriptImage(image.kind, image.data, image.size) for image in images_from_json(record.get("images")))
 
 
 def _turn(count: int, turn: Mapping[str, Any], said: TranscriptTurn | None) -> TranscriptTurn:
@@ -128,7 +132,7 @@ def _turn(count: int, turn: Mapping[str, Any], said: TranscriptTurn | None) -> T
         reply=content_text(turn.get("reply")),
         calls=(TranscriptCall(str(call.get("tool")), arguments if isinstance(arguments, Mapping) else {}),) if call else (),
         observation=content_text(turn.get("observation")),
-        images=said.images if said is not None else content_images(turn.get("observation")),
+        images=_images(turn) or (said.images if said is not None else ()),
         is_error=turn.get("is_error") is True,
         seconds=numbers(turn.get("seconds")),
         tokens={key: value for key in ("prompt", "completion") if (value := whole(tokens.get(key))) is not None},

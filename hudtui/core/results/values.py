@@ -167,8 +167,10 @@ class TranscriptImage:
 
     kind: str
     """Its type, such as `image/png`."""
-    data: str
-    """Base64, or the address if the image is not in the record."""
+    data: str | None
+    """Base64; the address if `kind` is empty; None if the image was too large to be kept."""
+    size: int = 0
+    """Bytes, of an image that was not kept."""
 
 
 @dataclass(frozen=True)
@@ -211,5 +213,7 @@ class Transcript:
     """What broke it off, in full."""
     evaluation: Any = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+    images: tuple[TranscriptImage, ...] = ()
+    """Images of the opening that its messages do not hold."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """Everything else that is recorded: policy, seed, model, metadata."""

@@ -30,9 +30,11 @@ from hudtui.core.gym.action_tools import action_tools
 from hudtui.core.gym.interpreter import Interpretation, Interpreter
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.observation import (
+    KEPT_IMAGES,
     OBSERVATION_LIMIT,
     Observation,
     evaluation_value,
+    images_of,
     join,
     json_size,
     observe,
@@ -40,7 +42,7 @@ from hudtui.core.rollouts.observation import (
     shorten,
 )
 from hudtui.core.rollouts.reward import own_scores
-from hudtui.core.rollouts.values import Complete, ContextFull, Episode, Message, Scores, Turn
+from hudtui.core.rollouts.values import Complete, ContextFull, Episode, KeptImage, Message, Scores, Turn
 from hudtui.core.tasks.agent import agent_settings
 from hudtui.core.tasks.task import Task, ToolCall
 
@@ -64,6 +66,7 @@ class EpisodePlayer:
         max_turns: Replies at most; None for the configuration's own limit.
         info: Kept in the episode's record.
         images: Show images to the policy.
+        keep_images: Keep the images of answers in the record, for people who read it.
         limit: Characters of one observation.
         timeout: Seconds for one call; None for the session's own limit.
     """
@@ -77,6 +80,7 @@ class EpisodePlayer:
         max_turns: int | None = None,
         info: Mapping[str, Any] | None = None,
         images: bool = False,
+        keep_images: bool = True,
         limit: int = OBSERVATION_LIMIT,
         timeout: float | None = None,
     ) -> None:
@@ -93,6 +97,8 @@ class EpisodePlayer:
         self.failure: Exception | None = None
         """What `error` puts in words, where that was an exception."""
         self._images = images
+        self._image_room = KEPT_IMAGES if keep_images else None
+        self._opening_images: list[KeptImage] = []
         self._limit = limit
         self._timeout = timeout
         own = dict.fromkeys((call.name for call in task.setup), "sets this task up")
@@ -160,6 +166,7 @@ class EpisodePlayer:
             if result is None:
                 break
             shown.append(observe(result, images=self._images, limit=self._limit))
+            self._opening_images += self._kept_images(result)
             if result.is_error:
                 self._end("error", f"the set-up failed: {call.name} answered with {shown[-1].text}")
                 break
@@ -288,6 +295,7 @@ class EpisodePlayer:
             seconds={name: round(value, 6) for name, value in seconds.items()},
             info=self.info,
             started_at=self._started_at,
+            images=tuple(self._opening_images),
         )
 
     def _end(self, stop: str, error: str | None = None) -> None:
@@ -346,7 +354,15 @@ class EpisodePlayer:
             seconds={"complete": round(seconds, 6), "call": round(took, 6)},
             result=None if result is None else recorded(result.structured),
             tokens=tokens,
+            images=() if result is None else self._kept_images(result),
         )
+
+    def _kept_images(self, result: ToolResult) -> tuple[KeptImage, ...]:
+        if self._image_room is None:
+            return ()
+        found = images_of(result, self._image_room)
+        self._image_room -= sum(len(image.data or "") for image in found)
+        return found
 
     def _forbidden(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
         if json_size(arguments) is None:

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hudtui.core.environment.images import image_bytes, image_type
 from hudtui.core.environment.values import ContentBlock, ToolResult
+from hudtui.core.errors import InputError
+from hudtui.core.rollouts.values import KeptImage
 
 OBSERVATION_LIMIT = 16_000
 """Characters of one observation. A longer one keeps its beginning and its end, with a note of how much was cut out."""
@@ -20,6 +23,12 @@ RESULT_LIMIT = 64_000
 
 MAX_IMAGES = 8
 """Images of one observation that are shown; the others are replaced by notes."""
+
+KEPT_IMAGE = 2 * 1024 * 1024
+"""Characters of base64 that an image may have to be kept in a record; of a larger one the record holds type and size."""
+
+KEPT_IMAGES = 8 * 1024 * 1024
+"""Characters of base64 that the images of an episode may have together to be kept."""
 
 _TAIL_SHARE = 4  # a quarter of what is kept comes from the end
 
@@ -64,6 +73,29 @@ def observe(result: ToolResult, *, images: bool = False, limit: int = OBSERVATIO
     if result.is_error:
         text = f"error: {text}"
     return Observation(shorten(text, limit), tuple(urls))
+
+
+def images_of(result: ToolResult, room: int) -> tuple[KeptImage, ...]:
+    """The images of `result` for the record: at most `MAX_IMAGES`, and none whose bytes are no known image.
+
+    Args:
+        result: A tool's answer.
+        room: Characters of base64 that are left for them. An image that does not fit is kept without its data.
+    """
+    found: list[KeptImage] = []
+    for block in result.blocks:
+        if block.type != "image" or block.data is None or len(found) == MAX_IMAGES:
+            continue
+        try:
+            data = image_bytes(block)
+        except InputError:
+            continue
+        kind = image_type(data)
+        if kind is not None:
+            fits = len(block.data) <= min(room, KEPT_IMAGE)
+            found.append(KeptImage(kind, len(data), block.data if fits else None))
+            room -= len(block.data) if fits else 0
+    return tuple(found)
 
 
 def join(observations: Iterable[Observation], *, lead: str = "", limit: int = OBSERVATION_LIMIT) -> Observation:

@@ -72,7 +72,7 @@ class TelemetryJob:
 
 
 def open_telemetry(
-    config: GymConfig, settings: Settings, out_dir: Path, *, about: Mapping[str, Any] | None = None, resume: bool = False
+    config: GymConfig, settings: Settings, out_dir: Path | None, *, about: Mapping[str, Any] | None = None, resume: bool = False
 ) -> Telemetry | str | None:
     """Begin the job that a configuration asks for.
 
@@ -82,7 +82,7 @@ def open_telemetry(
     Args:
         config: Its `job` section gives name and metadata.
         settings: Key, addresses and switches.
-        out_dir: Gets `job.json`.
+        out_dir: Gets `job.json`; None: there is no folder of this job's own.
         about: Added to the job's metadata.
         resume: Go on with the job in `out_dir`, if there is one.
 
@@ -119,16 +119,17 @@ def sends_telemetry(settings: Settings) -> bool:
     return enabled and platform.key_variable in values and settings.url("telemetry") is not None
 
 
-def _job(config: GymConfig, settings: Settings, out_dir: Path, *, resume: bool, sends: bool) -> TelemetryJob:
+def _job(config: GymConfig, settings: Settings, out_dir: Path | None, *, resume: bool, sends: bool) -> TelemetryJob:
     """The job of `out_dir`, where it is gone on with; else a new one, written there."""
-    file = out_dir / JOB_FILE
-    if resume and (known := read_job(file)) is not None:
+    file = None if out_dir is None else out_dir / JOB_FILE
+    if resume and file is not None and (known := read_job(file)) is not None:
         return known
     name = config.job.get("name")
     title = clean_line(str(name), 200) if isinstance(name, str | int | float) and str(name).strip() else ""
     number, web = str(uuid.uuid4()), settings.url("web")
     job = TelemetryJob(number, title or Path(config.path or "job").stem, f"{web}/jobs/{number}" if sends and web else None)
-    write_atomic(file, json.dumps(job.to_json(), indent=2) + "\n")
+    if file is not None:
+        write_atomic(file, json.dumps(job.to_json(), indent=2) + "\n")
     return job
 
 

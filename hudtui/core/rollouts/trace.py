@@ -1,9 +1,9 @@
 """Episodes on disk: one JSON object a line, appended whole, readable while more is written.
 
 A line is what `episode_to_json` gives; `docs/results.md` describes it. What a list of episodes needs stands before the messages,
-so that a reader can index a large file without parsing conversations. Two things never enter a trace: the data of images (a note
-of their type and size stands in, so that a file stays small), and the secrets that a caller names, wherever an environment may
-have echoed them.
+so that a reader can index a large file without parsing conversations. Images stand in the turns, within bounds
+(`observation.KEPT_IMAGES`); in the messages a note of their type and size stands in, so that no image is there twice. The secrets
+that a caller names never enter a trace, wherever an environment may have echoed them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import MAX_BYTES, open_file, parse_json
 from hudtui.core.gym.json_safe import dumps
-from hudtui.core.rollouts.values import Episode, Scores, Turn
+from hudtui.core.rollouts.values import Episode, KeptImage, Scores, Turn
 from hudtui.core.text import clean, clean_line
 
 VERSION = 2
@@ -41,7 +41,7 @@ _SHORTEST_SECRET = 8  # shorter values (a port, "dev") would tear holes into ord
 
 def episode_to_json(episode: Episode) -> dict[str, Any]:
     """The record of an episode; `episode_from_json` reads it back."""
-    return {
+    record = {
         "version": VERSION,
         "task": episode.task_id,
         "started_at": episode.started_at,
@@ -52,9 +52,31 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
         "info": dict(episode.info),
         "turn_count": len(episode.turns),
         "messages": [_without_images(message) for message in episode.messages],
-        "turns": [dict(vars(turn)) for turn in episode.turns],
+        "turns": [turn_to_json(turn) for turn in episode.turns],
         "evaluation": episode.evaluation,
     }
+    return {**record, **_images_to_json(episode.images)}
+
+
+def turn_to_json(turn: Turn) -> dict[str, Any]:
+    """The record of a turn."""
+    fields = dict(vars(turn))
+    return {**fields, **_images_to_json(fields.pop("images"))}
+
+
+def _images_to_json(images: Iterable[KeptImage]) -> dict[str, Any]:
+    found = [{"type": one.kind, "bytes": one.size, **({} if one.data is None else {"data": one.data})} for one in images]
+    return {"images": found} if found else {}
+
+
+def images_from_json(value: Any) -> tuple[KeptImage, ...]:
+    """The images of a record. Values of the wrong type count as missing."""
+    found = []
+    for one in value if isinstance(value, list) else ():
+        if isinstance(one, Mapping) and isinstance(one.get("type"), str):
+            size, data = one.get("bytes"), one.get("data")
+            found.append(KeptImage(one["type"], size if type(size) is int else 0, data if isinstance(data, str) else None))
+    return tuple(found)
 
 
 def episode_from_json(record: Any, *, where: Location | None = None) -> Episode:
@@ -85,6 +107,7 @@ def episode_from_json(record: Any, *, where: Location | None = None) -> Episode:
             seconds=dict(record.get("seconds") or {}),
             info=dict(record.get("info") or {}),
             started_at=record.get("started_at"),
+            images=images_from_json(record.get("images")),
         )
     except KeyError as error:
         raise InputError(f"this is not a trace record: {error} is missing", where=where) from None
@@ -102,6 +125,7 @@ def _turn(record: Mapping[str, Any]) -> Turn:
         seconds=dict(record.get("seconds") or {}),
         result=record.get("result"),
         tokens=dict(record.get("tokens") or {}),
+        images=images_from_json(record.get("images")),
     )
 
 
@@ -116,7 +140,7 @@ def _image_note(part: Mapping[str, Any]) -> dict[str, str]:
     url = str((part.get("image_url") or {}).get("url", ""))
     kind, _, data = url.removeprefix("data:").partition(";base64,")
     size = f", {len(data) * 3 // 4} bytes" if data else ""
-    return {"type": "text", "text": f"[image {kind if data else url}{size}, not kept in the trace]"}
+    return {"type": "text", "text": f"[image {kind if data else url}{size}]"}
 
 
 def redact(value: Any, secrets: Iterable[str] = ()) -> Any:

@@ -23,6 +23,18 @@ class ContextFull(HudtuiError):
 
 
 @dataclass(frozen=True)
+class KeptImage:
+    """An image of a tool's answer, kept for people who read the episode. The messages say whether the agent was shown it."""
+
+    kind: str
+    """Its type by its own bytes: `image/png`, `image/jpeg`, `image/gif` or `image/webp`."""
+    size: int
+    """Bytes."""
+    data: str | None = None
+    """Base64; None: it was too large to be kept."""
+
+
+@dataclass(frozen=True)
 class Turn:
     """One reply and what became of it."""
 
@@ -41,6 +53,8 @@ class Turn:
     """Structured content of the server's answer, where it sent some."""
     tokens: Mapping[str, int] = field(default_factory=dict)
     """`prompt` and `completion`: tokens that the reply read and took, where they are known."""
+    images: tuple[KeptImage, ...] = ()
+    """Images of the server's answer."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +94,8 @@ class Episode:
     """What the caller wants kept beside it: policy, seed, step, model."""
     started_at: str | None = None
     """ISO 8601 time (UTC) at which the set-up began."""
+    images: tuple[KeptImage, ...] = ()
+    """Images that the set-up answered with."""
 
     @property
     def ok(self) -> bool:

@@ -16,8 +16,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.environment.form_args import hub_call, read_form
-from hudtui.core.environment.images import save_image
-from hudtui.core.environment.values import Analysis, ContentBlock, Tool
+from hudtui.core.environment.images import image_bytes
+from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean_line
@@ -457,18 +457,8 @@ class EnvironmentScreen(HudtuiScreen):
 
     def action_image(self) -> None:
         """Save the image and open it with what the desktop has."""
-        self.start(self._open_image(self._result.images[-1]), group="image")
-
-    async def _open_image(self, block: ContentBlock) -> None:
-        from hudtui.core.desktop import open_externally
-        from hudtui.core.workspace import make_state_dir
-
-        folder = await asyncio.to_thread(make_state_dir, self.app.folder)
-        path: Path = await asyncio.to_thread(save_image, block, folder / "images")
-        if await open_externally(path):
-            self.say(f"Opened {path}", "success")
-        else:
-            self.say(f"No desktop to open it on; it is in {path}")
+        block = self._result.images[-1]
+        self.start(lambda: self.open_image(image_bytes(block)), group="image")
 
     def action_play(self) -> None:
         """Play a task."""

@@ -118,6 +118,11 @@ class TranscriptPane(Pane):
         """The turn under the cursor; 0 for what the agent sees first, None while there is nothing."""
         return self.rows.highlighted
 
+    @property
+    def picture_width(self) -> int:
+        """Cells that an image may have."""
+        return max(self.size.width - 10, 20)
+
     def hint(self, words: str) -> None:
         """Say something in place of the turns."""
         line = self.query_one("#play-hint", Static)

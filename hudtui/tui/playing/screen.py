@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
-from contextlib import aclosing, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widget import Widget
 from textual.worker import WorkerCancelled, WorkerFailed
 
 from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import AppAction
 from hudtui.tui.editor.reply_editor import ReplyEditor
 from hudtui.tui.facts import Facts
@@ -30,7 +31,7 @@ from hudtui.tui.widgets.pick import Pick
 if TYPE_CHECKING:
     from hudtui.core.flows.playing import ForkPoint, PlayedTurn, PlayEnded, PlayEvent, Playing, PlayRequest
     from hudtui.core.gym.values import GymConfig
-    from hudtui.core.rollouts.values import Scores
+    from hudtui.core.rollouts.values import KeptImage, Scores
     from hudtui.core.workspace import Workspace
 
 PACE = 0.2
@@ -85,7 +86,12 @@ class PlayingScreen(HudtuiScreen):
         AppAction("playing.copy", "Copy transcript", "Copy what was played so far.", "y", show=False),
         AppAction("playing.transcript", "Save transcript", "Write what was played so far into a file.", "W", show=False),
         AppAction(
-            "playing.keep", "Keep replies", "Keep the replies as samples for the preview of the configuration.", "K", show=False
+            "playing.keep",
+            "Keep replies",
+            "Keep replies as samples of the configuration, or as examples in it.",
+            "K",
+            show=False,
+            asks=True,
         ),
         AppAction(
             "playing.cancel",
@@ -420,15 +426,18 @@ class PlayingScreen(HudtuiScreen):
         from hudtui.core.flows.playing import prepare_playing
 
         self.busy("Reading the task")
-        playing = await prepare_playing(self.app.project, request)
-        if not self.over and not await self.app.confirm(
-            "End the episode that is being played?",
-            ("It is kept in outputs/played/traces.jsonl, without an evaluation.",),
-            yes="End it",
-        ):
-            self.clear_message()
-            return
-        await self._stop()
+        async with AsyncExitStack() as unless_played:
+            playing = await prepare_playing(self.app.project, request)
+            unless_played.push_async_callback(playing.aclose)
+            if not self.over and not await self.app.confirm(
+                "End the episode that is being played?",
+                ("It is kept in outputs/played/traces.jsonl, without an evaluation.",),
+                yes="End it",
+            ):
+                self.clear_message()
+                return
+            await self._stop()
+            unless_played.pop_all()
         self.start(lambda: self._play(playing), group="play")
 
     async def _play(self, playing: Playing) -> None:
@@ -438,9 +447,10 @@ class PlayingScreen(HudtuiScreen):
         self._transcript.hint("The environment is being started …")
         self.query_one(Panes).open(self._transcript)
         try:
-            async with aclosing(playing.play()) as events:
+            async with aclosing(playing), aclosing(playing.play()) as events:
                 async for event in events:
                     began = time.monotonic()
+                    await self._draw_images(event)
                     self._take(event)
                     if playing.running and self._turns:
                         await asyncio.sleep(max(self.pace - (time.monotonic() - began), 0))
@@ -463,6 +473,17 @@ class PlayingScreen(HudtuiScreen):
             with suppress(WorkerCancelled, WorkerFailed):
                 await worker.wait()
 
+    async def _draw_images(self, event: PlayEvent) -> None:
+        """Draw the images of an event before it is shown."""
+        from hudtui.core.flows.playing import PlayedTurn, PlayStarted
+
+        images = event.turn.images if isinstance(event, PlayedTurn) else event.images if isinstance(event, PlayStarted) else ()
+        if images:
+            await self.app.pictures.draw([image.data for image in images], self._transcript.picture_width)
+
+    def _picture(self, image: KeptImage) -> Sequence[Content]:
+        return self.app.pictures.lines(image.data, self._transcript.picture_width)
+
     def _take(self, event: PlayEvent) -> None:
         """Show an event."""
         from hudtui.core.flows.playing import PlayedTurn, PlayEnded, PlayScored, PlayStarted
@@ -477,7 +498,7 @@ class PlayingScreen(HudtuiScreen):
         elif isinstance(event, PlayStarted):
             self.clear_message()
             self._opening = event.opening
-            self._transcript.begin(opening_lines(event))
+            self._transcript.begin(opening_lines(event, self._picture))
             if self.is_current:
                 self.query_one(Panes).open(self._transcript)
             self._show_actions()
@@ -485,7 +506,7 @@ class PlayingScreen(HudtuiScreen):
         elif isinstance(event, PlayedTurn):
             self._turns.append(event)
             self._before, self._scores = self._scores, event.scores
-            self._transcript.add(turn_lines(event))
+            self._transcript.add(turn_lines(event, self._picture))
             self._waits = False
         elif isinstance(event, PlayScored):
             self._before, self._scores, self._judged = self._scores, event.scores, True
@@ -715,14 +736,31 @@ class PlayingScreen(HudtuiScreen):
             self.say(f"Wrote {name}.", "success")
 
     def action_keep(self) -> None:
-        """Keep the replies as samples."""
+        """Keep the replies as samples, or as examples."""
         self.start(self._keep, group="save")
 
     async def _keep(self) -> None:
-        from hudtui.core.flows.playing import keep_replies
+        from hudtui.core.flows.person import Choice
+        from hudtui.core.flows.playing import keep_examples, keep_replies
 
         assert self.playing is not None
-        request = self.playing.request
+        request, turn = self.playing.request, min(self._transcript.turn or 0, len(self._turns))
+        choices = [
+            Choice("samples", "All replies as samples", "for the preview of the configuration"),
+            *([Choice("turn", f"Turn {turn} as an example", f"in examples: of {request.config}")] if turn else ()),
+            Choice("all", "All turns without an error as examples", f"in examples: of {request.config}"),
+        ]
+        wanted = await self.app.choose("Keep what?", choices)
+        if wanted is None:
+            return
+        if wanted != "samples":
+            turns = [turn] if wanted == "turn" else None
+            count = await asyncio.to_thread(keep_examples, self.app.project, request.config, self.playing.redacted(), turns)
+            if count:
+                self.say(f"{plural(count, 'example')} added to {request.config}.", "success")
+            else:
+                self.say("No example was added: turns with an error are left out, and so are examples that are there already.")
+            return
         count = await asyncio.to_thread(keep_replies, self.app.project, request.config, self.playing.record())
         if count:
             self.say(

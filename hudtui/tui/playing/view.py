@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+
 from textual.content import Content
 
 from hudtui.core.flows.playing import PlayedTurn, PlayStarted
 from hudtui.core.gym.json_safe import dumps
 from hudtui.core.gym.schema_examples import literal
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.rollouts.values import Episode, Scores
+from hudtui.core.rollouts.values import Episode, KeptImage, Scores
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
 
@@ -21,15 +23,26 @@ _LONGEST = 500
 """Characters of a line."""
 
 
-def opening_lines(started: PlayStarted) -> Content:
+Picture = Callable[[KeptImage], Sequence[Content]]
+"""Returns an image as lines; none where it is not shown."""
+
+
+def opening_lines(started: PlayStarted, picture: Picture) -> Content:
     """What the agent is shown first."""
-    lines = [Content.styled("the agent sees", "bold $primary"), *_answer(started.opening)]
+    lines = [Content.styled("the agent sees", "bold $primary"), *_answer(started.opening), *_images(started.images, picture)]
     if started.recorded is not None:
         lines.append(Content.styled("    ! not the recorded opening", "bold $warning"))
     return Content("\n").join(lines)
 
 
-def turn_lines(event: PlayedTurn) -> Content:
+def _images(images: Sequence[KeptImage], picture: Picture) -> Iterator[Content]:
+    for image in images:
+        kept = "" if image.data is not None else ", not kept"
+        yield Content.styled(f"    [{clean_line(image.kind, 60)}, {image.size / 1000:.1f} kB{kept}]", _MUTED)
+        yield from (Content("    ") + line for line in picture(image))
+
+
+def turn_lines(event: PlayedTurn, picture: Picture) -> Content:
     """One turn: who played it, what was said, the call or the error, and the answer."""
     turn = event.turn
     call, error = turn.call, turn.interpretation.get("error")
@@ -52,6 +65,7 @@ def turn_lines(event: PlayedTurn) -> Content:
         lines.append(Content.assemble(("    ✗ ", "bold $error"), words, (place, _MUTED)))
     elif not turn.interpretation.get("done"):
         lines += _answer(turn.observation, "$error" if turn.is_error else "")
+    lines += _images(turn.images, picture)
     if event.recorded is not None:
         lines.append(Content.styled("    ! not the recorded answer:", "bold $warning"))
         lines += _answer(event.recorded, _MUTED)

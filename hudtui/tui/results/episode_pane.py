@@ -12,15 +12,21 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from hudtui.core.results.images import images_by_turn
 from hudtui.tui.actions import AppAction
 from hudtui.tui.results.transcript import Beside, TranscriptPage, episode_name, head_lines, message_page, reward_text, turn_page
 from hudtui.tui.widgets.json_view import JsonView
 from hudtui.tui.widgets.pane import ViewsPane
+from hudtui.tui.widgets.pictures import why_no_pictures
 from hudtui.tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
     from hudtui.core.results.queries import EpisodeDiff
-    from hudtui.core.results.values import EpisodeEntry, Transcript
+    from hudtui.core.results.values import EpisodeEntry, Transcript, TranscriptImage
+
+
+def _no_picture(image: TranscriptImage) -> Sequence[Content]:
+    return ()
 
 
 class EpisodePane(ViewsPane):
@@ -141,6 +147,21 @@ class EpisodePane(ViewsPane):
         self._draw(home=other)
         self.refresh_bindings()
 
+    async def prepare(self, transcript: Transcript) -> None:
+        """Draw the images of an episode that is about to be shown."""
+        images = [image.data for pairs in images_by_turn(transcript).values() for _, image in pairs if image.kind]
+        if images and why_no_pictures(self.app) is None:
+            await self.app.pictures.draw(images, self.width - 2)
+
+    @property
+    def images(self) -> list[tuple[int, TranscriptImage]]:
+        """The images of the turn at the top with their numbers; of all turns where it has none."""
+        found = {} if self.transcript is None else images_by_turn(self.transcript)
+        return found.get(self.turn) or [pair for pairs in found.values() for pair in pairs]
+
+    def _picture(self, image: TranscriptImage) -> Sequence[Content]:
+        return self.app.pictures.lines(image.data if image.kind else None, self.width - 2)
+
     def show_group(self, lines: Callable[[], Sequence[Content]]) -> None:
         """Show these lines in the view of the group; they are made when they are shown."""
         self._group = lines
@@ -172,7 +193,10 @@ class EpisodePane(ViewsPane):
         elif self.view == "messages":
             self._page = message_page(transcript, self._wanted)
         else:
-            self._page = turn_page(transcript, beside=self._beside, wanted=self._wanted)
+            why = why_no_pictures(self.app)
+            hint = self.app.keys_in(f"{{key:results.image}} opens it{'' if why is None else f'; {why}'}")
+            picture = self._picture if why is None else _no_picture
+            self._page = turn_page(transcript, beside=self._beside, wanted=self._wanted, picture=picture, hint=hint)
         if self.view == "record":
             if transcript is None and self._recorded is not None:
                 self._recorded = None

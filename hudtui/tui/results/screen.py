@@ -118,6 +118,7 @@ class ResultsScreen(HudtuiScreen):
             show=False,
             asks=True,
         ),
+        AppAction("results.image", "Open image", "Open an image of this turn outside the terminal.", "I", show=False, asks=True),
         AppAction("results.copy", "Copy", "Copy the episode as Markdown.", "y", show=False),
         AppAction("results.refresh", "Refresh", "Read everything again from the beginning.", "r", show=False),
         AppAction(
@@ -517,6 +518,8 @@ class ResultsScreen(HudtuiScreen):
         except HudtuiError:
             self._show_pair(entry, None)
             raise
+        if transcript is not None:
+            await self.episode.prepare(transcript)
         if entry == self._chosen_entry():
             self._show_pair(entry, transcript)
 
@@ -677,6 +680,21 @@ class ResultsScreen(HudtuiScreen):
         if typed and typed.strip():
             await self._open_named(typed.strip())
 
+    def action_image(self) -> None:
+        """Open an image of the turn at the top, or of any turn where that one has none."""
+        self.start(self._open_image, group="image")
+
+    async def _open_image(self) -> None:
+        from hudtui.core.results.images import describe_image, image_data
+        from hudtui.tui.widgets.pick import Pick
+
+        images, place = self.episode.images, 0
+        if len(images) > 1:
+            lines = [f"image {number}: {describe_image(image)}" for number, image in images]
+            place = await self.app.push_screen_wait(Pick("Which image?", lines))
+        if place is not None:
+            await self.open_image(await asyncio.to_thread(image_data, images[place][1]))
+
     def action_copy(self) -> None:
         """Copy the episode."""
         from hudtui.core.results.export import markdown
@@ -777,6 +795,8 @@ class ResultsScreen(HudtuiScreen):
             return "there is no episode yet"
         if name in ("copy", "fork") and self.episode.transcript is None:
             return "choose an episode first"
+        if name == "image" and not self.episode.images:
+            return "this episode has no image"
         if name == "difference" and (self.episode.diff is None or self.episode.diff.first is None):
             return (
                 "{key:results.compare} marks an episode first"

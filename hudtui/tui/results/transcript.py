@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +11,7 @@ from textual.content import Content
 
 from hudtui.core.gym.json_safe import dumps
 from hudtui.core.results.foreign import content_images, content_text
+from hudtui.core.results.images import describe_image, images_by_turn
 from hudtui.core.results.queries import word_diff
 from hudtui.core.results.values import EXPECTED_STOPS
 from hudtui.core.text import clean, clean_line, plural
@@ -146,29 +147,52 @@ class _Lines:
             self.lines.append(Content.styled(more, _MUTED))
 
 
-def turn_page(transcript: Transcript, *, beside: Beside | None = None, wanted: re.Pattern[str] | None = None) -> TranscriptPage:
+Picture = Callable[["TranscriptImage"], Sequence[Content]]
+"""Returns an image as lines; none where it is not shown."""
+
+
+def turn_page(
+    transcript: Transcript,
+    *,
+    beside: Beside | None = None,
+    wanted: re.Pattern[str] | None = None,
+    picture: Picture = lambda image: (),
+    hint: str = "",
+) -> TranscriptPage:
     """Return the opening, each reply with its calls and the answer, and the end.
 
     Args:
         transcript: The episode.
         beside: How it differs from another episode: that is marked.
         wanted: What is marked wherever it stands.
+        picture: Shows an image.
+        hint: What the note of the first image says about how to see it.
     """
     out = _Lines(wanted)
     starts: list[int] = []
+    images = images_by_turn(transcript)
+
+    def add_images(turn: int) -> None:
+        for number, image in images.get(turn, ()):
+            more = f"; {hint}" if hint and number == 1 else ""
+            out.add(Content.styled(f"  [image {number}: {describe_image(image)}{more}]", _MUTED))
+            out.lines += [Content("  ") + line for line in picture(image)]
+
     for message in transcript.opening:
         role = clean_line(str(message.get("role", "")), 40)
         out.add(Content.styled(f"─ {role}", f"bold {_MUTED}"))
-        lines = clean(message_text(message)).rstrip().split("\n")
+        lines = clean(content_text(message.get("content"))).rstrip().split("\n")
         most = _OPENING if role == "system" and wanted is None and len(lines) > _OPENING + 2 else len(lines)
         out.text("\n".join(lines[:most]))
         if most < len(lines):
             out.add(Content.styled(f"… {len(lines) - most:,} more lines; the messages show all", _MUTED))
+    add_images(0)
     for turn in transcript.turns:
         out.add(Content(""))
         starts.append(len(out.lines))
         out.add(_turn_title(turn, beside.turn(turn.number) if beside is not None else None))
         _add_turn(out, turn, beside)
+        add_images(turn.number)
     out.add(Content(""))
     out.add(Content.styled("─ end", f"bold {_MUTED}"))
     stop = clean_line(transcript.entry.stop, 200) or "no reason given"
@@ -212,15 +236,6 @@ def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None) -> None:
         out.text(clean(turn.observation), style, lead=lead, spans=changed("observation"))
     elif turn.is_error:
         out.add(Content.styled("✗ no answer", "$error"))
-    for image in turn.images:
-        out.add(Content.styled(f"  {image_note(image)}", _MUTED))
-
-
-def image_note(image: TranscriptImage) -> str:
-    """Return what stands in for an image: its type and size, or its address."""
-    if not image.kind:
-        return f"[image {clean_line(image.data, 200)}]"
-    return f"[image {clean_line(image.kind, 60)}, {len(image.data) * 3 // 4:,} bytes]"
 
 
 def _thoughts(text: str) -> list[tuple[int, int, str]]:
@@ -239,7 +254,7 @@ def call_text(call: TranscriptCall) -> Content:
 def message_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message in OpenAI's form, with a note for each image."""
     content = message.get("content")
-    return "\n".join([content_text(content), *map(image_note, content_images(content))])
+    return "\n".join([content_text(content), *(f"[image {describe_image(image)}]" for image in content_images(content))])
 
 
 def message_page(transcript: Transcript, wanted: re.Pattern[str] | None = None) -> TranscriptPage:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.environment.images import describe_image, image_dimensions, save_image
+from hudtui.core.environment.images import describe_image, image_dimensions, image_type, save_bytes
 from hudtui.core.environment.values import ContentBlock
 from hudtui.core.errors import InputError
 
@@ -29,14 +29,21 @@ def test_dimensions(data: bytes, size: tuple[int, int] | None) -> None:
 
 def test_an_image_in_one_line() -> None:
     assert describe_image(_block(PNG)) == "image/png, 640x480, 0.1 kB"
-    assert describe_image(_block(b"<svg/>", "image/svg+xml\x1b[2J")) == "image/svg+xml, 0.0 kB"
+    assert describe_image(_block(PNG, "text/html")) == "image/png, 640x480, 0.1 kB", "what the server calls it does not count"
+    assert describe_image(_block(b"<svg/>", "image/svg+xml\x1b[2J")) == "image/svg+xml, of no known format, 0.0 kB"
     assert describe_image(ContentBlock("image", data="%%%")) == "image, the server's image is damaged"
 
 
 def test_saved_once_under_a_name_of_its_content(tmp_path: Path) -> None:
-    first = save_image(_block(PNG), tmp_path / "images")
+    first = save_bytes(PNG, tmp_path / "images")
     assert first.read_bytes() == PNG and first.suffix == ".png"
-    assert save_image(_block(PNG), tmp_path / "images") == first
-    assert save_image(_block(GIF, "../../etc"), tmp_path / "images").parent == tmp_path / "images"
-    with pytest.raises(InputError):
-        save_image(ContentBlock("image", data="%%%"), tmp_path)
+    assert save_bytes(PNG, tmp_path / "images") == first
+    assert save_bytes(GIF, tmp_path / "images").suffix == ".gif"
+
+
+@pytest.mark.parametrize("data", [b"", b"<svg onload='alert(1)'/>", b"#!/bin/sh\n", b"RIFF....WAVE"])
+def test_what_is_no_image_is_not_saved_to_be_opened(tmp_path: Path, data: bytes) -> None:
+    assert image_type(data) is None
+    with pytest.raises(InputError, match="no PNG, JPEG, GIF or WebP"):
+        save_bytes(data, tmp_path)
+    assert not list(tmp_path.iterdir())

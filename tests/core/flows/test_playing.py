@@ -27,6 +27,7 @@ from hudtui.core.flows.playing import (
     PlayStarted,
     ReplyWanted,
     in_tags,
+    keep_examples,
     keep_replies,
     prepare_playing,
     read_fork,
@@ -36,6 +37,7 @@ from hudtui.core.gym.config import load_config
 from hudtui.core.gym.editing.samples import load_samples
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
+from hudtui.core.rollouts.chat import ChatEndpoint
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.trust import VARIABLE, Untrusted
 
@@ -398,6 +400,52 @@ async def test_replies_become_samples_of_the_configuration(project: Project) -> 
     kept = load_samples(project.folder, project.folder / "c.yaml").kept
     assert new == len(kept) == len(said) and set(kept) == said
     assert keep_replies(project, Path("c.yaml"), playing.record()) == 0
+
+
+async def test_turns_become_examples_of_the_configuration(project: Project) -> None:
+    config = Path("c.yaml")
+    text = "# mine\n" + CONFIG + "defaults: {max_turns: 9}  # enough\n"
+    config.write_bytes(text.replace("\n", "\r\n").encode("utf-16"))
+    playing = await prepared(project, by_hand=True)
+    said = [MOVE.format("left"), "no call at all", MOVE.format("down")]
+
+    def reply(event: Any) -> None:
+        if isinstance(event, ReplyWanted):
+            playing.reply(said[event.number - 1]) if event.number <= len(said) else playing.end()
+
+    await played(playing, reply)
+    episode = playing.redacted()
+    assert keep_examples(project, config, episode, [1]) == 1
+    assert keep_examples(project, config, episode) == 1, "the first one is there, and the second was no call"
+    assert keep_examples(project, config, episode) == 0
+    rounds = [(one.user, one.assistant) for one in load_config(config).examples]
+    assert [reply for _, reply in rounds] == [said[0], said[2]]
+    assert rounds[0][0].startswith("Reach 64.") and rounds[1][0] == episode.turns[1].observation
+    kept = config.read_bytes().decode("utf-16")
+    assert kept.startswith("# mine\r\n") and "# enough\r\n" in kept and "\n" not in kept.replace("\r\n", "")
+    config.write_text("examples: {user: a}\n" + CONFIG)
+    with pytest.raises(InputError, match="`examples` is a list"):
+        keep_examples(project, config, episode)
+
+
+async def test_an_endpoint_is_closed_whether_or_not_the_episode_is_played(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[ChatEndpoint] = []
+    close = ChatEndpoint.aclose
+
+    async def counted(self: ChatEndpoint) -> None:
+        closed.append(self)
+        await close(self)
+
+    monkeypatch.setattr(ChatEndpoint, "aclose", counted)
+    model = {"policy": "openai:m", "base_url": "http://127.0.0.1:9/v1"}
+    playing = await prepared(project, **model)
+    async with aclosing(playing):
+        await playing.choose_policy("openai:other")
+    assert len(closed) == 2 and playing.policy == "openai:other"
+    await playing.choose_policy("openai:late")
+    assert len(closed) == 3, "the episode is over"
 
 
 async def test_secrets_of_the_task_stay_out_of_the_trace(project: Project, odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def test_markdown(everything: ResultIndex, tmp_path: Path) -> None:
         "done",
     ):
         assert said in text
-    assert "### Call: move" in text and "### Thought" in text and "[image image/png]" in text
+    assert "### Call: move" in text and "### Thought" in text and "image/png, 0.0 kB]" in text
     fences = re.findall(r"^`{3,}\w*$", text, re.MULTILINE)
     assert "`````text" in fences and len(fences) % 2 == 0  # longer than what the reply holds
 

@@ -1,4 +1,5 @@
 import asyncio
+import base64
 import json
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from hudtui.core.rollouts.episode import EpisodePlayer, play
 from hudtui.core.rollouts.observation import OBSERVATION_LIMIT
 from hudtui.core.rollouts.policy import policy_source
 from hudtui.core.rollouts.trace import transcript
+from hudtui.core.rollouts.values import KeptImage
 from hudtui.core.tasks.task import ToolCall
 
 LEFT = "<think>left</think>\n<tool>left()</tool>"
@@ -366,6 +368,18 @@ async def test_images_go_to_those_who_want_them(session, config, task):
     assert (await play(session, config, task, seeing)).messages[3]["content"] == parts
     assert (await play(session, config, task, saying(LEFT, DONE), images=True)).messages[3]["content"] == parts
     assert isinstance((await play(session, config, task, saying(LEFT, DONE), images=False)).messages[3]["content"], str)
+
+
+async def test_images_are_kept_for_who_reads_the_episode(session, config, task):
+    data = base64.b64encode(b"GIF89a" + bytes(20)).decode()
+    picture = ToolResult((ContentBlock("text", text="see"), ContentBlock("image", data=data, mime_type="image/png")))
+    session.before = lambda name, arguments: picture
+    episode = await play(session, config, task, saying(LEFT, DONE))
+    kept = KeptImage("image/gif", 26, data)
+    assert episode.images == (kept,) and episode.turns[0].images == (kept,) and episode.turns[1].images == ()
+    player = EpisodePlayer(session, config, task, keep_images=False)
+    await player.start()
+    assert (await player.step(LEFT)).images == () and player.record().images == ()
 
 
 async def test_arguments_beyond_any_encoding_are_refused(session, make_config, task):

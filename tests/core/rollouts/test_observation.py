@@ -1,3 +1,5 @@
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,15 +7,18 @@ from hypothesis import strategies as st
 from hudtui.core.environment.values import ContentBlock, ToolResult
 from hudtui.core.rollouts.observation import (
     IMAGE_LIMIT,
+    KEPT_IMAGE,
     MAX_IMAGES,
     RESULT_LIMIT,
     Observation,
     evaluation_value,
+    images_of,
     join,
     observe,
     recorded,
     shorten,
 )
+from hudtui.core.rollouts.values import KeptImage
 
 
 def text(value):
@@ -41,6 +46,23 @@ def image(data="QUJD"):
 )
 def test_what_is_shown(result, shown):
     assert observe(result) == Observation(shown)
+
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(100)).decode()
+
+
+def test_images_are_kept_by_what_they_are_and_within_bounds():
+    def said(data, kind="text/html"):
+        return ContentBlock("image", data=data, mime_type=kind)
+
+    (found,) = images_of(ToolResult((said(PNG), said("PHN2Zy8+"), said("%%%"), said(""), ContentBlock("image"))), 10_000)
+    assert found == KeptImage("image/png", 108, PNG), "what is no image stays out, whatever the server calls it"
+    first, second = images_of(ToolResult((said(PNG), said(PNG))), len(PNG) + 1)
+    assert first.data == PNG and second == KeptImage("image/png", 108, None), "the second one has no room"
+    assert len(images_of(ToolResult((said(PNG),) * (MAX_IMAGES + 2)), 10_000)) == MAX_IMAGES
+    large = PNG + PNG * (KEPT_IMAGE // len(PNG))
+    (noted,) = images_of(ToolResult((said(large),)), 10 * KEPT_IMAGE)
+    assert noted.data is None and noted.size > KEPT_IMAGE // 2
 
 
 def test_images_are_bounded_in_size_and_number():

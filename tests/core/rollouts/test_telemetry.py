@@ -8,10 +8,14 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from support.openenv_client import connected
 
 from hudtui.core.events import Notice
+from hudtui.core.flows.playing import PlayedTurn, PlayRequest, prepare_playing
+from hudtui.core.flows.serve import ServeRequest, Serving, serve_environment
 from hudtui.core.gym.config import parse_config
 from hudtui.core.platform import BUCKEYE, HUD, find_platform
+from hudtui.core.project import Project
 from hudtui.core.rollouts.evaluate import EpisodeDone, EvalFinished, EvalPrepared, EvalRequest, run_eval
 from hudtui.core.rollouts.telemetry import Telemetry, open_telemetry, read_job
 from hudtui.core.rollouts.trace import read_trace
@@ -336,3 +340,53 @@ def test_a_platform_of_one_s_own(own_world, stub):
     assert isinstance(telemetry, Telemetry)
     telemetry.close(within=30)
     assert [body["status"] for _, body in told(stub)] == ["running", "completed"]
+
+
+def sent_to(stub):
+    return [(path, body.get("status")) for path, body in told(stub)]
+
+
+def as_one_job(job, trace, *, over):
+    return [
+        (f"/jobs/{job}/status", "running"),
+        (f"/trace/{trace}/status", "running"),
+        (f"/trace/{trace}/telemetry-upload", None),
+        (f"/trace/{trace}/status", "completed"),
+        (f"/jobs/{job}/status", over),
+    ]
+
+
+@pytest.fixture
+def told_by_keys(project, stub, monkeypatch):
+    stub.answers = [(200, {})]
+    monkeypatch.setenv("HUD_API_KEY", KEY)
+    monkeypatch.setenv("HUD_TELEMETRY_URL", stub.url)
+    return Project(project, HUD)
+
+
+async def test_an_episode_that_is_played_is_a_job_of_its_own(told_by_keys, stub):
+    request = PlayRequest("tasks.json", Path("c.yaml"), policy="greedy", max_turns=2)
+    async with aclosing((await prepare_playing(told_by_keys, request)).play()) as events:
+        found = [event async for event in events]
+    (kept,) = read_trace(found[-1].file)
+    assert sent_to(stub) == as_one_job(kept.info["job"], kept.info["trace"], over="completed")
+    stub.requests.clear()
+    async with aclosing((await prepare_playing(told_by_keys, request)).play()) as events:
+        async for event in events:
+            if isinstance(event, PlayedTurn):
+                break
+    assert sent_to(stub)[-1][1] == "failed", "it was broken off"
+    assert not list(told_by_keys.folder.glob("**/job.json"))
+
+
+async def test_serving_is_one_job_with_a_trace_for_each_episode(told_by_keys, stub):
+    request = ServeRequest(config=Path("c.yaml"), tasks="tasks.json", port=0, open=True, out_dir=Path("out"))
+    async with aclosing(serve_environment(request, told_by_keys.settings())) as events:
+        serving = await anext(event async for event in events if isinstance(event, Serving))
+        async with connected(serving.url) as client:
+            await client.reset()
+            await client.call("done")
+        await anext(event async for event in events if isinstance(event, EpisodeDone))
+    (kept,) = read_trace(Path("out", "traces.jsonl"))
+    assert kept.info["job"] == serving.job.id == read_job(Path("out", "job.json")).id
+    assert sent_to(stub) == as_one_job(serving.job.id, kept.info["trace"], over="completed")

@@ -15,12 +15,13 @@ from hudtui.core.rollouts.trace import (
     append_line,
     episode_from_json,
     episode_to_json,
+    images_from_json,
     read_trace,
     redact,
     scan_trace,
     write_episode,
 )
-from hudtui.core.rollouts.values import Episode, Scores, Turn
+from hudtui.core.rollouts.values import Episode, KeptImage, Scores, Turn
 
 TURN = Turn(
     reply="<tool>left()</tool>",
@@ -115,7 +116,7 @@ def test_a_reader_goes_on_where_it_was(tmp_path):
     assert [episode for _, episode in scan_trace(path, offset)] == [later]
 
 
-def test_images_stay_out(tmp_path):
+def test_images_are_kept_with_their_turn_and_in_no_message(tmp_path):
     path = tmp_path / "traces.jsonl"
     data = "QUJD" * 1000
     shown = {
@@ -125,10 +126,19 @@ def test_images_stay_out(tmp_path):
             {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
         ],
     }
-    write_episode(path, replace(EPISODE, messages=(shown,)))
-    assert b"QUJDQUJD" not in path.read_bytes()
+    kept = (KeptImage("image/png", 3000, data), KeptImage("image/gif", 9_000_000))
+    written = replace(EPISODE, messages=(shown,), turns=(replace(TURN, images=kept),), images=kept[:1])
+    write_episode(path, written)
+    assert path.read_bytes().count(data.encode()) == 2, "in the turn and in the opening"
     (episode,) = read_trace(path)
-    assert episode.messages[0]["content"][1] == {"type": "text", "text": "[image image/png, 3000 bytes, not kept in the trace]"}
+    assert episode.turns[0].images == kept and episode.images == kept[:1]
+    assert episode.messages[0]["content"][1] == {"type": "text", "text": "[image image/png, 3000 bytes]"}
+
+
+@pytest.mark.parametrize("images", [7, {"type": "image/png"}, ["x", 7, None, {"type": 7}, {"bytes": 1}]])
+def test_images_of_the_wrong_type_count_as_missing(tmp_path, images):
+    assert images_from_json(images) == ()
+    assert images_from_json([{"type": "x", "bytes": True, "data": 7}]) == (KeptImage("x", 0, None),)
 
 
 def test_secrets_are_masked_wherever_they_were_echoed(tmp_path):
