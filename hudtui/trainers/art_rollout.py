@@ -22,7 +22,7 @@ from hudtui.core.environment.values import Session, Tool
 from hudtui.core.errors import HudtuiError
 from hudtui.core.gym.interpreter import DONE
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.rollouts.episode import EpisodePlayer
+from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.values import Episode, Turn
 from hudtui.core.tasks.task import Task
@@ -198,7 +198,7 @@ class _Play:
     def result(self) -> Played:
         episode = self._episode
         if episode is None:
-            player = self._player or EpisodePlayer(_NoSession(), self._rollouts.config, self._task, info=self._info)
+            player = self._player or EpisodePlayer(NO_SESSION, self._rollouts.config, self._task, info=self._info)
             player.fail(self._failure or ModelError("the episode did not begin"))
             episode = player.record()
         trajectory = self._trajectory
@@ -227,12 +227,3 @@ def as_function(tool: Tool) -> dict[str, Any]:
 
 def _metadata(task: Task) -> dict[str, Any]:
     return {"task_id": task.id, "scenario_id": task.id, "task_prompt": clean_line(task.prompt, 2000)}
-
-
-class _NoSession:
-    """The session of an environment that was not reached."""
-
-    tools: Mapping[str, Tool] = {}
-
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> Any:
-        raise ModelError("there is no connection")

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from hudtui.core.environment.values import Session, Tool, ToolResult
-from hudtui.core.errors import ConnectError, RunError
+from hudtui.core.environment.values import Session
+from hudtui.core.errors import RunError
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.rollouts.episode import EpisodePlayer
+from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.values import Episode, Message
 from hudtui.core.tasks.task import Task
@@ -126,7 +126,7 @@ class EpisodeRunner:
             raise
         except Exception as error:
             if episode is None:
-                player = player or self._player(_NoSession(), task, info)
+                player = player or self._player(NO_SESSION, task, info)
                 player.fail(error)
                 episode = player.record()
         assert episode is not None
@@ -239,12 +239,3 @@ def _first(errors: ExceptionGroup[Exception]) -> Exception:
 
 def _messages(shown: object) -> Sequence[Message]:
     return shown if isinstance(shown, Sequence) else ()
-
-
-class _NoSession:
-    """The session of an environment that could not be reached."""
-
-    tools: dict[str, Tool] = {}  # noqa: RUF012
-
-    async def call_tool(self, name: str, arguments: Any, *, timeout: float | None = None) -> ToolResult:
-        raise ConnectError("there is no connection")

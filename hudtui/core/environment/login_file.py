@@ -136,6 +136,31 @@ def all_logins() -> tuple[KeptLogin, ...]:
     return tuple(sorted((login for login in found if login is not None), key=lambda login: login.server))
 
 
+_secrets: dict[Path, dict[str, tuple[tuple[int, int], tuple[str, ...]]]] = {}
+"""What `login_secrets` found, by folder and file, with the file's inode and time."""
+
+
+def login_secrets() -> tuple[str, ...]:
+    """The values of all logins that must not be shown, and those that renewed logins had before in this process.
+
+    A file is read again only when it was replaced, so that this may be called for every episode.
+    """
+    folder = _folder()
+    known = _secrets.setdefault(folder, {})
+    try:
+        with os.scandir(folder) as found:
+            files = [(entry.name, entry.stat()) for entry in found if entry.name.endswith(".json")]
+    except OSError:
+        files = []
+    for name, stat in files:
+        mark, values = known.get(name, (None, ()))
+        if mark != (stat.st_ino, stat.st_mtime_ns):
+            login = _read(folder / name)
+            fresh = () if login is None else login.secrets
+            known[name] = (stat.st_ino, stat.st_mtime_ns), tuple(dict.fromkeys((*fresh, *values)))
+    return tuple(value for _, values in known.values() for value in values)
+
+
 def write_login(login: KeptLogin) -> None:
     """Keep a login; the file is readable by the user alone.
 

@@ -18,11 +18,12 @@ from typing import Any
 
 from hudtui.core.environment.powers import task_powers
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import read_text, write_atomic
+from hudtui.core.files import write_atomic
 from hudtui.core.gym.config import load_config
 from hudtui.core.knobs import knobs_of
 from hudtui.core.project import Project
 from hudtui.core.rollouts.reward import reward_powers
+from hudtui.core.rollouts.reward_code import read_code
 from hudtui.core.runs.art_request import ART_VERSIONS, SCENARIOS, VAL_SCENARIOS, ArtRequest
 from hudtui.core.runs.judge import judge_power
 from hudtui.core.runs.request import RunRequest
@@ -335,8 +336,9 @@ def _gym(folder: Path, environment: ArtEnvironment, config: ArtConfig, turns: in
     text = _GYM.format(turns=turns, completion=0.0, whose="your code")
     with _named_at(None if typed is not None else config.place("environments", environment.name, "reward")):
         name, code = _beside(reward, project.folder)
-        if code is not None:
-            write_atomic(folder / name.rpartition(":")[0], code)
+        for place, source in code.items():
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / place, source)
         path = _write_gym(folder, environment.name, f"{text}  reward: {json.dumps(name)}\n")
         powers = reward_powers(load_config(path))
     if typed is not None:
@@ -351,14 +353,16 @@ def _write_gym(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def _beside(reward: str, folder: Path) -> tuple[str, str | None]:
-    """Return the reward as a configuration beside a copy of its file names it, and the code; None for an installed package."""
+def _beside(reward: str, folder: Path) -> tuple[str, Mapping[str, bytes]]:
+    """Return the reward as a configuration beside a copy of its code names it, and the files; none for an installed package."""
     place, _, name = reward.rpartition(":")
     if not place.endswith(".py"):
-        return reward, None
-    file = folder / Path(place).expanduser()
-    code = read_text(file)
-    return f"{_stem(file.stem)}-{hashlib.sha256(code.encode()).hexdigest()[:8]}.py:{name}", code
+        return reward, {}
+    code = read_code(folder / Path(place).expanduser())
+    target = f"{_stem(code.file.stem)}-{code.digest[:8]}"
+    if not code.modules:
+        return f"{target}.py:{name}", {f"{target}.py": code.sources[code.file.stem]}
+    return f"{target}/{code.file.name}:{name}", {f"{target}/{one}.py": source for one, source in code.sources.items()}
 
 
 def _stem(name: str) -> str:

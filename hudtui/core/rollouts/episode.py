@@ -54,6 +54,19 @@ _ERROR_LIMIT = 2_000
 _log = logging.getLogger(__name__)
 
 
+class _NoSession:
+    """An environment that was not reached."""
+
+    tools: Mapping[str, Tool] = {}
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+        raise ConnectError("there is no connection")
+
+
+NO_SESSION: Session = _NoSession()
+"""For the record of an episode whose environment was not reached."""
+
+
 class EpisodePlayer:
     """An episode in the making: `start` once, `step` for each reply while `stop` is None, `finish` once.
 

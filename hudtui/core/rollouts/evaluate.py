@@ -24,15 +24,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.environment.bundled import with_python_variable
-from hudtui.core.environment.login_file import all_logins
+from hudtui.core.environment.login_file import login_secrets
 from hudtui.core.environment.powers import task_powers
-from hudtui.core.environment.values import Session, Tool, ToolResult
+from hudtui.core.environment.values import Session
 from hudtui.core.errors import ConnectError, HudtuiError, InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.files import write_atomic
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatOptions, PolicyError
-from hudtui.core.rollouts.episode import EpisodePlayer, OnTurn, drive
+from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, OnTurn, drive
 from hudtui.core.rollouts.outcome import (
     METRICS,
     TRACES,
@@ -106,9 +106,9 @@ def secrets_of(mcp_config: Mapping[str, Any], lookup: Lookup | None) -> tuple[st
 
     Those are the values of headers, of the variables in `env`, and of variables anywhere whose names speak of keys and tokens. A
     value written out in `env` is as good as public, and often an ordinary word. The tokens of all logins are among them: an
-    environment may be named elsewhere than in the task. Reads files.
+    environment may be named elsewhere than in the task. Reads the files of logins that are new or were renewed.
     """
-    found = [secret for login in all_logins() for secret in login.secrets]
+    found = list(login_secrets())
     for server in mcp_config.values():
         if not isinstance(server, Mapping):
             continue
@@ -351,7 +351,7 @@ class _Workers:
         if job is None:
             events.put_nowait(Notice("warning", f"an environment did not close well: {clean_line(str(error), 300)}"))
             return
-        player = player or self._player(_NoSession(), job)
+        player = player or self._player(NO_SESSION, job)
         player.fail(error)
         self._over(job, player, player.record(), None, events)
 
@@ -373,15 +373,6 @@ class _GiveUpPolicy:
         if self.good or self.broken < _HOPELESS:
             return None
         return HudtuiError(f"the first {self.broken} episodes all broke off, and the others are not played", why=episode.error)
-
-
-class _NoSession:
-    """The session of an environment that could not be reached."""
-
-    tools: Mapping[str, Tool] = {}
-
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
-        raise ConnectError("there is no connection")
 
 
 class _Store:

@@ -1,7 +1,8 @@
 """The user's own parts of the reward, beside task completion, tool execution and format.
 
-`rubric.reward` in a configuration names the code: `FILE.py:NAME`, a file in the configuration's folder or below, or
-`package.module:NAME`, an installed package. NAME is a function or a subclass of `HUDBaseRubric`:
+`rubric.reward` in a configuration names the code: `FILE.py:NAME`, a file in the configuration's folder or below, which may
+import modules that lie beside it (see `reward_code`), or `package.module:NAME`, an installed package. NAME is a function or a
+subclass of `HUDBaseRubric`:
 
     def brevity(episode, task):                     # may be async
         return 1.0 if len(episode.turns) <= 5 else 0.0
@@ -19,12 +20,13 @@ else from WEIGHTS, else it is 1.
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import importlib
 import importlib.util
 import inspect
 import math
 import numbers
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +37,7 @@ from hudtui.core import trust
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.gym.config import load_config
 from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
+from hudtui.core.rollouts.reward_code import RewardCode, read_code, run_code
 from hudtui.core.rollouts.values import Episode
 from hudtui.core.tasks.task import Task
 
@@ -94,8 +97,14 @@ def load_playable_config(path: Path, folder: Path, *, reward: str | None = None)
         return with_reward(config, reward, folder)
     if not config.reward:
         return config
-    trust.require(folder, reward_powers(config))
-    return with_reward(config, config.reward, path.parent)
+    file = reward_file(config)
+    if file is None:
+        trust.require(folder, reward_powers(config))
+        _require_installed(config, folder)
+        return with_reward(config, config.reward, path.parent)
+    code = _read(file, config.reward)
+    trust.require(folder, [_code_power(config, code)])  # what is agreed to is what runs: the file is not read again
+    return _with_own(config, config.reward, _run(code, config.reward))
 
 
 def with_reward(config: GymConfig, reward: str, folder: Path) -> GymConfig:
@@ -112,7 +121,13 @@ def with_reward(config: GymConfig, reward: str, folder: Path) -> GymConfig:
     place, _, name = reward.rpartition(":")
     if not place or not name.isidentifier():
         raise InputError(f"{reward!r} names no code for the reward", fix=_SHAPE)
-    found = getattr(_module(place, reward, folder), name, None)
+    module = _run(_read(folder / place, reward), reward) if place.endswith(".py") else _import(place, reward)
+    return _with_own(config, reward, module)
+
+
+def _with_own(config: GymConfig, reward: str, module: ModuleType) -> GymConfig:
+    place, _, name = reward.rpartition(":")
+    found = getattr(module, name, None)
     try:
         if isinstance(found, type) and issubclass(found, HUDBaseRubric):
             return replace(config, reward=reward, own_parts=found(config.weights))
@@ -122,6 +137,16 @@ def with_reward(config: GymConfig, reward: str, folder: Path) -> GymConfig:
         what = "has no" if found is None else "is neither a function nor a subclass of HUDBaseRubric:"
         raise InputError(f"{place} {what} {name}", fix=_SHAPE)
     return replace(config, reward=reward, own_parts=_Function(found, config.weights))
+
+
+def reward_files(config: GymConfig) -> tuple[Path, ...]:
+    """The file that `rubric.reward` names, and the modules beside it that it imports; none without one.
+
+    Raises:
+        InputError: A file cannot be read.
+    """
+    file = reward_file(config)
+    return () if file is None else (file, *read_code(file).modules)
 
 
 def reward_file(config: GymConfig) -> Path | None:
@@ -138,10 +163,36 @@ def reward_powers(config: GymConfig) -> tuple[trust.Power, ...]:
     if file is None:
         return (trust.power("code", config.reward, Path(config.path), config.reward),)
     try:
-        content = hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:
+        return (_code_power(config, read_code(file)),)
+    except InputError:
         return ()  # it cannot be run either
-    return (trust.power("code", f"{config.reward}, named by {Path(config.path).name}", file, config.reward, content),)
+
+
+def _code_power(config: GymConfig, code: RewardCode) -> trust.Power:
+    assert config.path is not None
+    beside = ", ".join(path.name for path in code.modules)
+    text = f"{config.reward}, named by {Path(config.path).name}" + (f", with {beside}" if beside else "")
+    return trust.power("code", text, code.file, config.reward, code.digest)
+
+
+def _require_installed(config: GymConfig, folder: Path) -> None:
+    """Refuse a package that is no installed one but lies in the project folder: its content is not agreed to.
+
+    Raises:
+        InputError: It lies there.
+    """
+    name = config.reward.partition(":")[0].partition(".")[0]
+    with contextlib.suppress(ImportError, ValueError):
+        found = importlib.util.find_spec(name)
+        places = [] if found is None else [found.origin, *(found.submodule_search_locations or ())]
+        roots = [Path(place).resolve() for place in places if place and place not in ("built-in", "frozen", "namespace")]
+        own = Path(sys.prefix).resolve()
+        if any(root.is_relative_to(folder.resolve()) and not root.is_relative_to(own) for root in roots):
+            raise InputError(
+                f"the package {name} of rubric.reward lies in this folder: it is not installed",
+                fix="Name the file: FILE.py:NAME, in the configuration's folder or below.",
+                where=Location(str(config.path)),
+            )
 
 
 async def own_scores(config: GymConfig, episode: Episode, task: Task) -> dict[str, float]:
@@ -168,26 +219,28 @@ async def own_scores(config: GymConfig, episode: Episode, task: Task) -> dict[st
     return {name: float(value) for name, value in values.items()}
 
 
-def _module(place: str, reward: str, folder: Path) -> ModuleType:
-    if not place.endswith(".py"):
-        try:
-            return importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            fix = f"Install it beside hudtui; for a file: {place.replace('.', '/')}.py:{reward.rpartition(':')[2]}."
-            raise InputError(f"the reward {reward} cannot be imported", why=str(error), fix=fix) from None
-        except Exception as error:
-            raise InputError(f"the reward {reward} cannot be imported", why=_told(error)) from None
-    file = (folder / place).absolute()
-    if not file.is_file():
-        raise InputError(f"there is no file {place} for the reward", where=Location(str(file)))
-    made = importlib.util.spec_from_file_location(f"hudtui_reward_{file.stem}", file)
-    assert made is not None and made.loader is not None
-    module = importlib.util.module_from_spec(made)
+def _import(place: str, reward: str) -> ModuleType:
     try:
-        made.loader.exec_module(module)
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        fix = f"Install it beside hudtui; for a file: {place.replace('.', '/')}.py:{reward.rpartition(':')[2]}."
+        raise InputError(f"the reward {reward} cannot be imported", why=str(error), fix=fix) from None
     except Exception as error:
-        raise InputError(f"the reward {reward} cannot be loaded", why=_told(error), where=Location(str(file))) from None
-    return module
+        raise InputError(f"the reward {reward} cannot be imported", why=_told(error)) from None
+
+
+def _read(file: Path, reward: str) -> RewardCode:
+    if not file.is_file():
+        place = reward.rpartition(":")[0]
+        raise InputError(f"there is no file {place} for the reward", where=Location(str(file.absolute())))
+    return read_code(file.absolute())
+
+
+def _run(code: RewardCode, reward: str) -> ModuleType:
+    try:
+        return run_code(code)
+    except Exception as error:
+        raise InputError(f"the reward {reward} cannot be loaded", why=_told(error), where=Location(str(code.file))) from None
 
 
 def _is_number(value: Any) -> bool:

@@ -120,7 +120,8 @@ def _instead(record: RunRecord) -> str:
 
 def _inputs(record: RunRecord) -> Iterator[FileRef]:
     spec = record.spec
-    yield from (file for file in (spec.tasks, spec.config, spec.reward_file, spec.policy_file) if file is not None)
+    named = (spec.tasks, spec.config, spec.reward_file, *spec.reward_modules, spec.policy_file)
+    yield from (file for file in named if file is not None)
 
 
 def _is_same(file: FileRef, path: Path) -> bool:

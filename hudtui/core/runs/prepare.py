@@ -185,6 +185,7 @@ def resolve(
         name = "rehearsal"
     elif request.engine != "rollouts" and request.model:
         name = f"{config.stem} {request.model.rpartition('/')[2]}"
+    code = _reward_code(config)
     return RunSpec(
         **{option.name: getattr(request, option.name) for option in fields(JobOptions)},
         engine=request.engine,
@@ -192,7 +193,8 @@ def resolve(
         workspace=str(workspace.folder),
         tasks=file_ref(tasks),
         config=file_ref(config),
-        reward_file=_reward_file(config),
+        reward_file=code[0] if code else None,
+        reward_modules=code[1:],
         policy_file=file_ref(trace) if policy == "replay" and trace else None,
         max_seconds=limits.max_hours * 3600 if request.limits and limits and limits.max_hours is not None else None,
         platform=workspace.platform.name,
@@ -506,22 +508,22 @@ async def _ssh_key(provider: Provider, settings: Settings, report: PreflightRepo
     return found.id
 
 
-def _reward_file(config: Path) -> FileRef | None:
-    """The file with the code of the configuration's own reward; None without one."""
+def _reward_code(config: Path) -> tuple[FileRef, ...]:
+    """The files with the code of the configuration's own reward, the one that it names first; none without one."""
     from hudtui.core.gym.config import parse_config
-    from hudtui.core.rollouts.reward import reward_file
+    from hudtui.core.rollouts.reward import reward_files
 
     read, _ = parse_config(read_text(config), name=str(config))
     if read is None or not read.reward:
-        return None
-    file = reward_file(read)
-    if file is None:
+        return ()
+    files = reward_files(read)
+    if not files:
         raise InputError(
             f"the machine of a run does not have {read.reward}, which scores the episodes",
             fix="Put the code into a file in the configuration's folder: rubric.reward: FILE.py:NAME.",
             where=Location(str(config)),
         )
-    return file_ref(file)
+    return tuple(file_ref(file) for file in files)
 
 
 def _limits(request: RunRequest, settings: Settings, report: PreflightReport) -> Limits:

@@ -73,6 +73,8 @@ class JobSpec(JobOptions):
     """The trace behind `replay:`."""
     reward_file: FileRef | None = None
     """The file behind `rubric.reward` of the configuration; it lies in the configuration's folder, or below."""
+    reward_modules: tuple[FileRef, ...] = ()
+    """The modules beside that file that it imports."""
     max_seconds: float | None = None
     """Time after which the run is stopped."""
     platform: str | None = None
@@ -108,8 +110,9 @@ def config_files(spec: JobSpec) -> tuple[PlanFile, ...]:
     config = PlanFile(f"files/config/{spec.config.name}", spec.config)
     if spec.reward_file is None:
         return (config,)
-    below = PurePosixPath(spec.reward_file.path).relative_to(PurePosixPath(spec.config.path).parent)
-    return config, PlanFile(f"files/config/{below}", spec.reward_file)
+    folder = PurePosixPath(spec.config.path).parent
+    code = (spec.reward_file, *spec.reward_modules)
+    return config, *(PlanFile(f"files/config/{PurePosixPath(file.path).relative_to(folder)}", file) for file in code)
 
 
 @dataclass(frozen=True)

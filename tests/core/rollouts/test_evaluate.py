@@ -11,6 +11,7 @@ from statistics import stdev
 import pytest
 
 from hudtui.core.environment.client import connect as connect_environment
+from hudtui.core.environment.login_file import KeptLogin, write_login
 from hudtui.core.environment.values import ContentBlock, ToolResult
 from hudtui.core.errors import ConnectError, HudtuiError, InputError
 from hudtui.core.events import Notice, Progress
@@ -308,6 +309,17 @@ async def test_two_tasks_of_one_id(run, tasks):
 
 async def test_no_tasks_no_episodes(run):
     assert await run([]) == []
+
+
+def test_tokens_of_logins_are_secret_before_and_after_they_are_renewed(own_world, monkeypatch):
+    login = KeptLogin("https://one.example/mcp", {"access_token": "first-token", "refresh_token": "renewal"})
+    write_login(login)
+    write_login(replace(login, server="https://two.example/mcp", tokens={"access_token": "other-token"}))
+    assert set(secrets_of({}, None)) == {"first-token", "renewal", "other-token"}
+    write_login(replace(login, tokens={"access_token": "second-token", "refresh_token": "renewal"}))
+    assert set(secrets_of({}, None)) == {"first-token", "second-token", "renewal", "other-token"}
+    monkeypatch.setattr("hudtui.core.environment.login_file.read_json", lambda path: pytest.fail("a file is read once"))
+    assert set(secrets_of({}, None)) == {"first-token", "second-token", "renewal", "other-token"}
 
 
 async def test_secrets_of_the_servers_stay_out_of_the_traces(config, task, world, tmp_path):

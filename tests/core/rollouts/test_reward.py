@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import py_compile
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,13 @@ from hudtui.core.rollouts.evaluate import EvalFinished, EvalRequest, run_eval
 from hudtui.core.rollouts.policy import ReplayPolicy
 from hudtui.core.rollouts.reward import load_playable_config, reward_powers, with_reward
 from hudtui.core.rollouts.trace import episode_from_json, episode_to_json, read_trace, transcript
+from hudtui.core.runs.prepare import resolve
+from hudtui.core.runs.request import RunRequest
 from hudtui.core.settings import load_settings
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.plan import JobSpec, Site, file_ref
 from hudtui.core.trust import Untrusted, agree
+from hudtui.core.workspace import open_workspace
 
 CONFIG = """
 parser: {use_thinking: false}
@@ -198,6 +202,49 @@ class TestTrust:
         with pytest.raises(Untrusted):
             load_playable_config(path, folder)
 
+    def test_a_module_beside_the_code_is_agreed_to_with_it(self, folder):
+        path = config_file(folder, "brevity")
+        (folder / "code" / "rewards.py").write_text("def brevity(episode, task):\n    import helper\n    return helper.VALUE\n")
+        (folder / "code" / "helper.py").write_text("from deeper import VALUE\n")
+        (folder / "code" / "deeper.py").write_text("VALUE = 1.0\n")
+        (folder / "code" / "unused.py").write_text("")
+        (power,) = survey(folder)
+        assert power.text.endswith("with helper.py, deeper.py")
+        agree(folder, [power])
+        config = load_playable_config(path, folder)
+        (folder / "code" / "deeper.py").write_text("VALUE = 0.0\n")
+        assert config.own_parts is not None and config.own_parts.parts(None, None) == {"brevity": 1.0}  # as it was agreed to
+        with pytest.raises(Untrusted):
+            load_playable_config(path, folder)
+        (folder / "code" / "deeper.py").write_text("VALUE = 1.0\n")
+        (folder / "code" / "unused.py").write_text("# of no account\n")
+        load_playable_config(path, folder)
+
+    def test_a_compiled_file_never_stands_in_for_the_text(self, folder):
+        path = config_file(folder, "brevity")
+        file = folder / "code" / "rewards.py"
+        file.write_text("open('ran', 'w').close()\n" + CODE)
+        py_compile.compile(str(file), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        file.write_text("import beside\n" + CODE)
+        agree(folder, survey(folder))
+        with pytest.raises(InputError, match="cannot be loaded"):  # there is no `beside`, and none is looked for
+            load_playable_config(path, folder)
+        (folder / "code" / "beside").mkdir()
+        (folder / "code" / "beside" / "__init__.py").write_text("open('ran', 'w').close()\n")
+        with pytest.raises(InputError, match="cannot be loaded"):
+            load_playable_config(path, folder)
+        assert not (folder / "ran").exists()
+
+    def test_a_package_of_the_folder_is_no_installed_one(self, folder, monkeypatch):
+        path = folder / "c.yaml"
+        path.write_text(CONFIG.replace("code/rewards.py:NAME", "own_package:brevity"))
+        (folder / "own_package.py").write_text("open('ran', 'w').close()\n" + CODE)
+        monkeypatch.syspath_prepend(str(folder))
+        agree(folder, survey(folder))
+        with pytest.raises(InputError, match="lies in this folder"):
+            load_playable_config(path, folder)
+        assert not (folder / "ran").exists()
+
     def test_an_installed_package_that_a_file_names_needs_agreement(self, folder):
         path = folder / "c.yaml"
         path.write_text(CONFIG.replace("code/rewards.py:NAME", "os.path:basename"))
@@ -245,12 +292,13 @@ async def test_an_evaluation_counts_and_shows_it(folder):
 def test_the_code_goes_along_with_a_run(folder, engine):
     path = config_file(folder, "brevity")
     (folder / "tasks.json").write_text("[]")
-    code = file_ref(folder / "code" / "rewards.py")
-    spec = JobSpec(
-        engine, "r", str(folder), tasks=file_ref(folder / "tasks.json"), config=file_ref(path), reward_file=code, rehearse=True
-    )
+    (folder / "code" / "helper.py").write_text("")
+    (folder / "code" / "rewards.py").write_text("import helper\n" + CODE)
+    request = RunRequest(engine=engine, tasks="tasks.json", config=path, rehearse=True)
+    spec = resolve(request, open_workspace(folder))
     made = find_engine(engine).plan(spec, Site(".hudtui/runs/r", ("python3",)))
-    assert next(file for file in made.files if file.source == code).path == "files/config/code/rewards.py"
+    code = [file.path for file in made.files if file.path.startswith("files/config/code/")]
+    assert code == ["files/config/code/rewards.py", "files/config/code/helper.py"]
     assert made.stages[-1].env["HUDTUI_TRUST_RUN"].endswith("files")
 
 
