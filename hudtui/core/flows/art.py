@@ -23,7 +23,7 @@ from hudtui.core.gym.config import load_config
 from hudtui.core.knobs import knobs_of
 from hudtui.core.project import Project
 from hudtui.core.rollouts.reward import reward_powers
-from hudtui.core.rollouts.reward_code import read_code
+from hudtui.core.rollouts.reward_code import RewardCode, read_code
 from hudtui.core.runs.art_request import ART_VERSIONS, SCENARIOS, VAL_SCENARIOS, ArtRequest
 from hudtui.core.runs.judge import judge_power
 from hudtui.core.runs.request import RunRequest
@@ -84,7 +84,7 @@ def art_powers(file: Path, settings: Settings) -> tuple[Power, ...]:
     for one in config.environments.values():
         if one.reward is not None:
             name, code = _beside(one.reward, settings.folder)
-            exact = (name,) if code is None else (name, hashlib.sha256(code.encode()).hexdigest())
+            exact = (name,) if code is None else (name, code.digest)
             found.append(power("code", f"{one.reward}, named by {file.name}", file, *exact))
     judges = {block["ruler"]: None for block in (config.default, *config.blocks.values()) if "ruler" in block}
     return (*found, *(judge_power(judge, settings, file) for judge in judges))
@@ -336,9 +336,11 @@ def _gym(folder: Path, environment: ArtEnvironment, config: ArtConfig, turns: in
     text = _GYM.format(turns=turns, completion=0.0, whose="your code")
     with _named_at(None if typed is not None else config.place("environments", environment.name, "reward")):
         name, code = _beside(reward, project.folder)
-        for place, source in code.items():
-            (folder / place).parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(folder / place, source)
+        if code is not None:
+            target = folder / name.rpartition(":")[0]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            for module, source in code.sources.items():
+                write_atomic(target if module == code.file.stem else target.parent / f"{module}.py", source)
         path = _write_gym(folder, environment.name, f"{text}  reward: {json.dumps(name)}\n")
         powers = reward_powers(load_config(path))
     if typed is not None:
@@ -353,16 +355,14 @@ def _write_gym(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def _beside(reward: str, folder: Path) -> tuple[str, Mapping[str, bytes]]:
-    """Return the reward as a configuration beside a copy of its code names it, and the files; none for an installed package."""
+def _beside(reward: str, folder: Path) -> tuple[str, RewardCode | None]:
+    """Return the reward as a configuration beside a copy of its code names it, and the code; None for an installed package."""
     place, _, name = reward.rpartition(":")
     if not place.endswith(".py"):
-        return reward, {}
+        return reward, None
     code = read_code(folder / Path(place).expanduser())
     target = f"{_stem(code.file.stem)}-{code.digest[:8]}"
-    if not code.modules:
-        return f"{target}.py:{name}", {f"{target}.py": code.sources[code.file.stem]}
-    return f"{target}/{code.file.name}:{name}", {f"{target}/{one}.py": source for one, source in code.sources.items()}
+    return f"{target}/{code.file.name}:{name}" if code.modules else f"{target}.py:{name}", code
 
 
 def _stem(name: str) -> str:

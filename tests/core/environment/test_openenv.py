@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 
 import pytest
+from support import tls
 from support.openenv_recorded import CALL_TOOL, GUESS, TOOLS, Recorded, echoing, guessing, observed, refused
 
 from hudtui.core.environment.client import connect
@@ -255,3 +256,27 @@ async def test_the_first_failure_among_several_servers_closes_the_others():
         async with asyncio.timeout(30):
             while server.open:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("scheme", ["wss", "https"])
+async def test_a_certificate_counts_only_from_an_authority_that_is_known(scheme, tmp_path, monkeypatch):
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    authority = tls.certificate("An authority of one's own")
+    known, _ = tls.write(authority, tmp_path, "authority")
+    good = tls.write(tls.certificate("server", by=authority), tmp_path, "server")
+    alone = tls.write(tls.certificate("itself"), tmp_path, "itself")
+    server = Recorded(GUESS, guessing)
+    async with server.served() as place, tls.relayed(place, good) as signed, tls.relayed(place, alone) as itself:
+        for relay in (signed, itself):
+            with pytest.raises(ConnectError, match=r"the certificate or encryption of .* is not in order") as caught:
+                async with connect(parse_source(f"{scheme}://{relay}")):
+                    pass
+            assert "certificate verify failed" in str(caught.value.why) and "SSL_CERT_FILE" in str(caught.value.fix)
+        monkeypatch.setenv("SSL_CERT_FILE", str(known))
+        with pytest.raises(ConnectError, match="the certificate or encryption"):
+            async with connect(parse_source(f"{scheme}://{itself}")):
+                pass
+        async with connect(parse_source(f"{scheme}://{signed}")) as session:
+            assert "guess 0..9" in (await session.call_tool("setup", {"seed": 4})).text
+            assert (await session.call_tool("step", {"number": 4})).over
+    assert server.open == 0
