@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -29,8 +30,6 @@ from hudtui.core.text import clean_line
 if TYPE_CHECKING:
     from hudtui.core.runs.listing import RunRow
     from hudtui.core.runs.store import RunStore
-    from hudtui.core.runs.values import RunSummary
-    from hudtui.core.runs.watch import Monitor, RunView
 
 Run = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="Id or name of the run, or the beginning of its id; by default the newest.")
@@ -122,13 +121,14 @@ def list_runs(
         summaries = [run for run in (await monitor.refresh())[::-1] if run.active or not active]
         specs, now = await asyncio.to_thread(store.specs), time.time()
 
-        async def row(run: RunSummary, *, read: bool) -> RunRow:
-            return RunRow(run, now, specs.get(run.id), await _view_or_none(monitor, run) if read else None)
+        async def read(rows: Sequence[RunRow]) -> list[RunRow]:
+            views = {view.summary.id: view async for view in monitor.views(row.summary.id for row in rows)}
+            return [replace(row, view=views.get(row.summary.id)) for row in rows]
 
         of_all = needs_views((*asked.fields, sort, by))
-        rows = [await row(run, read=of_all) for run in summaries]
-        found = arrange(rows, RUN_FIELDS, wanted=text, sort=sort, reverse=reverse)
-        shown = [one if of_all else await row(one.summary, read=True) for one in found[:limit]]
+        rows = [RunRow(run, now, specs.get(run.id)) for run in summaries]
+        found = arrange(await read(rows) if of_all else rows, RUN_FIELDS, wanted=text, sort=sort, reverse=reverse)
+        shown = found[:limit] if of_all else await read(found[:limit])
         groups = [("", shown)] if by is None else group(shown, RUN_FIELDS, by)
         if as_json:
             console.out_json([_row_json(one) for _, members in groups for one in members])
@@ -593,14 +593,6 @@ def _run(work: Any, *, as_json: bool = False, compact: bool = False, when_ended:
             return await work
 
     return console.run(connected(), as_json=as_json, compact=compact, when_ended=when_ended)
-
-
-async def _view_or_none(monitor: Monitor, run: RunSummary) -> RunView | None:
-    from hudtui.core.errors import HudtuiError
-
-    with contextlib.suppress(HudtuiError):
-        return await monitor.view(run.id)
-    return None
 
 
 def _row_json(row: RunRow) -> dict[str, Any]:

@@ -31,6 +31,8 @@ _NO_SIDE_FILES = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_
 """SQLite cannot make its side files `-wal` and `-shm`: a read-only folder, or a full disk."""
 _ROOM = 64 * 1024
 """Bytes that SQLite's side files take."""
+_SETTLED = 0.1
+"""Age in seconds from which the time of a file is another one after its next change: it advances every few milliseconds."""
 
 
 class Database:
@@ -66,6 +68,18 @@ class Database:
         self._title, self._version, self._migrate = title, version, migrate
         self._error, self._damaged_fix, self._fix = error, damaged_fix, fix
         self._make_folder = make_folder or (lambda: path.parent.mkdir(parents=True, exist_ok=True))
+
+    def stamp(self) -> object:
+        """Return what differs after every change of the file; None just after a change, when the next might leave it the same."""
+        found = []
+        for file in (self.path, self.path.with_name(f"{self.path.name}-wal")):
+            try:
+                facts = file.stat()
+            except OSError:
+                continue
+            if facts.st_size:  # an empty write-ahead log comes and goes with every reader
+                found.append((facts.st_ino, facts.st_size, facts.st_mtime_ns))
+        return tuple(found) if all(time.time() - at / 1e9 > _SETTLED for *_, at in found) else None
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:

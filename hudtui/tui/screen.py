@@ -41,6 +41,10 @@ REST = 0.05
 """Seconds without a key after which a detail is drawn."""
 
 
+TOGETHER = 0.1
+"""Seconds in which what comes in parts is drawn at once."""
+
+
 class HudtuiScreen(Acting, Screen[None]):
     """Base of home, settings and the steps.
 
@@ -58,6 +62,7 @@ class HudtuiScreen(Acting, Screen[None]):
         self._framed = False
         self._changing = asyncio.Lock()
         self._rest: Timer | None = None
+        self._held: Timer | None = None
         self._at_rest: Callable[[], object] = lambda: None
 
     if TYPE_CHECKING:  # Textual's own property finds the app; this gives its type
@@ -308,6 +313,25 @@ class HudtuiScreen(Acting, Screen[None]):
         environment = {name: value for name, value in os.environ.items() if name != "TMUX"}
         with self.app.suspend():
             subprocess.run(command, env=environment, check=False)
+
+    def hold_picture(self) -> None:
+        """Draw nothing for a moment: what comes in parts is drawn at once."""
+        if self._held is not None:
+            self._held.stop()
+        self._held = self.set_timer(TOGETHER, self.release_picture, name="hold picture")
+
+    def release_picture(self) -> None:
+        """Draw what has changed meanwhile."""
+        if self._held is not None:
+            self._held.stop()
+            self._held = None
+            self._update_timer.resume()
+
+    def _on_timer_update(self) -> None:
+        if self._held is None:
+            super()._on_timer_update()
+        else:
+            self._update_timer.pause()
 
     # -- frame -------------------------------------------------------------------------------------------------------
 

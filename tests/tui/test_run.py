@@ -148,7 +148,11 @@ async def _drawn(pilot: Any, run: str, text: str) -> None:
         if (
             view is not None
             and view.summary.id == screen.chosen == run
-            and screen.query_one("#run-result", Grid).row_count == len(view.result.rows or view.result.steps)
+            and all(
+                table.row_count == len(view.result.rows or view.result.steps)
+                for table in screen.query("#run-result").results(Grid)
+                if screen.pane.tab == "result"
+            )
             and text in shown
             and pane.pending == 0
             and lines.scroll_offset.y == lines.max_scroll_y
@@ -218,6 +222,8 @@ async def test_moving_in_the_list_shows_the_other_run(open_app: Any, runs: Path,
         await pilot.press("down")
         await _log_of(app, "episode 40/40")
         assert app.screen.chosen == "demo-aaaa"
+        app.screen.pane.turn_to("result")
+        await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-result")
         table = app.screen.query_one("#run-result", Grid)
         assert table.row_count == 6 and str(table.get_row_at(2)[1]).strip() == "0.375"
 
@@ -493,6 +499,7 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
         await pilot.press("5")
         await _log_of(app, "step 1/2")
         await pilot.press("h")
+        await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-events")
         table = app.screen.query_one("#run-events", Grid)
         rows = [[str(cell) for cell in table.get_row_at(place)[1:]] for place in range(table.row_count)]
         assert rows[0] == ["hudtui", "planned"] and rows[1] == ["machine", "started (mode tmux, run grpo-1)"]

@@ -379,6 +379,7 @@ async def test_the_result_of_a_training_is_shown_step_by_step(open_app: Any, pro
         await pilot.press("5")
         await until(pilot, lambda: "step 60/100" in screen_text(app))
         app.screen.query_one("#run-tabs").active = "result"
+        await until(pilot, lambda: len(app.screen.query("#run-result")) == 1)
         table = app.screen.query_one("#run-result", Grid)
         await until(pilot, lambda: table.row_count == 60)
         assert str(table.get_row_at(59)[0]) == "60" and float(str(table.get_row_at(59)[1])) == pytest.approx(

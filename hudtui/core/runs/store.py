@@ -115,6 +115,7 @@ class RunStore:
         self._lock = threading.Lock()
         self._folded: dict[str, RunSummary] = {}
         self._seen = 0
+        self._stamp: object = None
 
     def _make_folder(self) -> None:
         if self.state_dir.name == STATE_FOLDER:
@@ -275,13 +276,25 @@ class RunStore:
         Raises:
             RunError: The run does not exist, was stored by a newer hudtui, or its record is invalid.
         """
-        row = self._row(run)
+        return self._record(self._row(run))
+
+    def records(self) -> dict[str, RunRecord]:
+        """Return the records of all runs by id, in one read; see `record`. One that is invalid is left out."""
+        with self.database.reading() as database:
+            rows = database.execute("SELECT * FROM runs").fetchall() if database else []
+        found = {}
+        for row in filter(_is_named, rows):
+            with contextlib.suppress(RunError):
+                found[row[0]] = self._record(row)
+        return found
+
+    def _record(self, row: tuple[Any, ...]) -> RunRecord:
         known, created, _, engine, host, machine, folder, spec, plan = row
         try:
             made = spec_from_json(json.loads(spec)), plan_from_json(json.loads(plan))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RunError(
-                f"what is kept of run {clean_line(run)!r} cannot be understood", why=clean_line(repr(error), 200)
+                f"what is kept of run {clean_line(known)!r} cannot be understood", why=clean_line(repr(error), 200)
             ) from None
         own = self._is_own(row)
         summary = self.summary(known)
@@ -329,7 +342,7 @@ class RunStore:
             row: tuple[Any, ...] | None = None
             if database is not None:
                 row = database.execute("SELECT * FROM runs WHERE id = ?", (run,)).fetchone()
-        if row is None or not isinstance(row[0], str) or not _ID.fullmatch(row[0]):
+        if row is None or not _is_named(row):
             raise RunError(f"there is no run {clean_line(str(run))!r}")
         return row
 
@@ -357,8 +370,10 @@ class RunStore:
         Raises:
             RunError: The run does not exist.
         """
-        found = next((summary for summary in self.runs() if summary.id == run), None)
-        if found is None:
+        with self._lock:
+            self._catch_up()
+            found = self._folded.get(run)
+        if found is None or found.removed:
             raise RunError(f"there is no run {clean_line(run)!r}")
         return found
 
@@ -371,6 +386,9 @@ class RunStore:
 
     def _catch_up(self) -> None:
         """Fold in the events written since the last call."""
+        stamp = self.database.stamp()
+        if stamp is not None and stamp == self._stamp:
+            return
         with self.database.reading() as database:
             rows = []
             if database is not None:
@@ -380,6 +398,7 @@ class RunStore:
                 if database is not None:
                     rows = database.execute(f"{_EVENTS} ORDER BY number").fetchall()
             if not rows or database is None:
+                self._stamp = stamp
                 return
             fresh: dict[str, list[RunEvent]] = {}
             for row in rows:
@@ -391,7 +410,7 @@ class RunStore:
         for run, events in fresh.items():
             if (before := self._folded.get(run) or starts.get(run)) is not None:
                 self._folded[run] = fold(before, events)
-        self._seen = rows[-1][1]
+        self._seen, self._stamp = rows[-1][1], stamp
 
     def _continues(self, database: sqlite3.Connection) -> bool:
         highest: int | None = database.execute("SELECT MAX(number) FROM events").fetchone()[0]
@@ -427,6 +446,10 @@ class RunStore:
 
 
 _ORIGINS: Mapping[object, Literal["app", "machine"]] = {"app": "app"}
+
+
+def _is_named(row: Sequence[Any]) -> bool:
+    return isinstance(row[0], str) and _ID.fullmatch(row[0]) is not None
 
 
 def _content(row: Sequence[Any]) -> str:

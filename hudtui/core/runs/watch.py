@@ -8,12 +8,12 @@ import json
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from dataclasses import replace
+from pathlib import PurePosixPath
 from types import TracebackType
 
 from hudtui.core.compute.hardware import size
-from hudtui.core.errors import MachineError, RunError
+from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, Host
 from hudtui.core.remote.hosts import find_host
 from hudtui.core.remote.local import LocalHost
@@ -39,7 +39,7 @@ from hudtui.core.runs.status import (
     stage_view,
     time_left,
 )
-from hudtui.core.runs.store import RunStore, results_folder_of
+from hudtui.core.runs.store import RunRecord, RunStore, results_folder_of
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.runs.vllm import ModelServer, ServerMonitor
 from hudtui.core.text import clean_line
@@ -64,6 +64,9 @@ _SERVER_FIRST = 3.0
 """The same for the first request, so that a single view includes the answer."""
 _SIGNS = 8
 """Symptoms kept for each stage, the newest."""
+_AT_ONCE = 4
+_PATIENCE = 15.0
+"""Seconds for the view of one run of several: its machine may be away."""
 
 
 class Monitor:
@@ -81,28 +84,39 @@ class Monitor:
         self.store = store
         self._hosts = hosts
         self._now = now
+        self._records: dict[tuple[str, str | None], RunRecord] = {}
+        """The user's own runs, by id and local results folder, as the next."""
         self._machines: dict[tuple[str, str | None], RunFolder] = {}
-        """By run id and local results folder."""
         self._seen: dict[str, _Seen] = {}
-        self._rented: dict[str, bool] = {}
-        self._own: dict[str, bool] = {}
-        self._kept: dict[str, _Kept] = {}
+        self._events: dict[str, tuple[object, tuple[RunEvent, ...]]] = {}
 
-    def _keep(self, run: str) -> _Kept:
-        """Return the store's record of a run. The store is read only if its file has changed since the last read."""
-        stamp = _stamp(self.store.path)
-        kept = self._kept.get(run)
-        if kept is None or kept.stamp != stamp:
-            kept = self._kept[run] = _Kept(stamp, self.store.summary(run), self.store.events(run))
-        return kept
+    def _events_of(self, run: str) -> tuple[RunEvent, ...]:
+        """Return the events of a run. The store is read only if its file has changed since the last read."""
+        stamp, events = self._events.get(run, (None, ()))
+        if stamp is None or stamp != self.store.database.stamp():
+            stamp = self.store.database.stamp()
+            self._events[run] = stamp, (events := self.store.events(run))
+        return events
+
+    def _record(self, run: str) -> RunRecord:
+        home = results_folder_of(self.store.summary(run))
+        record = self._records.get((run, home)) or self.store.record(run)
+        if record.own:
+            self._records[run, home] = record
+        return record
+
+    def _read_records(self) -> dict[tuple[str, str | None], RunRecord]:
+        homes = {run.id: results_folder_of(run) for run in self.store.runs()}
+        return {(run, homes.get(run)): record for run, record in self.store.records().items() if record.own}
 
     def _machine(self, run: str) -> RunFolder:
-        home = results_folder_of(self._keep(run).summary)
+        home = results_folder_of(self.store.summary(run))
         known = self._machines.get((run, home))
         if known is not None:
             return known
-        self.store.require_own(run)
-        record = self.store.record(run)
+        record = self._record(run)
+        if not record.own:
+            self.store.require_own(run)
         # The local copy has the same layout as the run's folder on its machine, which may be gone.
         host = LocalHost() if home is not None else self._hosts(record.host)
         if host is None:
@@ -113,16 +127,12 @@ class Monitor:
 
     def _waits(self, run: str) -> bool:
         """Whether the run's machine cannot be asked: it is still being rented, or the user did not start the run."""
-        if run not in self._rented:
-            record = self.store.record(run)
-            self._rented[run] = record.spec.rent is not None
-            self._own[run] = record.own
-        return not self._own[run] or (self._rented[run] and self._keep(run).summary.started is None)
+        record = self._record(run)
+        return not record.own or (record.spec.rent is not None and self.store.summary(run).started is None)
 
     def _nowhere(self, run: str) -> RunFolder:
         """Return a run folder without files, for a machine that does not exist yet."""
-        record = self.store.record(run)
-        return RunFolder(LocalHost(), replace(record, folder=str(self.store.folder / run / "not there yet"), own=True))
+        return RunFolder(LocalHost(), replace(self._record(run), folder=str(self.store.folder / run / "not there yet"), own=True))
 
     async def refresh(self) -> tuple[RunSummary, ...]:
         """Return all runs, oldest first, with the newest reports of their machines.
@@ -136,8 +146,34 @@ class Monitor:
                     changed = bool(await self._machine(run.id).sync(self.store)) or changed
         return self.store.runs() if changed else runs
 
-    async def view(self, run: str) -> RunView:
+    async def views(self, runs: Iterable[str]) -> AsyncGenerator[RunView, None]:
+        """Yield the views of several runs, as they come; `brief` ones, for a list. A run that cannot be read is left out."""
+        wanted, turn = tuple(runs), asyncio.Semaphore(_AT_ONCE)
+        if not {run for run, _ in self._records}.issuperset(wanted):
+            self._records |= await asyncio.to_thread(self._read_records)
+
+        async def look(run: str) -> RunView | None:
+            async with turn:
+                with contextlib.suppress(HudtuiError, TimeoutError):
+                    async with asyncio.timeout(_PATIENCE):
+                        return await self.view(run, brief=True)
+            return None
+
+        looks = [asyncio.create_task(look(run)) for run in wanted]
+        try:
+            for one in asyncio.as_completed(looks):
+                if (view := await one) is not None:
+                    yield view
+        finally:
+            for task in looks:
+                task.cancel()
+
+    async def view(self, run: str, *, brief: bool = False) -> RunView:
         """Return the current view of one run.
+
+        Args:
+            run: Its id.
+            brief: Leave out the events, and of a finished run all but its metrics, its result and what these tell.
 
         Raises:
             RunError: The run does not exist.
@@ -146,30 +182,29 @@ class Monitor:
         waits = self._waits(run)
         machine = self._nowhere(run) if waits else self._machine(run)
         problems = _Problems()
-        if self._keep(run).summary.active:
+        if self.store.summary(run).active:
             with problems:
                 await machine.sync(self.store)
-        kept = self._keep(run)
-        summary = kept.summary
-        status: StatusReport | None = None
-        with problems:
-            status = await read_status(machine.host, machine.path("status.json"))
-        status = status or StatusReport()
-        stages = tuple(
-            stage_view(stage.name, stage.service, status.stages.get(stage.name)) for stage in machine.record.plan.stages
-        )
+        summary = self.store.summary(run)
         seen, host = self._seen.get(run) or _Seen(machine), machine.host
         if not waits:
             self._seen[run] = seen
         with problems:
             await seen.read_metrics(host)
+        now, status, stages = self._now(), StatusReport(), tuple[StageView, ...]()
         grew: dict[str, float] = {}
-        for stage in stages:
+        if not (brief and summary.state == "finished"):
             with problems:
-                grew |= await seen.read_log(host, stage)
-        now = self._now()
-        with problems:
-            await seen.read_gpus(host)
+                status = await read_status(host, machine.path("status.json")) or status
+            stages = tuple(
+                stage_view(stage.name, stage.service, status.stages.get(stage.name)) for stage in machine.record.plan.stages
+            )
+            for stage in stages:
+                with problems:
+                    grew |= await seen.read_log(host, stage)
+            now = self._now()
+            with problems:
+                await seen.read_gpus(host)
         servers = await seen.ask_servers(host, stages, now) if summary.active else {}
         there = status.heartbeat
         silent = seen.silence(there, now, time.monotonic()) if summary.active and there is not None else None
@@ -205,7 +240,7 @@ class Monitor:
             result=seen.result,
             metrics=seen.metrics,
             disk_free=status.disk_free,
-            events=kept.events,
+            events=() if brief else self._events_of(run),
             problem="; ".join(word for word in (summary.passed_over, seen.passed_over, *problems.words) if word) or None,
             alarms=find_alarms(facts),
             gpus=seen.gpus,
@@ -233,11 +268,11 @@ class Monitor:
             yield view
             while view.summary.active or view.summary.holds_machine:
                 await asyncio.sleep(every)
-                kept = self._keep(run)
-                if not (view.summary.active or kept.summary.active):
+                summary = self.store.summary(run)
+                if not (view.summary.active or summary.active):
                     # The run has ended: its files no longer change, and its machine may end at any moment.
-                    cost = kept.summary.cost(self._now())
-                    view = replace(view, summary=kept.summary, events=kept.events, cost=cost, expected_cost=None, away=None)
+                    events, cost = self._events_of(run), summary.cost(self._now())
+                    view = replace(view, summary=summary, events=events, cost=cost, expected_cost=None, away=None)
                     yield view
                     continue
                 if look is None and time.monotonic() >= not_before:
@@ -253,7 +288,7 @@ class Monitor:
                     look = None
                 silent = time.monotonic() - heard
                 if why is not None or view.away is not None or silent > _LATE:
-                    view = self._away(view, kept, silent, why)
+                    view = self._away(view, summary, silent, why)
                 yield view
             if view.away is not None:  # the run has ended meanwhile, and its results may be on this computer by now
                 with contextlib.suppress(MachineError, RunError):
@@ -263,15 +298,15 @@ class Monitor:
                 look.cancel()
                 await asyncio.gather(look, return_exceptions=True)
 
-    def _away(self, view: RunView, kept: _Kept, silent: float, why: str | None) -> RunView:
+    def _away(self, view: RunView, summary: RunSummary, silent: float, why: str | None) -> RunView:
         """Return a view without asking the machine: the last known state, and how long the machine has been silent."""
         now = self._now()
         return replace(
             view,
-            summary=kept.summary,
-            events=kept.events,
-            elapsed=kept.summary.elapsed(now),
-            cost=kept.summary.cost(now),
+            summary=summary,
+            events=self._events_of(summary.id),
+            elapsed=summary.elapsed(now),
+            cost=summary.cost(now),
             left=None,
             expected_cost=None,
             away=silent,
@@ -454,10 +489,10 @@ class Monitor:
                     end = chunk.offset + len(chunk.data)
                     yield chunk
                 elif to_the_end:
-                    if self._keep(run).summary.active:
+                    if self.store.summary(run).active:
                         with contextlib.suppress(RunError, MachineError):  # wait for a silent machine, as for the log itself
                             await machine.sync(self.store)
-                    if not self._keep(run).summary.active:
+                    if not self.store.summary(run).active:
                         break
         finally:
             if step is not None:
@@ -471,28 +506,6 @@ class Monitor:
         async with contextlib.aclosing(self.read(run, window, offset=end)) as rest:
             async for chunk in rest:
                 yield chunk
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """The store's record of a run, and the stamp of the store's file when it was read."""
-
-    stamp: object
-    summary: RunSummary
-    events: tuple[RunEvent, ...]
-
-
-def _stamp(path: Path) -> tuple[tuple[int, int, int] | None, ...]:
-    """Return a stamp of the store's file and its write-ahead log; every change to the store changes the stamp."""
-
-    def look(file: Path) -> tuple[int, int, int] | None:
-        try:
-            found = file.stat()
-        except OSError:
-            return None
-        return (found.st_mtime_ns, found.st_size, found.st_ino)
-
-    return look(path), look(path.with_name(f"{path.name}-wal"))
 
 
 class _Problems:

@@ -181,7 +181,7 @@ class RunLogs(Vertical):
             if before is None or (before.run, before.window) != (run, window):
                 before = _Reading(monitor, run, window)
             self._read(self.main, replace(before, monitor=monitor, line=None))  # the part that was read before
-        self._first.title.update(Content(clean_line(window or "", 40)))
+        self._first.title.update(Content(clean_line(window or "", 40)), layout=False)
         wanted = [name for name in others if name != window]
         self._drop(tuple(name for name in self._others if name not in wanted))
         for name in wanted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from textual import on
 from textual.app import ComposeResult
@@ -20,6 +20,8 @@ from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.tables import Grid
 
 if TYPE_CHECKING:
+    from textual.widget import AwaitMount
+
     from hudtui.core.runs.status import RunResult, RunView
     from hudtui.core.runs.values import RunEvent
 
@@ -54,7 +56,7 @@ ALL_TABS = tuple(_TITLES)
 
 
 class RunPane(Pane):
-    """A run.
+    """A run. The content of a tab is made when the tab is shown for the first time, and drawn while it is in front.
 
     Args:
         logs: The widget with its logs.
@@ -82,6 +84,11 @@ class RunPane(Pane):
         self._opens = opens
         self.logs = logs
         self._names = tuple(tabs)
+        self._contents: dict[str, Widget] = {"log": logs}
+        """What was made of the tabs, by their names."""
+        self._mounts: dict[str, AwaitMount] = {}
+        self._waiting: dict[str, Callable[[Any], object]] = {}
+        """Draws what a tab does not show yet, given its content."""
         self._head = Static(id="run-head")
         self._shown: Content | None = None
         self._no_run = title
@@ -91,25 +98,33 @@ class RunPane(Pane):
         yield self._head
         with TabbedContent(id="run-tabs", initial="log"):
             for name in self._names:
-                with TabPane(_TITLES[name], id=name):
-                    yield self._made(name)
+                yield TabPane(_TITLES[name], *([self.logs] if name == "log" else []), id=name)
 
-    def _made(self, name: str) -> Widget:
-        makers: Mapping[str, Callable[[], Widget]] = {
-            "metrics": lambda: MetricsPane(opens=self._opens, id="run-metrics"),
-            "log": lambda: self.logs,
-            "machine": lambda: MachinePane(id="run-machine"),
-            "result": lambda: Grid(id="run-result"),
-            "events": lambda: Grid(id="run-events"),
-            "plan": lambda: JsonView(id="run-plan"),
-        }
-        return makers[name]()
+    async def _come_forward(self, tab: str) -> None:
+        """Make the content of a tab if there is none yet, and bring it up to date."""
+        if tab not in self._contents:
+            makers: Mapping[str, Callable[[], Widget]] = {
+                "metrics": lambda: MetricsPane(opens=self._opens, id="run-metrics"),
+                "machine": lambda: MachinePane(id="run-machine"),
+                "result": lambda: Grid(id="run-result"),
+                "events": lambda: Grid(id="run-events"),
+                "plan": lambda: JsonView(id="run-plan"),
+            }
+            self._contents[tab] = content = makers[tab]()
+            self._mounts[tab] = self.query_one(f"#{tab}", TabPane).mount(content)
+        if tab in self._mounts:
+            await self._mounts[tab]
+        self._draw()
 
-    def on_mount(self) -> None:
-        """Make the columns of the events."""
-        for events in self.query("#run-events").results(Grid):
-            for title, width in (("when", 8), ("who", 7), ("what", 100)):
-                events.add_column(title, width=width)
+    def _put(self, tab: str, draw: Callable[[Any], object]) -> None:
+        """Draw what a tab shows: now if the tab is in front, else as soon as it is."""
+        self._waiting[tab] = draw
+        self._draw()
+
+    def _draw(self) -> None:
+        content = self._contents.get(self.tab)
+        if content is not None and content.is_mounted and (draw := self._waiting.pop(self.tab, None)) is not None:
+            draw(content)
 
     # -- what is shown -------------------------------------------------------------------------------------------------
 
@@ -122,41 +137,50 @@ class RunPane(Pane):
         """Show the title on the border, and the head. What is shown already is not drawn again."""
         self.name_on_border(title or self._no_run)
         if self._shown != head:
-            self._shown = head
-            self._head.update(head)
+            before, self._shown = self._shown, head
+            self._head.update(head, layout=before is None or before.plain.count("\n") != head.plain.count("\n"))
 
     def show_curves(self, runs: Iterable[Numbers]) -> None:
         """Show the numbers of the run, and of those that are compared with it."""
-        self.query_one("#run-metrics", MetricsPane).show(list(runs))
+        numbers = list(runs)
+        self._put("metrics", lambda pane: pane.show(numbers))
 
     def show_load(self, view: RunView | None) -> None:
         """Show how busy the machine is."""
-        self.query_one(MachinePane).show_load(view)
+        self._put("machine", lambda pane: pane.show_load(view))
 
     def show_plan(self, plan: object) -> None:
         """Show what the run does."""
-        self.query_one("#run-plan", JsonView).show(plan)
+        self._put("plan", lambda pane: pane.show(plan))
 
     def show_events(self, run: str, events: Sequence[RunEvent]) -> None:
         """Show what has happened, the newest in sight."""
-        grid = self.query_one("#run-events", Grid)
-        grid.clear()
-        older = max(len(events) - EVENTS, 0)
-        if older:
-            grid.add_row("", "", f"… {older:,} events before these: hudtui runs show {run} --json")
-        for event in events[older:]:
-            grid.add_row(*event_cells(event))
-        grid.move_cursor(row=grid.row_count - 1)
+
+        def draw(grid: Grid) -> None:
+            grid.clear(columns=True)
+            for title, width in (("when", 8), ("who", 7), ("what", 100)):
+                grid.add_column(title, width=width)
+            older = max(len(events) - EVENTS, 0)
+            if older:
+                grid.add_row("", "", f"… {older:,} events before these: hudtui runs show {run} --json")
+            for event in events[older:]:
+                grid.add_row(*event_cells(event))
+            grid.move_cursor(row=grid.row_count - 1)
+
+        self._put("events", draw)
 
     def show_result(self, result: RunResult) -> None:
         """Show tasks or steps; of steps the newest in sight."""
-        titles, rows = result_table(result)
-        table = self.query_one("#run-result", Grid)
-        table.clear(columns=True)
-        table.add_columns(*titles)
-        table.add_rows(rows)
-        if result.steps:
-            table.move_cursor(row=len(rows) - 1)
+
+        def draw(table: Grid) -> None:
+            titles, rows = result_table(result)
+            table.clear(columns=True)
+            table.add_columns(*titles)
+            table.add_rows(rows)
+            if result.steps:
+                table.move_cursor(row=len(rows) - 1)
+
+        self._put("result", draw)
 
     def forget(self) -> None:
         """Show nothing of a run."""
@@ -164,11 +188,9 @@ class RunPane(Pane):
         self._head.update("")
         self.name_on_border(self._no_run)
         self.show_curves(())
-        if "machine" in self._names:
-            self.show_load(None)
-            self.query_one("#run-result", Grid).clear()
-            self.query_one("#run-events", Grid).clear()
-            self.query_one("#run-plan", JsonView).clear()
+        self.show_load(None)
+        for tab in ("result", "events", "plan"):
+            self._put(tab, lambda content: content.clear())
 
     # -- tabs ----------------------------------------------------------------------------------------------------------
 
@@ -182,23 +204,30 @@ class RunPane(Pane):
         if self.tab == "log":
             front: Widget | None = self.logs.front  # type: ignore[attr-defined]
             return front
-        content = self.query_one(f"#run-{self.tab}")
+        content = self._contents.get(self.tab)
+        if content is None:
+            return None  # it is being made, and gets the focus then
         return next((widget for widget in (content, *content.query(Widget)) if widget.focusable), None)
 
     def turn_to(self, tab: str, *, focus: bool = True) -> None:
         """Show a tab, and give it the focus."""
         self.query_one("#run-tabs", TabbedContent).active = tab
         if focus:
-            self.call_after_refresh(self.focus)
+            self.call_after_refresh(self._focus_front)
+
+    async def _focus_front(self) -> None:
+        await self._come_forward(self.tab)
+        self.focus()
 
     def toggle_curves(self) -> None:
         """The curves, or the log again."""
         self.turn_to("log" if self.tab == "metrics" else "metrics")
 
     @on(TabbedContent.TabActivated)
-    def _tab_activated(self, event: TabbedContent.TabActivated) -> None:
+    async def _tab_activated(self, event: TabbedContent.TabActivated) -> None:
         """A single chart returns to the list of charts when its tab is left."""
         event.stop()
+        await self._come_forward(self.tab)
         for pane in self.query(MetricsPane):
             pane.action_all()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -16,7 +15,7 @@ from textual import on
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Choice
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
@@ -25,7 +24,7 @@ from hudtui.tui.runs.list_pane import RunList
 from hudtui.tui.runs.logs import SELDOM, RunLogs
 from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
 from hudtui.tui.runs.words import head, title
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import TOGETHER, HudtuiScreen
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
@@ -34,6 +33,8 @@ from hudtui.tui.widgets.tables import Grid
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
+
     from hudtui.core.compute.provider import Provider
     from hudtui.core.runs.listing import RunRow
     from hudtui.core.runs.request import RunRequest
@@ -46,9 +47,6 @@ GLANCE = 2.0
 """Seconds between two looks at the runs in the list."""
 _AGAIN = 3.0
 """Seconds after which what went wrong is tried again."""
-_AT_ONCE = 4
-_PATIENCE = 15.0
-"""Seconds for a look at one run of the list: its machine may be away."""
 _LIMITS: Mapping[str, tuple[str, str]] = {
     "run_budget": ("Budget", "most that the machine may cost"),
     "max_hours": ("Hours", "longest time of the run"),
@@ -149,6 +147,7 @@ class RunScreen(HudtuiScreen):
         self._views: dict[str, RunView] = {}
         """The newest view of each run in the list."""
         self._specs: dict[str, RunSpec] = {}
+        self._listing: Timer | None = None
         self._awaited: str | None = None
         """A run that is shown and not listed yet."""
 
@@ -238,18 +237,12 @@ class RunScreen(HudtuiScreen):
 
     async def _look_again_and_again(self) -> None:
         await asyncio.to_thread(self._open_store)
-        turn = asyncio.Semaphore(_AT_ONCE)
-
-        async def look(run: str) -> None:
-            assert self._monitor is not None
-            async with turn:
-                with contextlib.suppress(HudtuiError, TimeoutError):
-                    async with asyncio.timeout(_PATIENCE):
-                        self._see(await self._monitor.view(run))
-
+        assert self._monitor is not None
         while True:
             wanted = [run for run, row in self._rows.items() if row.summary.active or run not in self._views]
-            await asyncio.gather(*(look(run) for run in wanted if run != self.chosen))
+            async with aclosing(self._monitor.views(run for run in wanted if run != self.chosen)) as views:
+                async for view in views:
+                    self._see(view)
             self.time_passed()
             await asyncio.sleep(GLANCE)
 
@@ -262,10 +255,15 @@ class RunScreen(HudtuiScreen):
         if row is not None:
             self._rows[run] = fresh = replace(row, summary=view.summary, view=view, now=self._now())
             cells = self.runs.row_cells
-            if before is None or cells(row) != cells(fresh):
-                self.runs.show(self._rows.values())
+            if self._listing is None and (before is None or cells(row) != cells(fresh)):
+                self._listing = self.set_timer(TOGETHER, self._list, name="list")
         if run in self._compared:
             self._show_curves()
+
+    def _list(self) -> None:
+        """Show in the list what was seen of its runs."""
+        self._listing = None
+        self.runs.show(self._rows.values())
 
     def time_passed(self) -> None:
         """Runs grow older, also those at which nothing else changes."""
@@ -276,6 +274,7 @@ class RunScreen(HudtuiScreen):
     def _moved(self, event: RunList.Highlighted) -> None:
         """Open the run under the cursor as soon as the cursor rests."""
         event.stop()
+        self.release_picture()
         if self._awaited is None:
             self.when_keys_rest(self._choose_at_cursor)
 
@@ -310,11 +309,17 @@ class RunScreen(HudtuiScreen):
 
     def _choose(self, run: str) -> None:
         self.chosen, self.view, self.window = run, None, None
+        self.set_timer(TOGETHER, self._forget_before, name="another run")
+        self.hold_picture()
         self.logs.forget()
-        self.pane.forget()
         self._awaited = None if self.runs.choose(run) else run
         if self.is_current:
             self._follow()
+
+    def _forget_before(self) -> None:
+        """Show nothing of the run before when the chosen one has not come by now."""
+        if self.view is None:
+            self.pane.forget()
 
     def _follow(self) -> None:
         """Follow the chosen run until another is chosen or the screen is left."""

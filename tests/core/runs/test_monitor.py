@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -169,3 +171,20 @@ async def test_what_another_process_keeps_is_seen_at_once(store: RunStore, make:
             event.data.get("message") for event in view.events
         ]
     await stop_run(record.id, HOST, store)
+
+
+async def test_many_runs_are_viewed_in_a_few_reads_of_the_store(
+    store: RunStore, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"a-{number}" for number in range(12)]
+    for name in names:
+        store.add(make(run=name))
+    past = time.time() - 10
+    for file in store.state_dir.glob("runs.db*"):
+        os.utime(file, (past, past))  # the last change is long ago
+    opened, connect = [], sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: opened.append(args) or connect(*args, **more))
+    monitor = Monitor(RunStore(store.state_dir))
+    views = [view.summary.id async for view in monitor.views([*names, "none"])]
+    assert sorted(views) == sorted(names)
+    assert len(opened) < len(names)
