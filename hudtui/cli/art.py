@@ -58,7 +58,7 @@ class _JudgeMayBeLeftOut(HelpCommand):
         "host",
         "output_dir",
     ),
-    *("budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "python", "engine_version"),
+    *("budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "python", "environments", "engine_version"),
     kind=ArtRequest,
 )
 def train(
@@ -89,7 +89,4 @@ async def train_art(request: ArtRequest, how: How) -> None:
     from hudtui.core.flows.art import plan_art
     from hudtui.core.project import open_project
 
-    plan = await plan_art(request, open_project())
-    for remark in plan.remarks:
-        console.say(f"note: {remark}")
-    await carry_out(plan.request, how)
+    await carry_out(await plan_art(request, open_project()), how)

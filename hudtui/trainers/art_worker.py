@@ -33,7 +33,6 @@ import httpx2
 from openai import APIConnectionError, APIError, AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
-import art_integration  # noqa: F401  code of a reward that imports what ART has removed is told what replaces it
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.environment.client import connect
 from hudtui.core.errors import HudtuiError, InputError, MachineError

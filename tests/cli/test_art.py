@@ -112,7 +112,7 @@ async def test_what_the_function_is_not_told_is_left_to_the_file(own_world, monk
     monkeypatch.setattr("hudtui.cli.art.train_art", keep)
     await train_hud_with_art("mine", config_path="config.yaml")
     [request] = asked
-    plan = (await plan_art(request, open_project(own_world))).request
+    plan = await plan_art(request, open_project(own_world))
     assert (plan.model, plan.settings["project"], plan.settings["num_generations"]) == ("org/own-3B", "games", 3)
 
 

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support import tmux_world
 from support.command import hudtui
 
+from hudtui.cli import art as art_command
 from hudtui.cli import console, rl_run
 from hudtui.core.compute import hardware as machines
 from hudtui.core.compute import lifecycle
@@ -524,6 +526,83 @@ async def test_the_copied_command_asks_for_the_very_same_run(
         request, words = app.screen._request(), shlex.split(app.screen.command())
     hudtui(*words[1:])
     assert asked == [request]
+
+
+ART = """\
+environments:
+  mine: {dataset: tasks.json, max_turns: 5}
+training:
+  mine: {num_training_scenarios: 2, num_val_scenarios: 2}
+"""
+
+
+def test_picture_of_a_training_with_art(snap: Any, workspace: Path, fixed: None, sim: PrimeSimulator) -> None:
+    (workspace / "art.yaml").write_text(ART)
+    given = {"machine": "prime", "engine": "art", "art_config": "art.yaml", "environment": "mine", "more": "true"}
+    assert _picture(snap, workspace, (120, 50), **given)
+
+
+async def test_a_training_with_art_is_that_of_its_command(
+    open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "art.yaml").write_text(ART)
+    asked: list[Any] = []
+    monkeypatch.setattr(art_command, "train_art", lambda request, how: asked.append(request))
+    monkeypatch.setattr(console, "run", lambda work, **_: None)
+    given = {"model": "medium", "scenarios": "3", "val_scenarios": "0", "num_generations": "3", "learning_rate": "3e-6"}
+    given |= {"steps": "2", "groups_per_step": "1", "epochs": "2", "max_turns": "4", "project": "games", "model_name": "seven"}
+    given |= {"max_seq_len": "4096", "gpu_memory_utilization": "0.7", "temperature": "0.7", "batch_size": "3"}  # the last: of trl
+    async with open_app(workspace, size=(140, 50)) as (app, pilot):
+        app.open_screen("launch", machine="prime", engine="art", art_config="art.yaml", environment="mine", **given)
+        await until(pilot, lambda: app.screen.prepared is not None and app.screen._value("engine") == "art")
+        screen = app.screen
+        assert [text for _, text in screen._choice("environment")._entries] == ["mine", "2048", "browser", "gmail"]
+        recipe = recipe_for(screen.record.spec)
+        assert (recipe.model, recipe.num_generations, recipe.groups_per_step) == ("Qwen/Qwen2.5-7B-Instruct", 3, 1)
+        assert (recipe.max_seq_len, recipe.max_turns, recipe.temperature, recipe.project) == (4096, 4, 0.7, "games")
+        assert screen.record.spec.rent is not None and screen.record.engine == "art"
+        request, words = screen._request(), shlex.split(screen.command())
+        assert words[:3] == ["hudtui", "art", "train"]
+        hudtui(*words[1:])
+        assert asked == [request]
+
+        app.open_screen("launch", scenarios="none", machine="local")
+        await until(pilot, lambda: "scenarios: 'none' is not a number" in str(screen.query_one("#launch-plan").content))
+        app.open_screen("launch", scenarios="0")
+        await until(pilot, lambda: "scenarios must be at least 1" in str(screen.query_one("#launch-plan").content))
+        app.open_screen("launch", scenarios="2", environment="mien")
+        await until(pilot, lambda: "Unknown environment: mien" in str(screen.query_one("#launch-plan").content))
+
+        monkeypatch.setattr(
+            starting, "trainer_environment", lambda plan: SimpleNamespace(python=Path(sys.executable), ready=True)
+        )
+        app.open_screen("launch", environment="mine")
+        await until(pilot, lambda: screen.prepared is not None)
+        started: list[Any] = []
+
+        async def keep(screen: LaunchScreen, record: Any) -> None:
+            started.append(record)
+
+        monkeypatch.setattr(LaunchScreen, "_launch", keep)
+        await pilot.press("f7")
+        await until(pilot, lambda: started)
+        assert (started[0].engine, started[0].spec.rehearse, started[0].host) == ("art", True, "local")
+
+
+async def test_what_a_file_for_art_asks_for_is_agreed_to_here(
+    open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch, screen_text: Any
+) -> None:
+    monkeypatch.delenv("HUDTUI_TRUST")
+    (workspace / "art.yaml").write_text("environments: {mine: {dataset: tasks.json, mcp_config: {own: {command: my-server}}}}\n")
+    async with open_app(workspace, size=(140, 50)) as (app, pilot):
+        app.open_screen("launch", engine="art", art_config="art.yaml", environment="mine")
+        await until(pilot, lambda: "this folder is not trusted" in screen_text(app))
+        await pilot.press("f4")
+        await until(pilot, lambda: app.screen.is_modal)
+        assert "my-server" in screen_text(app)
+        await pilot.press("y")
+        await until(pilot, lambda: not app.screen.is_modal and app.screen.prepared is not None)
+        assert not any("trusted" in check.text for check in app.screen.prepared.checks)
 
 
 async def test_the_engine_follows_the_machine_until_the_user_chooses_one(open_app: Any, workspace: Path) -> None:

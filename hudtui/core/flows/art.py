@@ -12,7 +12,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +47,7 @@ rubric:
 """
 
 
-@dataclass(frozen=True)
-class ArtPlan:
-    """What a training with ART will do, before it is checked."""
-
-    request: RunRequest
-    remarks: tuple[str, ...]
-    """What the user should know, a sentence each."""
-
-
-async def plan_art(asked: ArtRequest, project: Project) -> ArtPlan:
+async def plan_art(asked: ArtRequest, project: Project) -> RunRequest:
     """Turn what the user asks for into the request of a run.
 
     Reads the file and the tasks, and writes the chosen tasks and a gym configuration below `.hudtui/art`.
@@ -64,6 +55,9 @@ async def plan_art(asked: ArtRequest, project: Project) -> ArtPlan:
     Args:
         asked: The training.
         project: The project.
+
+    Returns:
+        The request, with what the user should know as its remarks.
 
     Raises:
         InputError: The environment, a setting or the tasks cannot be used; nothing was started.
@@ -90,7 +84,7 @@ def art_powers(file: Path, settings: Settings) -> tuple[Power, ...]:
     return (*found, *(judge_power(judge, settings, file) for judge in judges))
 
 
-def _plan(asked: ArtRequest, project: Project) -> ArtPlan:
+def _plan(asked: ArtRequest, project: Project) -> RunRequest:
     if asked.engine_version is not None and asked.engine_version not in ART_VERSIONS:
         raise InputError(
             f"hudtui has no lock file for ART {asked.engine_version}",
@@ -146,9 +140,10 @@ def _plan(asked: ArtRequest, project: Project) -> ArtPlan:
     }
     request = RunRequest(**{one.name: getattr(asked, one.name) for one in fields(RunRequest)})
     request = _machine(replace(request, output_dir=asked.output_dir or _output_dir(config, project)), config, remarks)
-    request = replace(
+    return replace(
         request,
         engine="art",
+        remarks=tuple(remarks),
         tasks=str(_write_tasks(files, environment.name, (*train, *val))),
         config=_gym(files, environment, config, turns, project, asked.reward),
         model=model,
@@ -161,7 +156,6 @@ def _plan(asked: ArtRequest, project: Project) -> ArtPlan:
             **asked.settings,
         },
     )
-    return ArtPlan(request, tuple(remarks))
 
 
 def _check_options(asked: ArtRequest) -> None:

@@ -23,7 +23,7 @@ class ArtRequest(RunRequest):
 
     environment: str = knob("2048", "Environment: 2048, browser, gmail, or one of --config.", "--env", group=WHAT)
     art_config: Path | None = knob(
-        None, "File with environments and settings of the training (YAML).", "--config", "-c", group=WHAT
+        None, "File with environments and settings of the training (YAML).", "--config", "-c", label="config file", group=WHAT
     )
     dataset: str | None = knob(
         None,
@@ -56,10 +56,12 @@ class ArtRequest(RunRequest):
     provider: str | None = knob(None, "Provider to rent from: prime, or sky (SkyPilot); local for this machine.", group=WHERE)
     project: str | None = knob(None, "Project in ART's records; hud-art by default.", group=TRAINING)
     scenarios: int | None = knob(None, f"Tasks to train on; {SCENARIOS} by default.", minimum=1, group=TRAINING)
-    val_scenarios: int | None = knob(None, f"Tasks to evaluate on; {VAL_SCENARIOS} by default.", minimum=0, group=TRAINING)
+    val_scenarios: int | None = knob(
+        None, f"Tasks to evaluate on; {VAL_SCENARIOS} by default.", minimum=0, label="evaluate on", group=TRAINING
+    )
     epochs: int | None = knob(None, "Times that each task is trained on; 1 by default.", minimum=1, group=TRAINING)
     groups_per_step: int | None = knob(
-        None, "Tasks of a step; by default so many that --steps see every task.", minimum=1, group=TRAINING
+        None, "Tasks of a step; by default so many that --steps see every task.", minimum=1, label="tasks a step", group=TRAINING
     )
     rollouts_per_group: int | None = knob(None, "Episodes of a task that are compared; 4 by default.", minimum=2, group=TRAINING)
     learning_rate: float | None = knob(

@@ -44,7 +44,7 @@ class Check:
     """The check of one thing that a run needs."""
 
     name: str
-    """`tasks`, `config`, `image`, `keys`, `judge`, `machine`, `model`, `memory`, `environment`, `plan`."""
+    """`tasks`, `config`, `image`, `keys`, `judge`, `machine`, `model`, `memory`, `environment`, `training`, `plan`."""
     state: CheckState
     text: str
     fix: str | None = None

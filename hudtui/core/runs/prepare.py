@@ -104,6 +104,8 @@ async def prepare_run(
     """
     await asyncio.to_thread(require_judge, request, settings)
     report = PreflightReport()
+    for remark in request.remarks:
+        report.add("training", "warning", remark)
     await asyncio.to_thread(check_files, request, workspace, settings, report)
     choice: OfferChoice | None = None
     estimate: Estimate | None = None
@@ -280,7 +282,8 @@ async def _check_machine(host: str, request: RunRequest, demand: Demand | None, 
         _check_cpu(name, found, demand, report)
     elif request.engine in ("trl", "art") and not found.gpus and not request.rehearse:
         text = f"{name} has no visible GPU, and training needs one"
-        fix = "Choose another machine, or rehearse on the CPU: hudtui rl --rehearse"
+        command = "hudtui art train" if request.engine == "art" else "hudtui rl"
+        fix = f"Choose another machine, or rehearse on the CPU: {command} --rehearse"
         report.add("machine", "missing", text, fix, remedy="choose-machine")
     return found
 

@@ -24,10 +24,10 @@ class RunRequest(JobOptions):
 
     engine: str = knob(
         "trl",
-        "Engine of the run: trl trains, rollouts plays with --policy.",
+        "Engine of the run: trl and art train, rollouts plays with --policy.",
         "--engine",
         "-e",
-        hint="rollouts plays the tasks, trl trains a model",
+        hint="rollouts plays the tasks, trl and art train a model",
         group=WHAT,
     )
     tasks: str | None = knob(
@@ -101,6 +101,8 @@ class RunRequest(JobOptions):
         hint="on the machine, with all that is needed; an environment is made there when empty",
         group=WHAT,
     )
+    remarks: tuple[str, ...] = ()
+    """What the user should know about this request, a sentence each; shown among the checks."""
     output_dir: Path | None = knob(None, "Folder for the results.", "--output", "--output-dir", "-o", group=WHERE)
 
     @property

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
@@ -14,23 +16,31 @@ from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Select, Static
 
-from hudtui.core.knobs import Knob, knobs_of
+from hudtui.core.errors import InputError, Location
+from hudtui.core.knobs import Knob, knobs_of, out_of_bounds
+from hudtui.core.runs.art_request import SCENARIOS, VAL_SCENARIOS, ArtRequest
 from hudtui.core.runs.request import AS_IS, REMOTE, RunRequest
 from hudtui.core.text import clean_line
-from hudtui.core.training.recipe import Recipe
+from hudtui.core.training.recipe import ALSO_ART, ONLY_ART, Recipe
+from hudtui.core.training.recipe import ART as USUAL_OF_ART
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.tick import Tick
 
 ALWAYS, PLAYS, TRAINS, RENTS, AWAY, MORE = "always", "plays", "trains", "rents", "away", "more"
 """When a field is shown: always, for rollouts, for a training, for a rented machine, for any machine but this one, on demand."""
+ART, NOT_ART, OTHER_TRAINERS, MORE_OF_ART, MORE_OF_OTHERS = "art", "not art", "other trainers", "more of art", "more of others"
+"""With the engine art; with any other one; for a training with any other one; on demand, with art, and with any other one."""
+ON_DEMAND = (MORE, MORE_OF_ART, MORE_OF_OTHERS)
 OTHER = "?"
 """The choice that asks for a text."""
 OFFER = "offer"
 """The choice of the machine that was picked on Compute."""
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "What": {
-        **dict.fromkeys(("tasks", "config", "engine"), ALWAYS),
+        **dict.fromkeys(("tasks", "config"), NOT_ART),
+        "engine": ALWAYS,
+        **dict.fromkeys(("environment", "art_config", "dataset", "reward"), ART),
         "model": TRAINS,
         **dict.fromkeys(("policy", "base_url", "group", "limit"), PLAYS),
         **dict.fromkeys(("max_turns", "name"), ALWAYS),
@@ -38,19 +48,36 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Where": {"machine": ALWAYS, "gpus": RENTS, "environments": AWAY, "python": AWAY},
     "Limits": {"budget": RENTS, "max_hours": ALWAYS, "idle_minutes": RENTS, "keep_on_failure": RENTS},
     "Training": {
-        **dict.fromkeys(("steps", "learning_rate", "num_generations", "batch_size", "lora", "max_tokens", "training"), TRAINS),
+        **dict.fromkeys(("scenarios", "val_scenarios", "epochs", "groups_per_step"), ART),
+        **dict.fromkeys(("steps", "learning_rate", "num_generations"), TRAINS),
+        **dict.fromkeys(("batch_size", "lora"), OTHER_TRAINERS),
+        "max_tokens": TRAINS,
+        "training": OTHER_TRAINERS,
+        **dict.fromkeys(("ruler", "project", "model_name"), ART),
         "more": TRAINS,
     },
 }
+
+
+def _on_demand(name: str) -> str:
+    if name in ONLY_ART:
+        return MORE_OF_ART
+    return MORE if name in ALSO_ART and name != "held_out" else MORE_OF_OTHERS  # with art: `val_scenarios`
+
+
 _LEFT_OUT = ("warm_start", "lora_targets")
 """Settings of the trainer that a line of text does not hold, or that only a rehearsal uses."""
+AS_ART = {"num_generations": "rollouts_per_group", "max_seq_len": "max_seq_length"}
+"""Settings of the trainer that have another name among the options of a training with ART."""
 _SHOWN = {name for group in GROUPS.values() for name in group}
 FORM: Mapping[str, str] = {
     **{name: when for group in GROUPS.values() for name, when in group.items()},
-    **{name: MORE for name in knobs_of(Recipe) if name not in _SHOWN and name not in _LEFT_OUT},
+    **{name: _on_demand(name) for name in knobs_of(Recipe) if name not in _SHOWN and name not in _LEFT_OUT},
 }
 """All fields in their order, and when each is shown."""
+OPTIONS_OF_ART = knobs_of(ArtRequest)
 KNOBS: Mapping[str, Knob] = {
+    **OPTIONS_OF_ART,
     **knobs_of(Recipe),
     **knobs_of(RunRequest),
     "machine": Knob("The machine that it runs on: this one, one of yours behind SSH, or one that is rented for it."),
@@ -58,24 +85,88 @@ KNOBS: Mapping[str, Knob] = {
 }
 SETTINGS = tuple(name for name in FORM if name in knobs_of(Recipe) and name not in knobs_of(RunRequest))
 """Fields that are settings of the trainer."""
-REQUIRED = ("tasks", "config", "machine")
+OF_ART = tuple(name for name, when in FORM.items() if when in (ART, TRAINS, MORE, MORE_OF_ART) and name != "more")
+"""Fields of a training with ART, apart from those of its machine."""
+ONLY_OF_ART = tuple(name for name, when in FORM.items() if when in (ART, MORE_OF_ART))
+REQUIRED = ("tasks", "config", "environment", "machine")
+_NUMBERS = (int, float)
+_TYPES = {field.name: str(field.type) for field in fields(ArtRequest)}
 _POLICIES = ("greedy", "random", "replay:", "openai:")
 
 
 def label_of(name: str) -> str:
     """Return the label of a field."""
-    return KNOBS[name].label or name.replace("_", " ")
+    return (OPTIONS_OF_ART if name in ONLY_OF_ART and name in OPTIONS_OF_ART else KNOBS)[name].label or name.replace("_", " ")
 
 
-def help_of(name: str) -> str:
+def knob_of(name: str, engine: str = "") -> Knob:
+    """Return the declaration of a field: with the engine art, the option of a training with ART."""
+    found = OPTIONS_OF_ART.get(AS_ART.get(name, name)) if engine == "art" else None
+    return found or KNOBS[name]
+
+
+def is_option_of_art(name: str) -> bool:
+    """Return whether a field is an option of `hudtui art train`, and not a single setting of the trainer."""
+    return AS_ART.get(name, name) in OPTIONS_OF_ART
+
+
+def flag_of(name: str, *, art: bool) -> str:
+    """Return the option of the command that a field stands for."""
+    about = knob_of(name, "art" if art else "")
+    option = AS_ART.get(name, name) if art else name
+    return next((flag for flag in about.flags if flag.startswith("--")), f"--{option.replace('_', '-')}")
+
+
+def help_of(name: str, engine: str = "") -> str:
     """Return what a field means, with the value that counts while it is empty."""
-    usual = Recipe()
-    told = {field.name: as_typed(getattr(usual, field.name)) for field in fields(usual)} | {"rate": f"{usual.rate:g}"}
-    about, required = KNOBS[name], " Required." if name in REQUIRED else ""
-    default = f" {told[name]} when empty." if name in SETTINGS and told.get(name) not in (None, "None") else ""
-    if name == "learning_rate":
-        default = f" {told['rate']} when empty, for the usual model."
+    about, required = knob_of(name, engine), " Required." if name in REQUIRED else ""
+    default = ""
+    if engine != "art" or about is KNOBS[name]:
+        usual = Recipe()
+        told = {field.name: as_typed(getattr(usual, field.name)) for field in fields(usual)} | {"rate": f"{usual.rate:g}"}
+        default = f" {told[name]} when empty." if name in SETTINGS and told.get(name) not in (None, "None") else ""
+        if name == "learning_rate":
+            default = f" {told['rate']} when empty, for the usual model."
     return f"{about.help}{default}{required}"
+
+
+def usual_of(name: str, engine: str = "") -> str:
+    """Return what an empty field shows: the value that counts then, or words for it."""
+    usual = {"model": Recipe().model, "learning_rate": f"{Recipe().rate:g}", "group": "1", "name": "made from the files"}
+    usual |= {"gpus": "by fit, then price", "python": "made there", "limit": "all tasks", "max_turns": "as in the configuration"}
+    if engine == "art":
+        usual |= {"model": "small", "learning_rate": "by the model's size", "max_turns": "the environment's", "gpus": "1xA100"}
+        usual |= {
+            "scenarios": str(SCENARIOS),
+            "val_scenarios": str(VAL_SCENARIOS),
+            "epochs": "1",
+            "groups_per_step": "by the steps",
+        }
+        usual |= {"ruler": "no judge", "project": "hud-art", "model_name": "ENV-MODEL", "reward": "the environment's"}
+        usual |= {
+            name: as_typed(value) for name, value in USUAL_OF_ART.items() if name not in usual and name != "groups_per_step"
+        }
+    default = getattr(Recipe(), name) if name in (*SETTINGS, "steps") else None
+    return usual.get(name, "" if default is None else as_typed(default))
+
+
+def options_of_art(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of a training with ART that fields hold, by the names of `ArtRequest`.
+
+    Raises:
+        InputError: A text is not of the option's kind, or beyond its bounds.
+    """
+    found: dict[str, Any] = {}
+    for name, text in texts.items():
+        option = AS_ART.get(name, name)
+        kind = next((one for one in _NUMBERS if one.__name__ in _TYPES[option]), Path if "Path" in _TYPES[option] else str)
+        try:
+            found[option] = kind(text)
+        except ValueError:
+            raise InputError(f"{text!r} is not a number", where=Location(label_of(name))) from None
+    if problem := out_of_bounds(ArtRequest(**found)):
+        raise InputError(problem)
+    return found
 
 
 def as_typed(value: object) -> str:
@@ -127,20 +218,18 @@ class Dropdown(Select[str]):
 
 
 Control = Field | Dropdown | Tick
-_CHOICES = ("tasks", "config", "engine", "machine", "environments", "lora")
+_CHOICES = ("tasks", "config", "engine", "environment", "art_config", "dataset", "machine", "environments", "lora")
+_PROMPTS = {"lora": as_typed(Recipe().lora), "art_config": "none: built-in values", "dataset": "the environment's own"}
 _TICKS = ("keep_on_failure", "more")
 
 
 def _control(name: str) -> Control:
     where = f"launch-{name}"
     if name in _CHOICES:
-        return Dropdown(id=where, prompt=as_typed(Recipe().lora) if name == "lora" else "choose")
+        return Dropdown(id=where, prompt=_PROMPTS.get(name, "choose"))
     if name in _TICKS:
         return Tick(id=where)
-    default = getattr(Recipe(), name) if name in (*SETTINGS, "steps") else None
-    usual = {"model": Recipe().model, "learning_rate": f"{Recipe().rate:g}", "group": "1", "name": "made from the files"}
-    usual |= {"gpus": "by fit, then price", "python": "made there", "limit": "all tasks", "max_turns": "as in the configuration"}
-    field = Field(placeholder=usual.get(name, "" if default is None else as_typed(default)), id=where)
+    field = Field(placeholder=usual_of(name), id=where)
     if name == "policy":
         field.suggester = SuggestFromList(_POLICIES)
     return field
@@ -191,10 +280,13 @@ class FieldsPane(Pane):
         if event.widget.has_class("-control"):
             self.post_message(self.Focused(str(event.widget.id).removeprefix("launch-")))
 
-    def show(self, shown: Mapping[str, bool]) -> None:
-        """Show the fields that count now; a pane without any is hidden."""
+    def show(self, shown: Mapping[str, bool], engine: str) -> None:
+        """Show the fields that count now, and in those that are empty what counts with this engine."""
         for name in self.names:
-            self.query_one(f"#launch-row-{name}").display = shown[FORM[name]]
+            row = self.query_one(f"#launch-row-{name}", Row)
+            row.display = shown[FORM[name]]
+            if isinstance(row.control, Field) and name not in ("budget", "idle_minutes", "max_hours"):  # the settings' count
+                row.control.placeholder = usual_of(name, engine)
 
 
 def put(control: Widget, text: str) -> None:

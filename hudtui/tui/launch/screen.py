@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -18,6 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Select, Static
 
 from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.runs.art_request import ArtRequest
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line
 from hudtui.core.training.recipe import parse_settings
@@ -42,10 +44,15 @@ if TYPE_CHECKING:
     from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
     from hudtui.core.settings import Settings
+    from hudtui.core.trust import Untrusted
 
 _RENTED = ("prime", "sky")
 """Providers from whom a machine can be rented for a run."""
 _RENTALS = {"prime": "rent one: Prime Intellect", "sky": "rent one: SkyPilot"}
+_OTHER_FILES = {
+    **dict.fromkeys(("tasks", "dataset"), "another file, or a dataset on the Hub…"),
+    **dict.fromkeys(("config", "art_config"), "another file…"),
+}
 _DELAY = 0.25
 """Seconds without a key after which the plan is updated."""
 _QUOTED = 60.0
@@ -108,6 +115,8 @@ class LaunchScreen(HudtuiScreen):
         """The engine that was chosen for the machine; empty once the user, or who opened the screen, has chosen one."""
         self._machines: tuple[str, ...] = ()
         """Machines of the user's that were named here or are listed."""
+        self._untrusted: Untrusted | None = None
+        """What the form asks for, and the user has not agreed to."""
         self._stood = ""
         """Text of the focused field when it got the focus."""
         self._begun: str | None = None
@@ -128,7 +137,7 @@ class LaunchScreen(HudtuiScreen):
 
     def content(self) -> Iterable[Widget]:
         """Groups of fields, then checks and plan, then the line that says whether it is ready."""
-        more = [name for name, when in form.FORM.items() if when == form.MORE]
+        more = [name for name, when in form.FORM.items() if when in form.ON_DEMAND]
         with Panes(), Vertical(id="launch-all"):
             with Horizontal(id="launch-groups"):
                 for title in ("What", "Where", "Limits"):
@@ -146,7 +155,8 @@ class LaunchScreen(HudtuiScreen):
         self._choice("environments").offer(form.ENVIRONMENTS)
         self._choice("lora").offer(form.LORA)
         self._offer_machines()
-        for name, value in {"machine": "local", "engine": "rollouts", "policy": "greedy", "environments": "as-is"}.items():
+        usual = {"machine": "local", "engine": "rollouts", "policy": "greedy", "environments": "as-is", "environment": "2048"}
+        for name, value in usual.items():
             if not self._value(name):
                 self._put(name, value)
         self._engine = self._value("engine")
@@ -165,6 +175,7 @@ class LaunchScreen(HudtuiScreen):
         self._show_fields()
         self._plan_soon()
         self.start(self._read_machines(), group="machines")
+        self._offer_environments()
 
     def _take_offer(self, offer: Offer) -> None:
         if offer.provider in ("local", "ssh"):
@@ -195,16 +206,18 @@ class LaunchScreen(HudtuiScreen):
 
     def facts_changed(self, facts: Facts) -> None:
         """Offer the files of the project."""
-        for name, files, other in (
-            ("tasks", facts.task_files, "another file, or a dataset on the Hub…"),
-            ("config", facts.configs, "another file…"),
-        ):
+        for name, files in (("tasks", facts.task_files), ("config", facts.configs)):
             names = [self._short(path) for path in files]
             choice = self._choice(name)
             empty = not choice.text
-            choice.offer([*((clean_line(one, 80), one) for one in names), (other, form.OTHER)])
+            choice.offer([*((clean_line(one, 80), one) for one in names), (_OTHER_FILES[name], form.OTHER)])
             if empty and names:
                 choice.put(names[0])
+        task_files = [self._short(path) for path in facts.task_files]
+        art_files = [self._short(path) for path in facts.workspace.art_configs] if facts.workspace is not None else []
+        for name, usual, names in (("dataset", "the environment's own", task_files), ("art_config", "none", art_files)):
+            other = (_OTHER_FILES[name], form.OTHER)
+            self._choice(name).offer([(usual, ""), *((clean_line(one, 80), one) for one in names), other])
         if self.rented is not None and self._getting is None and self.prepared is None:
             self._plan_soon()  # no machine is being prepared any more
 
@@ -220,7 +233,7 @@ class LaunchScreen(HudtuiScreen):
             return "no machine is being prepared"
         if action_id == "launch.fix" and self.going("fix"):
             return "a fix is at work already"
-        if action_id == "launch.fix" and self._to_fix is None:
+        if action_id == "launch.fix" and self._to_fix is None and self._untrusted is None:
             return "nothing is missing that hudtui has a fix for"
         return None
 
@@ -293,12 +306,30 @@ class LaunchScreen(HudtuiScreen):
             self._engine = ""
         if name == "machine":
             self._choose_engine()
+        if name == "art_config":
+            self._offer_environments()
         self._show_fields()
         self._plan_soon()
 
+    def _offer_environments(self) -> None:
+        self.start(self._read_environments(), group="environments")
+
+    async def _read_environments(self) -> None:
+        """Offer the environments of the file for ART, and those that are built in."""
+        from hudtui.core.training.art_config import DATASETS, ArtConfig, read_art_config
+
+        file = self._value("art_config")
+        try:
+            config = await asyncio.to_thread(read_art_config, self.app.folder / file) if file else ArtConfig()
+        except InputError:
+            return  # the plan says so
+        names = dict.fromkeys((*config.environments, *DATASETS))
+        self._choice("environment").offer((clean_line(name, 60), name) for name in names)
+
     async def _ask_for(self, name: str) -> None:
         """Ask for a text that is not in the list."""
-        words = {"machine": ("Which machine?", "user@host"), "tasks": ("Which tasks?", "FILE, or org/name on the Hub")}
+        words = {"machine": ("Which machine?", "user@host")}
+        words |= dict.fromkeys(("tasks", "dataset"), ("Which tasks?", "FILE, or org/name on the Hub"))
         title, placeholder = words.get(name, ("Which configuration?", "FILE"))
         given = (await self.app.ask(title, placeholder=placeholder) or "").strip()
         if name == "machine" and given:
@@ -327,7 +358,9 @@ class LaunchScreen(HudtuiScreen):
         control = self.query_one(f"#launch-{event.name}")
         self._stood = control.value if isinstance(control, Field) else ""
         self.query_one("#launch-hint", Static).update(
-            Content.assemble((label_of(event.name), "bold"), ("  " + form.help_of(event.name), "$foreground-muted"))
+            Content.assemble(
+                (label_of(event.name), "bold"), ("  " + form.help_of(event.name, self._value("engine")), "$foreground-muted")
+            )
         )
 
     @property
@@ -336,13 +369,18 @@ class LaunchScreen(HudtuiScreen):
 
     def _show_fields(self) -> None:
         """Only what matters for this engine and machine."""
-        plays, machine = self._value("engine") in ("", "rollouts"), self._value("machine")
+        engine, machine = self._value("engine"), self._value("machine")
+        plays, art = engine in ("", "rollouts"), engine == "art"
         more = not plays and bool(self._value("more"))
-        away = machine not in ("", "local")
         shown = {form.ALWAYS: True, form.PLAYS: plays, form.TRAINS: not plays, form.MORE: more}
-        shown |= {form.RENTS: self._rents, form.AWAY: away}
+        shown |= {form.RENTS: self._rents, form.AWAY: machine not in ("", "local"), form.ART: art, form.NOT_ART: not art}
+        shown |= {
+            form.OTHER_TRAINERS: not plays and not art,
+            form.MORE_OF_ART: more and art,
+            form.MORE_OF_OTHERS: more and not art,
+        }
         for pane in self.query(FieldsPane):
-            pane.show(shown)
+            pane.show(shown, engine)
         self.query_one("#launch-row-gpus").display = self._rents and machine != form.OFFER
         if self.focused is None or not self.focused.display or not all(one.display for one in self.focused.ancestors[:3]):
             self._choice("tasks" if plays else "engine").focus()
@@ -363,7 +401,9 @@ class LaunchScreen(HudtuiScreen):
     async def _plan(self) -> None:
         if self._getting is not None:
             return  # what is shown is what is being started
-        self.prepared = None
+        from hudtui.core.trust import Untrusted
+
+        self.prepared = self._untrusted = None
         problem: HudtuiError | None = None
         plan: tuple[PlanLine, ...] = ()
         summary = ""
@@ -371,6 +411,7 @@ class LaunchScreen(HudtuiScreen):
             self.prepared, plan, summary = await self._prepare()
         except HudtuiError as error:
             problem = error
+            self._untrusted = error if isinstance(error, Untrusted) else None
         self.query_one(PlanPane).show(self.prepared, plan, summary, problem)
         self._say_ready(problem)
         self.refresh_bindings()
@@ -384,7 +425,8 @@ class LaunchScreen(HudtuiScreen):
             name = clean_line(getting.name, 60)
             text, style = f"● A machine is being prepared for {name}. {{key:launch.cancel}} cancels it.", "bold $accent"
         elif problem is not None:
-            text, style = f"✗ Not ready: {clean_line(problem.lines()[0], 300)}", "bold $error"
+            asks = " {key:launch.fix} asks about it." if self._untrusted is not None else ""
+            text, style = f"✗ Not ready: {clean_line(problem.lines()[0], 300)}{asks}", "bold $error"
         elif prepared is None:
             text, style = "", ""
         elif prepared.record is None:
@@ -415,11 +457,26 @@ class LaunchScreen(HudtuiScreen):
         else:
             settings, providers = await asyncio.to_thread(self._settings), None
         self._show_limits(settings)
-        prepared = await prepare_run(self._request(), workspace, settings, store, providers=providers)
+        request = await self._request_to_prepare()
+        prepared = await prepare_run(request, workspace, settings, store, providers=providers)
         if prepared.record is None:
             return prepared, (), ""
         shown = await asyncio.to_thread(plan_lines, prepared.record, store, prepared)
         return prepared, shown, plan_summary(prepared.record, store)
+
+    async def _request_to_prepare(self, **changes: Any) -> RunRequest:
+        """What the form asks for, with the environment of a training with ART looked up.
+
+        Raises:
+            InputError: A field, or what it names, cannot be used.
+            Untrusted: The training needs something that the user has not agreed to.
+        """
+        request = replace(self._request(), **changes)
+        if not isinstance(request, ArtRequest):
+            return request
+        from hudtui.core.flows.art import plan_art
+
+        return await plan_art(request, self.app.project)
 
     def _show_limits(self, settings: Settings) -> None:
         """Show the limits of the settings where the form has none."""
@@ -453,7 +510,24 @@ class LaunchScreen(HudtuiScreen):
         for name in ("max_hours", "idle_minutes"):
             if self._value(name) != "none":
                 self._number(name, float)
-        config, away = self._value("config"), machine != "local"
+        away = machine != "local"
+        common = {
+            "max_turns": self._number("max_turns", int),
+            "name": self._value("name") or None,
+            "host": None if rents else machine,
+            "provider": provider if rents else None,
+            "gpus": (self._value("gpus") or None) if rents and machine != form.OFFER else None,
+            "offer": self.offer if rents and machine == form.OFFER else None,
+            "max_hours": self._value("max_hours") or None,
+            "budget": (self._value("budget") or None) if rents else None,
+            "idle_minutes": (self._value("idle_minutes") or None) if rents else None,
+            "keep_on_failure": rents and bool(self._value("keep_on_failure")),
+            "environments": (self._value("environments") or "as-is") if away else "as-is",
+            "python": (self._value("python") or None) if away else None,
+        }
+        if self._value("engine") == "art":
+            return ArtRequest(**common, **self._training_with_art())
+        config = self._value("config")
         return RunRequest(
             engine=self._value("engine") or "rollouts",
             tasks=self._value("tasks") or None,
@@ -463,20 +537,16 @@ class LaunchScreen(HudtuiScreen):
             base_url=self._value("base_url") or None,
             group=self._number("group", int) or 1,
             limit=self._number("limit", int),
-            max_turns=self._number("max_turns", int),
+            **common,
             **self._training(),
-            name=self._value("name") or None,
-            host=None if rents else machine,
-            provider=provider if rents else None,
-            gpus=(self._value("gpus") or None) if rents and machine != form.OFFER else None,
-            offer=self.offer if rents and machine == form.OFFER else None,
-            max_hours=self._value("max_hours") or None,
-            budget=(self._value("budget") or None) if rents else None,
-            idle_minutes=(self._value("idle_minutes") or None) if rents else None,
-            keep_on_failure=rents and bool(self._value("keep_on_failure")),
-            environments=(self._value("environments") or "as-is") if away else "as-is",
-            python=(self._value("python") or None) if away else None,
         )
+
+    def _training_with_art(self) -> dict[str, Any]:
+        """The options of a training with ART, and single settings of the trainer."""
+        texts = {name: self._value(name) for name in form.OF_ART if self._value(name)}
+        options = {name: text for name, text in texts.items() if form.is_option_of_art(name)}
+        settings = parse_settings(f"{name}={text}" for name, text in texts.items() if name not in options)
+        return {**form.options_of_art(options), "settings": settings}
 
     def training_request(self) -> RunRequest | None:
         """What the form asks to be trained; None if its engine is none whose memory is estimated, or it cannot be read."""
@@ -494,33 +564,43 @@ class LaunchScreen(HudtuiScreen):
         file = self._value("training")
         return {
             "steps": self._number("steps", int),
-            "settings": parse_settings(f"{name}={self._value(name)}" for name in form.SETTINGS if self._value(name)),
+            "settings": parse_settings(
+                f"{name}={self._value(name)}" for name in form.SETTINGS if self._value(name) and name not in form.ONLY_OF_ART
+            ),
             "training": self.app.folder / file if file else None,
         }
 
     def command(self) -> str:
         """Return the command that does what the form says."""
-        words = ["hudtui", "rl"]
-        if self._value("tasks"):
+        art = self._value("engine") == "art"
+        words = ["hudtui", "art", "train"] if art else ["hudtui", "rl"]
+        if not art and self._value("tasks"):
             words.append(self._value("tasks"))
         machine = self._value("machine") or "local"
         if machine == form.OFFER and self.offer is not None:
             words += ["--provider", self.offer.provider, "--offer", self.offer.short]
         else:
             words += ["--provider", machine] if machine in _RENTED else ["--host", machine]
-        for name, when in form.FORM.items():
+        for name in form.FORM:
             value = self._value(name)
-            hidden = when != form.MORE and not self.query_one(f"#launch-row-{name}").display
-            if not value or hidden or name in ("machine", "tasks", "more") or (name == "environments" and value == "as-is"):
+            if not value or not self._counts(name) or name in ("machine", "tasks", "more") or (art and name == "engine"):
                 continue
-            if name in form.SETTINGS:
-                if self._value("engine") not in ("", "rollouts"):
-                    words += ["--set", f"{name}={value}"]
+            if name == "environments" and value == "as-is":
+                continue
+            if name in form.SETTINGS and not (art and form.is_option_of_art(name)):
+                words += ["--set", f"{name}={value}"]
             elif name == "keep_on_failure":
                 words.append("--keep-on-failure")
             else:
-                words += [f"--{name.replace('_', '-')}", value]
+                words += [form.flag_of(name, art=art), value]
         return shlex.join(words)
+
+    def _counts(self, name: str) -> bool:
+        """Whether a field is part of what the form asks for; those on demand are also while they are not shown."""
+        if form.FORM[name] not in form.ON_DEMAND:
+            return self.query_one(f"#launch-row-{name}").display
+        engine = self._value("engine")
+        return name in form.OF_ART if engine == "art" else engine not in ("", "rollouts") and name not in form.ONLY_OF_ART
 
     def action_copy(self) -> None:
         """Copy the command."""
@@ -534,10 +614,19 @@ class LaunchScreen(HudtuiScreen):
         return next((check for check in self.prepared.missing if check.remedy), None) if self.prepared is not None else None
 
     def action_fix(self) -> None:
-        """Offer a fix."""
+        """Offer a fix, or ask about what the form needs the user's agreement for."""
         check = self._to_fix
-        if check is not None:
+        if self._untrusted is not None:
+            self.start(self._agree, group="fix")
+        elif check is not None:
             self.start(lambda: self._fix(check), group="fix")
+
+    async def _agree(self) -> None:
+        error, self._untrusted = self._untrusted, None
+        if error is not None:
+            raise error  # the screen asks, and calls this again
+        self.app.reload()
+        self._plan_soon()
 
     async def _fix(self, check: Check) -> None:
         from hudtui.core.flows.prepare import fix
@@ -589,9 +678,14 @@ class LaunchScreen(HudtuiScreen):
     async def _rehearse(self) -> None:
         from hudtui.core.flows.start import plan_rehearsal
 
-        tasks, config = self._value("tasks"), self._value("config")
-        training = {**self._training(), "steps": None}  # those of the form are the training's
-        request = RunRequest(tasks=tasks or None, config=Path(config) if config else None, **training)
+        if self._value("engine") == "art":
+            here = {"host": "local", "provider": None, "gpus": None, "offer": None, "python": None, "environments": "as-is"}
+            request = await self._request_to_prepare(**here, rehearse=True)
+            request = replace(request, settings={k: v for k, v in request.settings.items() if k != "ruler"})  # free of charge
+        else:
+            tasks, config = self._value("tasks"), self._value("config")
+            training = {**self._training(), "steps": None}  # those of the form are the training's
+            request = RunRequest(tasks=tasks or None, config=Path(config) if config else None, **training)
         record = await plan_rehearsal(request, self.app.project, self.app)
         if record is not None:
             self.busy("Starting the rehearsal")

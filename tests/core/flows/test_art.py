@@ -62,7 +62,7 @@ monitoring: {wandb: {enabled: false, project: games}, validate_every: 3, save_ch
 async def test_a_flag_precedes_the_environment_s_block_which_precedes_the_default_which_precedes_what_is_built_in(project):
     config = write(CONFIG)
     plan = await plan_art(ArtRequest(environment="mine", art_config=config, learning_rate=3e-5, steps=2), project)
-    request = plan.request
+    request = plan
     settings = request.settings
     assert (settings["learning_rate"], settings["num_generations"], settings["max_seq_len"]) == (3e-5, 6, 8192)
     assert (request.engine, request.max_turns, request.steps, settings["groups_per_step"]) == ("art", 7, 2, 2)
@@ -82,13 +82,13 @@ async def test_a_file_writes_no_results_outside_of_the_project(project, folder):
     with pytest.raises(InputError, match="outside of the project"):
         await plan_art(ArtRequest(environment="mine", art_config=write(text)), project)
     plan = await plan_art(ArtRequest(environment="mine", art_config=write(text), output_dir=Path(folder)), project)
-    assert plan.request.output_dir == Path(folder), "its user has typed it"
+    assert plan.output_dir == Path(folder), "its user has typed it"
 
 
 async def test_the_same_seed_chooses_the_same_tasks(project):
     async def ids(seed):
         plan = await plan_art(ArtRequest(environment="mine", art_config=write(CONFIG), seed=seed), project)
-        return [task.id for task in read_tasks(plan.request.tasks).tasks]
+        return [task.id for task in read_tasks(plan.tasks).tasks]
 
     assert await ids(1) == await ids(1) != await ids(2)
 
@@ -107,7 +107,7 @@ async def test_the_same_seed_chooses_the_same_tasks(project):
 async def test_steps_limit_a_training_and_epochs_lengthen_it(project, scenarios, given, steps, groups):
     request = ArtRequest(environment="mine", art_config=write(CONFIG), scenarios=scenarios, val_scenarios=0, **given)
     plan = await plan_art(request, project)
-    assert (plan.request.steps, plan.request.settings["groups_per_step"]) == (steps, groups)
+    assert (plan.steps, plan.settings["groups_per_step"]) == (steps, groups)
     assert any("--epochs" in remark for remark in plan.remarks) == (steps < given.get("steps", 10))
 
 
@@ -128,7 +128,7 @@ async def test_the_file_s_servers_replace_those_of_the_tasks_after_the_user_has_
     assert "my-server --fast" in caught.value.powers[0].text and caught.value.powers[0].file.name == "config.yaml"
     agree(project.folder, caught.value.powers)
     plan = await plan_art(request, project)
-    for task in read_tasks(plan.request.tasks).tasks:
+    for task in read_tasks(plan.tasks).tasks:
         assert task.mcp_config == {"local": {"command": "my-server", "args": ["--fast"]}}
 
 
@@ -147,7 +147,7 @@ async def test_tasks_without_servers_and_a_file_without_them(project, monkeypatc
 async def test_only_tasks_with_one_of_the_targets_are_taken(project):
     config = write("environments: {2048: {dataset: tasks.json}}\nscenarios: {2048_targets: [256]}\n")
     plan = await plan_art(ArtRequest(environment="2048", art_config=config, val_scenarios=0), project)
-    assert {task.evaluate[0].arguments["target"] for task in read_tasks(plan.request.tasks).tasks} == {256}
+    assert {task.evaluate[0].arguments["target"] for task in read_tasks(plan.tasks).tasks} == {256}
     config = write("environments: {2048: {dataset: tasks.json}}\nscenarios: {2048_targets: [7]}\n")
     with pytest.raises(InputError, match="no task of 2048 has one of the targets 7"):
         await plan_art(ArtRequest(environment="2048", art_config=config), project)
@@ -163,7 +163,7 @@ async def test_a_reward_of_one_s_own_replaces_that_of_the_environment(project, m
     assert caught.value.powers[0].kind == "code"
     plain = write("environments: {mine: {dataset: tasks.json}}")
     plan = await plan_art(ArtRequest(environment="mine", art_config=plain, reward="mine.py:short"), project)  # typed by its user
-    gym = load_playable_config(plan.request.config, project.folder)
+    gym = load_playable_config(plan.config, project.folder)
     assert gym.weights["task_completion"] == 0 and gym.own_parts is not None
     episode = Episode("t", (), (), Scores(1.0, 1.0, 1.0, 1.0, True), "done")
     assert await own_scores(gym, episode, Task("t", "p")) == {"short": 1.0}
@@ -210,7 +210,7 @@ async def test_options_without_a_meaning_are_refused(project, asked, told):
 
 async def test_a_short_conversation_has_short_replies(project):
     plan = await plan_art(ArtRequest(environment="mine", art_config=write(CONFIG), max_seq_length=2048), project)
-    assert (plan.request.settings["max_seq_len"], plan.request.settings["max_tokens"]) == (2048, 1024)
+    assert (plan.settings["max_seq_len"], plan.settings["max_tokens"]) == (2048, 1024)
 
 
 async def test_a_judge_that_a_file_names_is_asked_about_and_one_that_is_typed_is_not(project, monkeypatch):
@@ -227,11 +227,11 @@ async def test_a_judge_that_a_file_names_is_asked_about_and_one_that_is_typed_is
     assert power.text.startswith("https://api.openai.com/v1 with OPENAI_API_KEY, for the judge openai/o3")
     plain = write("environments: {mine: {dataset: tasks.json}}")
     typed = await plan_art(ArtRequest(environment="mine", art_config=plain, ruler="openai/o3"), project)
-    assert typed.request.settings["ruler"] == "openai/o3"
+    assert typed.settings["ruler"] == "openai/o3"
 
     write("environments: {mine: {dataset: tasks.json, reward: 'mine.py:short'}}\ntraining: {mine: {ruler: openai/o3}}\n")
     agree(project.folder, survey(project.folder, project.platform))  # `hudtui trust` lists all that the file asks for
-    assert (await plan_art(asked, project)).request.settings["ruler"] == "openai/o3"
+    assert (await plan_art(asked, project)).settings["ruler"] == "openai/o3"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere.example/v1")
     with pytest.raises(Untrusted) as caught:  # another address
         await plan_art(asked, project)
@@ -252,7 +252,7 @@ async def test_the_plan_names_the_judge_its_endpoint_and_its_calls(project, monk
         monkeypatch.setenv(name, value)
     request = ArtRequest(environment="mine", art_config=write(CONFIG), ruler=judge, steps=2, rehearse=True, host="local")
     plan = await plan_art(request, project)
-    prepared = await prepare_run(plan.request, project.workspace(), project.settings(), project.runs)
+    prepared = await prepare_run(plan, project.workspace(), project.settings(), project.runs)
     [check] = [one for one in prepared.checks if one.name == "judge"]
     assert check.state == state and told in check.text, check
     assert (prepared.record is None) == (state == "missing")
@@ -279,10 +279,10 @@ async def test_a_cloud_of_the_file_is_a_machine_from_skypilot(project):
     text = "environments: {mine: {dataset: tasks.json}}\n"
     text += "resources:\n  backend: {type: skypilot}\n  skypilot: {gpu: H100-SXM, spot: true}"
     plan = await plan_art(ArtRequest(environment="mine", art_config=write(text)), project)
-    assert (plan.request.provider, plan.request.gpus) == ("sky", "1xH100")
+    assert (plan.provider, plan.gpus) == ("sky", "1xH100")
     assert any("spot" in remark for remark in plan.remarks)
     plan = await plan_art(ArtRequest(environment="mine", art_config=write(text), host="me@box"), project)
-    assert (plan.request.provider, plan.request.host) == (None, "me@box")
+    assert (plan.provider, plan.host) == (None, "me@box")
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ async def test_a_cloud_of_the_file_is_a_machine_from_skypilot(project):
 async def test_the_model_and_its_learning_rate(project, model, chosen, rate):
     config = write("environments: {mine: {dataset: tasks.json}}")
     plan = await plan_art(ArtRequest(environment="mine", art_config=config, model=model), project)
-    spec = JobSpec(engine="art", name="x", workspace="/w", model=plan.request.model, training=plan.request.settings)
+    spec = JobSpec(engine="art", name="x", workspace="/w", model=plan.model, training=plan.settings)
     recipe = recipe_for(spec)
     assert (recipe.model, recipe.rate) == (chosen, rate)
 
