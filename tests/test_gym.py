@@ -34,7 +34,7 @@ def record(name: str, seed: int, module: str = "hudtui.envs.text_2048") -> dict[
 
 @pytest.fixture
 def folder(own_world: Path) -> Path:
-    (own_world / "c.yaml").write_text((ROOT / "configs" / "2048.yaml").read_text().partition("\n\n")[2].partition("\n\n")[2])
+    (own_world / "c.yaml").write_text((ROOT / "configs" / "2048.yaml").read_text())
     (own_world / "tasks.json").write_text(json.dumps([record("a", 1), record("b", 2), record("broken", 3, "no_such_module")]))
     return own_world
 
@@ -44,12 +44,10 @@ async def scripted(messages: Any) -> str:
 
 
 async def test_all_ways_to_play_give_the_rewards_of_an_evaluation(folder: Path) -> None:
-    replies = {"a": REPLIES, "b": REPLIES}
-    (folder / "replies.jsonl").write_text("".join(json.dumps({"task_id": n, "replies": r}) + "\n" for n, r in replies.items()))
     gym = Gym.load("c.yaml", "tasks.json", max_turns=4, folder=folder)
     assert [task.id for task in gym.tasks] == ["a", "b", "broken"] and gym.warnings == ()
     (one, two), (three, _), (broken, _) = await gym.play_groups(gym.tasks, scripted, size=2, info={"step": 7})
-    assert one.ok and one.scores == two.scores and one.scores.reward != three.scores.reward
+    assert one.ok and one.scores == two.scores and one.messages == two.messages != three.messages
     assert (two.info["step"], two.info["rollout"]) == (7, 1) and len(one.turns) == 4
     assert not broken.ok and "no_such_module" in str(broken.error)
 
