@@ -280,7 +280,9 @@ class _Reader:
         found = next((name for name in candidates if name is not None and not is_local_image(name)), None)
         if found is not None:
             return found, None
-        return full or plain or local, local or (plain or full or "").partition("@")[0] or None
+        # A registry on this computer knows the digest; without a registry it is the id of a build, which engines do not take.
+        here = plain or full or ""
+        return full or plain or local, local or (here if _REGISTRY_HERE.match(here) else here.partition("@")[0]) or None
 
     def version(self, has_images: bool) -> str:
         value = self.document.data.get("version")
@@ -367,6 +369,9 @@ class _Reader:
     def names(self, path: YamlPath) -> tuple[str, ...]:
         found = self.value(path, (dict, list), "a mapping") or ()
         return tuple(str(item) for item in found)
+
+
+_REGISTRY_HERE = re.compile(r"[^/]*:\d+/")
 
 
 def is_local_image(name: str) -> bool:

@@ -198,6 +198,7 @@ def test_which_image(text: str, image: str) -> None:
     [
         ("image: my-env:latest\n", "my-env:latest"),
         ("image: my-env@sha256:1111\n", "my-env"),
+        ("image: 127.0.0.1:5000/me/my-env@sha256:1111\n", "127.0.0.1:5000/me/my-env@sha256:1111"),
         ("image: local/my-env\n", "local/my-env"),
         ("image: localhost/my-env:1\n", "localhost/my-env:1"),
         ("image: localhost:5000/me/my-env:1\n", "localhost:5000/me/my-env:1"),
