@@ -57,6 +57,8 @@ def run(
     Exit code 2 if --dry-run finds something missing.
     """
     how = How(yes, detach, dry_run, emit_script, not no_tmux, as_json, push_image)
+    if push_image is not None and how.only_looks:
+        raise typer.BadParameter("an image is pushed for a run that is started", param_hint="--push-image")
     console.run(carry_out(checked(request, settings), how), as_json=as_json, when_ended=GOES_ON)
 
 

@@ -239,6 +239,7 @@ def test_an_image_of_this_computer_alone_is_pushed_first(
     said = json.loads(hudtui(*RENT, "--dry-run", code=2).stdout)
     (missing,) = [check for check in said["checks"] if check["state"] == "missing"]
     assert "my-env:dev is on this computer alone" in missing["text"] and "--push-image" in missing["fix"]
+    assert "an image is pushed for a run" in hudtui(*RENT, "--push-image", "ghcr.io/me/", "--dry-run", code=2).stderr
     done = hudtui(*RENT, "--push-image", "ghcr.io/me/", code=2)  # there is no terminal to ask for the rest
     assert f"pushed ghcr.io/me/my-env:dev as {DIGEST}" in done.stderr and "--yes" in done.stderr
     assert f"ghcr.io/me/my-env@{DIGEST}" in lock.read_text() and "# built here" in lock.read_text()
