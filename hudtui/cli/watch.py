@@ -65,9 +65,17 @@ def watch(
     target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, or user@host[:port].")],
     session: Annotated[
         str | None,
-        typer.Option("--session", "-s", help="A tmux session there, or the beginning of its name.", show_default=False),
+        typer.Option(
+            "--session",
+            "-s",
+            help="A tmux session there, or the beginning of its name; with --file, a run in a trackio database.",
+            show_default=False,
+        ),
     ] = None,
-    file: Annotated[str | None, typer.Option("--file", help="A log or a file of metrics there.", show_default=False)] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", help="A log, or a file of W&B, TensorBoard, trackio or transformers there.", show_default=False),
+    ] = None,
     port: Annotated[
         int | None,
         typer.Option("--port", min=1, max=65535, help="Show the vLLM server on this port there.", show_default=False),
@@ -80,8 +88,9 @@ def watch(
 ) -> None:
     """Follow a run that hudtui did not start, or one of a colleague's: a tmux session or a log on any machine.
 
-    What is recognised is printed: the numbers of TRL, verifiers, prime-rl, ART and vLLM, key=value and JSON lines, and lines that
-    report a problem. Read-only: nothing is sent to the session, and nothing is written on the machine.
+    What is recognised is printed: the numbers of TRL, verifiers, prime-rl, ART and vLLM, key=value and JSON lines, files of W&B,
+    TensorBoard, trackio and transformers, and lines that report a problem. Read-only: nothing is sent to the session, and nothing
+    is written on the machine.
     """
     if port is not None:
         if session is not None or file is not None or sessions:
@@ -128,13 +137,10 @@ async def _watch(
 ) -> None:
     from contextlib import aclosing
 
-    from hudtui.core.errors import InputError
     from hudtui.core.remote.hosts import HostPool
     from hudtui.core.remote.known_hosts import KnownHosts
     from hudtui.core.runs.sessions import SessionWatcher, find_session
 
-    if session is not None and file is not None:
-        raise InputError("a session and a file cannot be watched at once", fix="Give --session or --file.")
     async with HostPool(
         KnownHosts(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
     ) as pool:

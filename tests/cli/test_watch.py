@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support import sshd, tmux_world, vllm_server
+from support.tracker_files import WANDB_HISTORY, wandb_file
 from typer.testing import CliRunner, Result
 
 from hudtui.cli.app import build
@@ -79,7 +80,9 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert done.exit_code != 0 and "there is no file" in done.stderr
     done = hudtui("runs", "watch", "local", "--once")
     assert done.exit_code != 0 and "has no tmux session" in done.stderr and "--file PATH" in done.stderr
-    assert hudtui("runs", "watch", "local", "--file", "a", "--session", "b").exit_code != 0
+    (tmp_path / "log").write_text("loss=1\n")
+    done = hudtui("runs", "watch", "local", "--file", str(tmp_path / "log"), "--session", "b")
+    assert done.exit_code != 0 and "Give --session or --file" in done.stderr
 
 
 @pytest.fixture
@@ -133,13 +136,23 @@ def test_show_and_list_tell_how_it_goes_and_what_is_wrong() -> None:
     assert "! no sign of life" in hudtui("runs", "list").stdout
 
 
-def test_a_file_that_holds_no_lines_is_refused_on_one_line_of_json(tmp_path: Path) -> None:
-    path = tmp_path / "trackio.db"
-    path.write_bytes(b"SQLite format 3\0" + bytes(100))
+def test_a_file_without_numbers_is_refused_on_one_line_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "model.bin"
+    path.write_bytes(b"\0" * 100)
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json")
     assert done.exit_code != 0 and "not read" in done.stderr
     [line] = [line for line in done.stdout.splitlines() if line]
     assert "not read" in json.loads(line)["error"]["what"]
+
+
+def test_a_file_of_a_tracker_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "run-1.wandb"
+    path.write_bytes(wandb_file([WANDB_HISTORY]))
+    done = hudtui("runs", "watch", "local", "--file", str(path), "--once")
+    assert done.exit_code == 0, done.output
+    assert "step 6  reward 0.219  loss 0.125  KL nan  completion length 7" in done.stdout and "! kl is NaN" in done.stderr
+    row = json.loads(hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json").stdout.splitlines()[0])
+    assert row["metrics"]["train/reward"] == 0.21899553290626303 and row["metrics"]["kl"] is None
 
 
 def test_alarms_of_a_followed_log(tmp_path: Path) -> None:

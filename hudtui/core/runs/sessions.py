@@ -8,7 +8,11 @@ touched.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import shlex
+import sqlite3
+import tempfile
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -30,6 +34,15 @@ from hudtui.core.runs.status import RunView
 from hudtui.core.text import clean, clean_line
 from hudtui.core.training.log_metrics import LogMetricsReader
 from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.tracker_files import (
+    Row,
+    TrackerFile,
+    is_trainer_state,
+    read_trackio,
+    read_trainer_state,
+    tracker_file,
+    trackio_runs,
+)
 
 BACKLOG = 8 * 1024 * 1024
 """Bytes before the end of a file that are searched for metrics."""
@@ -41,6 +54,11 @@ _STAGES = 64
 """Most stages of a run whose logs are followed."""
 _HEAD = 4096
 """First bytes of a file from which its kind is recognised."""
+_SQLITE = b"SQLite format 3\0"
+_COPIED = 256 * 1024 * 1024
+"""Most bytes of a file that is copied to read it."""
+_TRIES = 5
+_FOLLOW_INSTEAD = "Follow what the trainer prints instead: its log, or its tmux session."
 _SIGNS = 8
 """Symptoms kept, the newest."""
 _AGAIN = 3.0
@@ -100,6 +118,8 @@ class ExternalSession:
     sources: tuple[LogSource, ...]
     folder: str | None = None
     """The run's folder, if this is a run of hudtui."""
+    run: str | None = None
+    """The run in a database of trackio; None for the newest."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +178,7 @@ async def find_session(host: Host, *, session: str | None = None, file: str | No
 
     Args:
         host: The machine.
-        session: Name of a tmux session, or a prefix of it, with or without `hudtui-`.
+        session: Name of a tmux session, or a prefix of it, with or without `hudtui-`; with `file`, of a run in that database.
         file: Path of a log or metrics file on that machine; relative to the current folder here, to the home folder elsewhere.
 
     Raises:
@@ -168,7 +188,7 @@ async def find_session(host: Host, *, session: str | None = None, file: str | No
     if file is not None:
         if host.name == LOCAL:
             file = str(Path(file).expanduser().absolute())
-        return ExternalSession(clean_line(file), (LogSource(PurePosixPath(file).name, path=file),))
+        return ExternalSession(clean_line(file), (LogSource(PurePosixPath(file).name, path=file),), run=session)
     there = await list_tmux_sessions(host)
     if session is None:
         fit = [one for one in there if one.run] if len(there) != 1 else list(there)
@@ -204,24 +224,6 @@ async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
     if await host.stat(f"{folder}/out/metrics.jsonl") is not None:
         sources.append(LogSource("metrics", path=f"{folder}/out/metrics.jsonl"))
     return tuple(sources)
-
-
-def kind_of(path: str, head: bytes) -> str | None:
-    """Return what kind of file this is if it is not text, such as a database; None for a possible log.
-
-    Args:
-        path: The file's path.
-        head: The file's first bytes.
-    """
-    if head.startswith(b"SQLite format 3\0"):
-        return "an SQLite database, such as trackio keeps"
-    if head.startswith(b":W&B"):
-        return "a W&B run"
-    if b"brain.Event:" in head[:64] or "tfevents" in PurePosixPath(path).name:
-        return "a TensorBoard file"
-    if PurePosixPath(path).name == "trainer_state.json" or (head.lstrip().startswith(b"{") and b'"log_history"' in head):
-        return "the state of a trainer (trainer_state.json), which is rewritten at each checkpoint"
-    return "no text" if b"\0" in head else None
 
 
 class SessionWatcher:
@@ -313,11 +315,47 @@ class SessionWatcher:
             if once:
                 raise MachineError(f"there is no file {clean_line(path)} on {host.name}")
             yield SessionUpdate(source.name, self._now(), note=f"not there yet, and waited for: {clean_line(path)}")
-        if facts is not None:
-            await self._refuse(path, facts)
+            facts = await self._appear(path)
+        if not facts.regular:
+            raise InputError(
+                f"{clean_line(path)} on {host.name} is a folder, or no ordinary file: not read",
+                fix="Name a log in it: --file PATH.",
+            )
+        head = await host.get(path, limit=_HEAD)
+        database = head.startswith(_SQLITE)
+        if self.foreign.run is not None and not database:
+            raise InputError(
+                f"{clean_line(path)} on {host.name} is no database with several runs", fix="Give --session or --file, not both."
+            )
+        if (tracker := tracker_file(path, head)) is not None:
+            updates = self._grown(source, tracker, facts.size, once)
+        elif database:
+            updates = self._rewritten(source, _Trackio(host, path, self.foreign.run), once)
+        elif is_trainer_state(path, head):
+            updates = self._rewritten(source, _TrainerState(host, path), once)
+        elif b"\0" in head:
+            raise InputError(f"{clean_line(path)} on {host.name} is no text: not read", fix=_FOLLOW_INSTEAD)
+        else:
+            updates = self._log(source, facts.size, once)
+        async with aclosing(updates) as seen:
+            async for one in seen:
+                yield one
+
+    async def _appear(self, path: str) -> FileStat:
+        """Wait for a file that does not exist yet."""
+        while True:
+            await asyncio.sleep(POLL)
+            with contextlib.suppress(MachineError):
+                if (facts := await self.host.stat(path)) is not None:
+                    return facts
+
+    async def _log(self, source: LogSource, end: int, once: bool) -> AsyncGenerator[SessionUpdate, None]:
+        """Follow a file of lines, which has `end` bytes now."""
+        assert source.path is not None
+        host, path = self.host, source.path
         start = 0 if self._lines is None else await offset_of_last_lines(host, path, self._lines)
         self.before[source.name] = start
-        if facts is not None and start:
+        if start:
             first = max(start - BACKLOG, 0)
             reader = self.readers[source.name]
             while first < start:
@@ -327,7 +365,6 @@ class SessionWatcher:
                 reader.feed(data)
                 first += len(data)
         feed = LineSplitter(offset=start)
-        end = facts.size if facts else 0
         if once and end <= start:
             return
         async with aclosing(host.follow(path, offset=start)) as chunks:  # type: ignore[type-var]
@@ -341,19 +378,61 @@ class SessionWatcher:
                         yield self._seen(source, [found.partial])
                     return
 
-    async def _refuse(self, path: str, facts: FileStat) -> None:
-        """Raise if the file is not text."""
-        if not facts.regular:
-            raise InputError(
-                f"{clean_line(path)} on {self.host.name} is a folder, or no ordinary file: not read",
-                fix="Name a log in it: --file PATH.",
-            )
-        kind = kind_of(path, await self.host.get(path, limit=_HEAD))
-        if kind is not None:
-            raise InputError(
-                f"{clean_line(path)} on {self.host.name} is {kind}: not read",
-                fix="Follow what the trainer prints instead: its log, or its tmux session.",
-            )
+    async def _grown(self, source: LogSource, tracker: TrackerFile, end: int, once: bool) -> AsyncGenerator[SessionUpdate, None]:
+        """Follow a tracker's file that only grows, and has `end` bytes now."""
+        assert source.path is not None
+        at, kept = 0, deque[Row](maxlen=self._lines)
+        if once and end == 0:
+            return
+        async with aclosing(self.host.follow(source.path)) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                note = None
+                if chunk.offset != at:
+                    tracker, note = type(tracker)(), "the file was restarted"
+                damaged = tracker.damaged
+                rows = tracker.feed(chunk.data)
+                before, at = at, chunk.offset + len(chunk.data)
+                if tracker.damaged > damaged:
+                    note = f"damaged between byte {chunk.offset:,} and {at:,}: what cannot be read there is left out"
+                self._take(source, rows)
+                kept.extend(rows)
+                if (at >= end and kept) or note:
+                    yield self._told(source, list(kept if before < end else rows), note)
+                    kept.clear()
+                if once and at >= end:
+                    return
+
+    async def _rewritten(self, source: LogSource, file: _Snapshots, once: bool) -> AsyncGenerator[SessionUpdate, None]:
+        """Follow a tracker's file that is read anew whenever it has changed."""
+        first = True
+        while True:
+            began = time.monotonic()
+            try:
+                rows = await file.news()
+            except MachineError as error:
+                if first:
+                    raise
+                yield SessionUpdate(
+                    source.name, self._now(), note=f"no contact, it is tried again: {clean_line(error.what, 200)}"
+                )
+                rows = []
+            self._take(source, rows)
+            shown = rows[-self._lines :] if first and self._lines else [] if first and self._lines == 0 else rows
+            if shown or (first and file.note):
+                yield self._told(source, shown, file.note if first else None)
+            if once:
+                return
+            first = False
+            await asyncio.sleep(max(_AGAIN, 10 * (time.monotonic() - began)))
+
+    def _take(self, source: LogSource, rows: list[Row]) -> None:
+        reader = self.readers[source.name]
+        for row in rows:
+            reader.add(row)
+
+    def _told(self, source: LogSource, rows: list[Row], note: str | None) -> SessionUpdate:
+        lines = tuple(json.dumps(row, ensure_ascii=False) for row in rows)
+        return SessionUpdate(source.name, self._now(), tuple(map(clean_line, lines)), tuple(rows), note=note)
 
     async def _pane(self, source: LogSource, once: bool) -> AsyncGenerator[SessionUpdate, None]:
         assert source.pane is not None
@@ -392,6 +471,105 @@ class SessionWatcher:
                 return
             first = False
             await asyncio.sleep(POLL)
+
+
+class _Snapshots:
+    """A file that is rewritten, and copied to read it: nothing is opened or locked where it is."""
+
+    def __init__(self, host: Host, path: str) -> None:
+        self.host, self.path = host, path
+        self.note: str | None = None
+        """What the user should know, once."""
+        self._known: Any = None
+
+    async def news(self) -> list[Row]:
+        """Return the rows that are new since the last call.
+
+        Raises:
+            InputError: The file is too large, or is not what its first bytes say.
+            MachineError: The machine does not answer.
+        """
+        found = await self._state()
+        if found == self._known or not found:
+            return []
+        if sum(facts.size for facts in found) > _COPIED:
+            raise self._refused(f"is larger than {_COPIED >> 20} MiB", _FOLLOW_INSTEAD)
+        for _ in range(_TRIES):  # it may change while it is copied
+            try:
+                rows = await self._read()
+            except (ValueError, sqlite3.Error) as error:
+                why = str(error)
+            else:
+                self._known = found
+                return rows
+            await asyncio.sleep(POLL)
+        raise self._refused(f"cannot be read: {clean_line(why, 200)}", "It is damaged, or written by another program.")
+
+    def _refused(self, words: str, fix: str) -> InputError:
+        return InputError(f"{clean_line(self.path)} on {self.host.name} {words}", fix=fix)
+
+    async def _state(self) -> list[FileStat]:
+        """Sizes and times of the files; empty while there is none."""
+        return [facts for facts in [await self.host.stat(self.path)] if facts is not None]
+
+    async def _read(self) -> list[Row]:
+        raise NotImplementedError
+
+
+class _TrainerState(_Snapshots):
+    """The `trainer_state.json` of a checkpoint."""
+
+    _count = 0
+
+    async def _read(self) -> list[Row]:
+        rows = await asyncio.to_thread(read_trainer_state, await self.host.get(self.path, limit=_COPIED))
+        before, self._count = min(self._count, len(rows)), len(rows)
+        return rows[before:]
+
+
+class _Trackio(_Snapshots):
+    """A run in a trackio database."""
+
+    _last = 0
+
+    def __init__(self, host: Host, path: str, run: str | None) -> None:
+        super().__init__(host, path)
+        self.run = run
+
+    async def _state(self) -> list[FileStat]:
+        log = await self.host.stat(f"{self.path}-wal")
+        return [*await super()._state(), *([log] if log is not None else [])]
+
+    async def _read(self) -> list[Row]:
+        with tempfile.TemporaryDirectory(prefix="hudtui-watch-") as folder:
+            copy = Path(folder) / "copy.db"
+            before = await self._log_head()
+            await self.host.download(self.path, copy)
+            if before:
+                await self.host.download(f"{self.path}-wal", copy.with_name("copy.db-wal"))
+            if before != await self._log_head():
+                raise ValueError("it changes all the time")
+            runs = await asyncio.to_thread(trackio_runs, copy)
+            if self.run is not None and self.run not in runs:
+                names = ", ".join(clean_line(name, 40) for name in runs[:20])
+                raise self._refused(f"has no run {clean_line(self.run, 60)!r}", f"There are: {names or 'none yet'}.")
+            if not runs:
+                return []
+            if self.run is None:
+                self.run = runs[0]
+                if others := [clean_line(name, 40) for name in runs[1:6]]:
+                    self.note = (
+                        f"the newest of {len(runs)} runs, {clean_line(self.run, 60)}; --session NAME shows {', '.join(others)}"
+                    )
+            rows, self._last = await asyncio.to_thread(read_trackio, copy, self.run, self._last)
+        return rows
+
+    async def _log_head(self) -> bytes:
+        """The head of the write-ahead log, which changes when the log begins anew."""
+        try:
+            return await self.host.get(f"{self.path}-wal", limit=32)
+        except FileRefused:
+            return b""
 
 
 @dataclass(frozen=True)

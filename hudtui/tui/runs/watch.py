@@ -126,12 +126,13 @@ class WatchScreen(HudtuiScreen):
     CSS_PATH = "watch.tcss"
     HELP = (
         "Runs that this workspace did not start: a colleague's, or those of another trainer. {key:table.select} follows the tmux "
-        "session under the cursor, {key:watch.file} a log by its path; numbers of TRL, verifiers, prime-rl, ART, vLLM, key=value "
-        "and JSON lines become curves. It only looks: nothing is sent, and nothing is written there."
+        "session under the cursor, {key:watch.file} a log or a tracker's file (W&B, TensorBoard, trackio) by its path; numbers "
+        "of TRL, verifiers, prime-rl, ART, vLLM, key=value and JSON lines become curves. It only looks: nothing is sent, and "
+        "nothing is written there."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("watch.machine", "Machine", "Look at another machine: local, a name of ~/.ssh/config, user@host.", "M"),
-        AppAction("watch.file", "A log", "Follow a log, or a file of metrics, by its path there.", "o"),
+        AppAction("watch.file", "A log", "Follow a log, or a file of W&B, TensorBoard or trackio, by its path there.", "o"),
         METRICS,
         WINDOW,
         NEXT_TAB,

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.tracker_files import TENSORBOARD, history, trackio_file, wandb_file
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.runs import sessions
 from hudtui.core.runs.launch import launch, stop_run
 from hudtui.core.runs.sessions import (
     ExternalSession,
@@ -215,22 +217,73 @@ async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "head", "words"),
     [
-        ("trackio.db", b"SQLite format 3\0" + bytes(100), "SQLite database"),
-        ("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(100), "W&B run"),
-        ("log", bytes(8) + b"\x1a\0\0\0\x1a\rbrain.Event:2" + bytes(10), "TensorBoard file"),
-        ("events.out.tfevents.1.box", b"", "TensorBoard file"),
-        ("trainer_state.json", b"{}", "state of a trainer"),
-        ("checkpoint.json", b'{"best_metric": null, "log_history": []}', "state of a trainer"),
-        ("model.bin", b"\x80\0\0", "no text"),
+        ("other.db", b"SQLite format 3\0" + bytes(100), "cannot be read"),
+        ("trainer_state.json", b"{}", "cannot be read"),
+        ("model.bin", b"\x80\0\0", "no text: not read"),
     ],
 )
-async def test_what_holds_no_lines_is_named_and_not_read(tmp_path: Path, name: str, head: bytes, words: str) -> None:
+async def test_what_holds_no_numbers_is_named(
+    tmp_path: Path, name: str, head: bytes, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "POLL", 0.0)
     (tmp_path / name).write_bytes(head)
     watch = SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path / name)))
-    with pytest.raises(InputError, match=f"{words}.*: not read"):
+    with pytest.raises(InputError, match=words):
         [seen async for seen in watch.follow(once=True)]
     with pytest.raises(InputError, match="is a folder, or no ordinary file: not read"):
         [seen async for seen in SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path))).follow(once=True)]
+
+
+@pytest.mark.parametrize("kind", ["wandb", "tensorboard", "trackio"])
+async def test_a_file_of_a_tracker_is_followed(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "POLL", 0.01)
+    monkeypatch.setattr(sessions, "_AGAIN", 0.01)
+    path = tmp_path / {"wandb": "run-1.wandb", "tensorboard": "events.out.tfevents.1.box", "trackio": "p.db"}[kind]
+    run = wandb_file(history({"_step": n, "loss": 1 / (n + 1)}) for n in range(3))
+    whole = {"wandb": run, "tensorboard": TENSORBOARD}.get(kind, b"")
+
+    def grow(part: int) -> None:
+        if kind == "trackio":
+            steps = ([0], [1, 2])[part]
+            trackio_file(path, [("theirs", step, {"loss": 1 / (step + 1)}) for step in steps])
+        else:
+            middle = len(whole) - 30  # in the middle of the last record
+            path.write_bytes(whole if part else whole[:middle])
+
+    watch, seen = SessionWatcher(HOST, await find_session(HOST, file=str(path))), list[SessionUpdate]()
+    async with aclosing(watch.follow()) as events, asyncio.timeout(60):
+        async for one in events:
+            seen.append(one)
+            if one.note is not None:
+                assert "not there yet" in one.note
+                grow(0)
+            elif len(watch.numbers.series("loss")) < 3:
+                grow(1)
+            else:
+                break
+    assert [(point.x, round(point.y, 6)) for point in watch.numbers.quantity("loss")] == [(0, 1.0), (1, 0.5), (2, 0.333333)]
+    assert [json.loads(line)["loss"] for line in lines_of(seen)] == [row["loss"] for one in seen for row in one.rows]
+    assert len(lines_of(seen)) == 3
+    assert {one.name for one in tmp_path.iterdir()} <= {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+    newest = SessionWatcher(HOST, watch.foreign, lines=1)
+    assert [row["loss"] for one in [one async for one in newest.follow(once=True)] for row in one.rows] == [pytest.approx(1 / 3)]
+    assert newest.numbers.count == 3
+
+
+async def test_of_several_runs_the_newest_or_the_named_one(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    trackio_file(path, [("old", 0, {"reward": 0.1}), ("new", 0, {"reward": 0.9})])
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)))
+    (one,) = [one async for one in watch.follow(once=True)]
+    assert one.rows[0]["reward"] == 0.9 and one.note == "the newest of 2 runs, new; --session NAME shows old"
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(path), session="old"))
+    (one,) = [one async for one in watch.follow(once=True)]
+    assert one.rows[0]["reward"] == 0.1 and one.note is None
+    with pytest.raises(InputError, match="has no run 'none'"):
+        [one async for one in SessionWatcher(HOST, await find_session(HOST, file=str(path), session="none")).follow(once=True)]
+    (tmp_path / "log").write_text("loss=1\n")
+    with pytest.raises(InputError, match="no database with several runs"):
+        [one async for one in SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path / "log"), session="x")).follow()]
 
 
 async def test_a_log_is_told_from_its_first_line_on(tmp_path: Path) -> None:

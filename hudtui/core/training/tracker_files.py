@@ -1,0 +1,369 @@
+"""Reads metrics in the files of W&B, TensorBoard, trackio and transformers, with the standard library alone.
+
+- `run-*.wandb`: 7 bytes, then LevelDB's log format (blocks of 32 KiB; chunks with CRC-32, length, type) of protobuf messages. Of
+  those, the history is read: `Record.history = 2 {item = 1 {key = 1, nested_key = 2, value_json = 16}, step = 2 {num = 1}}`.
+- `events.out.tfevents.*`: TensorFlow's records (length, masked CRC-32C, data, masked CRC-32C) of `Event {wall_time = 1, step = 2,
+  summary = 5 {value = 1 {tag = 1, simple_value = 2, tensor = 8}}}`.
+- trackio's `PROJECT.db`: SQLite; the table `metrics` with `run_name`, `step`, `timestamp` and JSON.
+- `trainer_state.json`: the list `log_history`, in each checkpoint.
+
+A file may be read while it is written: an incomplete end waits for the rest. Bytes that are damaged are left out and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+Row = dict[str, float]
+"""Numbers by their names, with the step and the time where the file has them. They include values that are not finite."""
+
+_BLOCK = 32 * 1024
+_MOST = 64 * 1024 * 1024
+"""Longest record in bytes."""
+_CHECKED = 64 * 1024
+"""Longest TensorBoard record in bytes that is read: longer ones hold images, graphs and the like."""
+_DEPTH = 3
+_WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+class TrackerFile(Protocol):
+    """Reads a file that only grows, piece by piece."""
+
+    damaged: int
+    """Places where bytes had to be left out."""
+
+    def feed(self, data: bytes) -> list[Row]:
+        """Read more bytes of the file and return the rows that they complete."""
+        ...
+
+
+class WandbFile:
+    """Reads the file of a W&B run."""
+
+    def __init__(self) -> None:
+        self.damaged = 0
+        self._at = 0
+        self._data = b""
+        self._record: list[bytes] | None = None
+        """The chunks of a record that is not complete; None outside of records."""
+
+    def feed(self, data: bytes) -> list[Row]:
+        self._data += data
+        rows: list[Row] = []
+        place = 0
+        while (size := self._chunk(place, rows)) is not None:
+            place += size
+            self._at += size
+        self._data = self._data[place:]
+        return rows
+
+    def _chunk(self, place: int, rows: list[Row]) -> int | None:
+        """Read one chunk; returns its size in bytes, or None while it is incomplete."""
+        there = len(self._data) - place
+        if self._at == 0:
+            return 7 if there >= 7 else None
+        left = _BLOCK - self._at % _BLOCK
+        if left < 7:
+            return left if there >= left else None
+        if there < 7:
+            return None
+        length: int
+        check, length, kind = struct.unpack_from("<IHB", self._data, place)
+        if length > left - 7 or not 1 <= kind <= 4:
+            return self._skip(left, there)
+        if there < 7 + length:
+            return None
+        data = self._data[place + 7 : place + 7 + length]
+        if zlib.crc32(data, zlib.crc32(bytes([kind]))) != check:
+            return self._skip(left, there)
+        if kind in (1, 2):
+            self._record = []
+        if self._record is not None:
+            self._record.append(data)
+            if kind in (1, 4):
+                rows += _read(_history, b"".join(self._record))
+                self._record = None
+            elif sum(map(len, self._record)) > _MOST:
+                self._record = None
+        return 7 + length
+
+    def _skip(self, left: int, there: int) -> int | None:
+        """Leave the rest of a block out, once all of it is there: its end may still be written."""
+        if there < left:
+            return None
+        self.damaged, self._record = self.damaged + 1, None
+        return left
+
+
+class EventsFile:
+    """Reads a TensorBoard events file. Values of one step that follow one another are one row."""
+
+    def __init__(self) -> None:
+        self.damaged = 0
+        self._data = b""
+        self._lost = False
+
+    def feed(self, data: bytes) -> list[Row]:
+        if self._lost:
+            return []
+        self._data += data
+        rows: list[Row] = []
+        place = 0
+        while len(self._data) - place >= 12:
+            head = self._data[place : place + 8]
+            (length,) = struct.unpack("<Q", head)
+            if _masked(head) != struct.unpack_from("<I", self._data, place + 8)[0] or length > _MOST:
+                # Records have no marks at which reading could begin again.
+                self.damaged, self._lost, self._data = self.damaged + 1, True, b""
+                return rows
+            end = place + 16 + length
+            if len(self._data) < end:
+                break
+            record = self._data[place + 12 : end - 4]
+            if length <= _CHECKED:
+                if _masked(record) == struct.unpack_from("<I", self._data, end - 4)[0]:
+                    for row in _read(_event, record):
+                        _join(rows, row)
+                else:
+                    self.damaged += 1
+            place = end
+        self._data = self._data[place:]
+        return rows
+
+
+def tracker_file(path: str, head: bytes) -> TrackerFile | None:
+    """Return the reader of a file that only grows; None if it is no such file.
+
+    Args:
+        path: The file's path.
+        head: The file's first bytes; may be empty.
+    """
+    name = path.rpartition("/")[2]
+    if head.startswith(b":W&B") or (not head and name.endswith(".wandb")):
+        return WandbFile()
+    if b"brain.Event:" in head[:64] or "tfevents" in name:
+        return EventsFile()
+    return None
+
+
+def is_trainer_state(path: str, head: bytes) -> bool:
+    """Return whether a file is the `trainer_state.json` of a checkpoint."""
+    return path.rpartition("/")[2] == "trainer_state.json" or (head.lstrip().startswith(b"{") and b'"log_history"' in head)
+
+
+def read_trainer_state(data: bytes) -> list[Row]:
+    """Return the rows of a `trainer_state.json`.
+
+    Raises:
+        ValueError: It is damaged, or half written.
+    """
+    state = json.loads(data)
+    history = state.get("log_history") if isinstance(state, dict) else None
+    if not isinstance(history, list):
+        raise ValueError("it has no list log_history")
+    return [row for entry in history if isinstance(entry, dict) and (row := dict(_numbers(entry)))]
+
+
+def trackio_runs(path: Path) -> list[str]:
+    """Return the names of the runs in a trackio database, the newest first.
+
+    Raises:
+        sqlite3.Error: It is damaged, or no database of trackio.
+    """
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        found = database.execute("SELECT run_name FROM metrics GROUP BY run_name ORDER BY max(id) DESC LIMIT 1000")
+        return [str(name) for (name,) in found]
+
+
+def read_trackio(path: Path, run: str, after: int) -> tuple[list[Row], int]:
+    """Return rows of a run in a trackio database.
+
+    Args:
+        path: The database: a copy, because SQLite writes beside a file that it opens.
+        run: Name of the run.
+        after: The last row that is known; 0 for all rows.
+
+    Returns:
+        The rows, and the number of the last of them, for the next call.
+
+    Raises:
+        sqlite3.Error: It is damaged, or no database of trackio.
+    """
+    wanted = "SELECT id, step, timestamp, metrics FROM metrics WHERE run_name = ? AND id > ? ORDER BY id"
+    rows: list[Row] = []
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        for number, step, moment, text in database.execute(wanted, (run, after)):
+            after = number
+            with contextlib.suppress(ValueError, RecursionError):
+                values = json.loads(text)
+                if isinstance(values, dict):
+                    seconds = datetime.fromisoformat(str(moment)).timestamp()
+                    rows.append({**dict(_numbers(values)), "step": step, "timestamp": seconds})
+    return rows, after
+
+
+def _read(parse: Any, record: bytes) -> list[Row]:
+    """Return the rows of a message; none if the message is not what it should be."""
+    try:
+        row: Row = parse(record)
+    except (ValueError, struct.error, RecursionError, UnicodeDecodeError):
+        return []
+    return [row] if row else []
+
+
+def _join(rows: list[Row], row: Row) -> None:
+    """Add a row of TensorBoard, or its values to the row before."""
+    before = rows[-1] if rows else {}
+    if before.get("step") == row["step"] and not (row.keys() & before.keys()) - {"step", "time"}:
+        before.update(row)
+    else:
+        rows.append(row)
+
+
+def _history(record: bytes) -> Row:
+    found: Row = {}
+    for number, value in _fields(record):
+        if number != 2 or not isinstance(value, bytes):
+            continue
+        for inner, item in _fields(value):
+            if inner == 1 and isinstance(item, bytes):
+                names, text = [], b""
+                for key, part in _fields(item):
+                    if key in (1, 2) and isinstance(part, bytes) and part:
+                        names.append(part.decode())
+                    elif key == 16 and isinstance(part, bytes):
+                        text = part
+                if text and names and (names[0] in ("_step", "_timestamp") or not names[0].startswith("_")):
+                    found.update(_numbers({"/".join(names): json.loads(text)}))
+            elif inner == 2 and isinstance(item, bytes):
+                for key, step in _fields(item):
+                    if key == 1 and isinstance(step, int):
+                        found["_step"] = step
+    return found
+
+
+def _event(record: bytes) -> Row:
+    moment, step, found = 0.0, 0, {}
+    for number, value in _fields(record):
+        if number == 1 and isinstance(value, bytes):
+            (moment,) = struct.unpack("<d", value)
+        elif number == 2 and isinstance(value, int):
+            step = value - (1 << 64) if value >> 63 else value
+        elif number == 5 and isinstance(value, bytes):
+            for inner, summary in _fields(value):
+                if inner == 1 and isinstance(summary, bytes):
+                    found.update(_scalar(summary))
+    return {"step": step, "time": moment, **found} if found else {}
+
+
+def _scalar(summary: bytes) -> Row:
+    tag, found = "", None
+    for number, value in _fields(summary):
+        if number == 1 and isinstance(value, bytes):
+            tag = value.decode()
+        elif number == 2 and isinstance(value, bytes):
+            (found,) = struct.unpack("<f", value)
+        elif number == 8 and isinstance(value, bytes):
+            found = _tensor(value)
+    return {tag: found} if tag and found is not None else {}
+
+
+_TENSORS = {1: "f", 2: "d", 3: "i", 9: "q", 19: "e"}
+"""TensorFlow's types of numbers -> the letters of `struct`: float, double, int32, int64, half."""
+
+
+def _tensor(data: bytes) -> float | None:
+    """Return the number in a tensor of one element; None for other tensors."""
+    kind, content, values = 0, b"", []
+    for number, value in _fields(data):
+        if number == 1 and isinstance(value, int):
+            kind = value
+        elif number == 4 and isinstance(value, bytes):
+            content = value
+        elif number in (5, 6) and isinstance(value, bytes):
+            letter = "f" if number == 5 else "d"
+            values += [one for (one,) in struct.iter_unpack(f"<{letter}", value)]
+        elif number in (7, 10) and isinstance(value, int):
+            values.append(value - (1 << 64) if value >> 63 else value)
+        elif number in (7, 10) and isinstance(value, bytes) and len(value) < 11:
+            values.append(_varint(value, 0)[0])
+    letter = _TENSORS.get(kind, "")
+    if letter and len(content) == struct.calcsize(letter):
+        values = list(struct.unpack(f"<{letter}", content))
+    return float(values[0]) if letter and len(values) == 1 else None
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield the fields of a protobuf message: number, and an integer or the bytes.
+
+    Raises:
+        ValueError: It is no protobuf message.
+    """
+    place = 0
+    while place < len(data):
+        key, place = _varint(data, place)
+        kind = key & 7
+        if kind == 0:
+            value, place = _varint(data, place)
+            yield key >> 3, value
+            continue
+        if kind == 2:
+            size, place = _varint(data, place)
+        else:
+            size = {1: 8, 5: 4}.get(kind, -1)
+        if size < 0 or place + size > len(data):
+            raise ValueError("no protobuf message")
+        yield key >> 3, data[place : place + size]
+        place += size
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if place >= len(data):
+            break
+        byte = data[place]
+        place += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, place
+    raise ValueError("no protobuf message")
+
+
+def _numbers(values: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and depth < _DEPTH:
+            yield from _numbers(value, f"{prefix}{name}/", depth + 1)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{name}", value
+        elif isinstance(value, str) and value in _WORDS:
+            yield f"{prefix}{name}", _WORDS[value]
+
+
+def _crc_table() -> tuple[int, ...]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return tuple(table)
+
+
+_CRC = _crc_table()
+
+
+def _masked(data: bytes) -> int:
+    """CRC-32C as TensorFlow writes it."""
+    check = 0xFFFFFFFF
+    for byte in data:
+        check = _CRC[(check ^ byte) & 255] ^ check >> 8
+    check ^= 0xFFFFFFFF
+    return ((check >> 15 | check << 17) + 0xA282EAD8) & 0xFFFFFFFF

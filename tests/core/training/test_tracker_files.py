@@ -1,0 +1,117 @@
+"""Files of trackers: whole, torn at every byte, damaged; tests/real/trackers.py has them from the libraries themselves."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.tracker_files import TENSORBOARD, TENSORBOARDX, WANDB_HISTORY, history, trackio_file, wandb_file
+
+from hudtui.core.training.tracker_files import (
+    EventsFile,
+    Row,
+    TrackerFile,
+    WandbFile,
+    read_trackio,
+    read_trainer_state,
+    tracker_file,
+    trackio_runs,
+)
+
+
+def joined(rows: list[Row]) -> dict[str, list[float]]:
+    """The values of each name: where a file is cut between two values of a step, the step has two rows."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            if name not in ("step", "time", "_step", "_timestamp"):
+                found.setdefault(name, []).append(value)
+    return found
+
+
+def test_what_the_real_libraries_write() -> None:
+    (row,) = WandbFile().feed(wandb_file([WANDB_HISTORY]))
+    assert math.isnan(row.pop("kl"))
+    assert row == {
+        "_step": 6,
+        "_timestamp": 1795422784.4430335,
+        "train/reward": 0.21899553290626303,
+        "loss": 0.125,
+        "grad_norm": 0.001,
+        "completions/mean_length": 7,
+        "nested/a": 6,
+    }
+    (row,) = EventsFile().feed(TENSORBOARDX)
+    assert row == {"step": 0, "time": 1795422786.0865054, "train/reward": 0.28049033880233765, "loss": 0.5}
+    assert [(row["step"], row["loss"]) for row in EventsFile().feed(TENSORBOARD)] == [(0, 1), (1, 0.5), (2, 0.3333333432674408)]
+
+
+RUN = wandb_file([history({"_step": n, "loss": n / 3, "note": "x" * (n * 700)}) for n in range(60)])
+
+
+@pytest.mark.parametrize("whole", [TENSORBOARD, TENSORBOARDX, RUN[:70_000]])
+def test_a_file_that_is_read_while_it_is_written(whole: bytes) -> None:
+    at_once = joined(tracker_file("x.wandb", whole[:64]).feed(whole))  # type: ignore[union-attr]
+    for size in (1, 7, 4096) if len(whole) < 5000 else (1023, 32768, 50_000):
+        reader = tracker_file("x.wandb", whole[:64])
+        assert reader is not None
+        rows = [row for at in range(0, len(whole), size) for row in reader.feed(whole[at : at + size])]
+        assert joined(rows) == at_once and reader.damaged == 0 and rows
+
+
+def test_damage_costs_what_is_damaged() -> None:
+    for place in (100_000, 100_001, 200_000):
+        reader = WandbFile()
+        torn = RUN[:place] + bytes([RUN[place] ^ 1]) + RUN[place + 1 :]
+        steps = [row["_step"] for row in reader.feed(torn)]
+        assert reader.damaged == 1 and steps[0] == 0 and steps[-1] == 59 and 55 <= len(steps) < 60, steps
+    value = TENSORBOARD.index(bytes.fromhex("0000003f"))
+    reader = EventsFile()
+    rows = reader.feed(TENSORBOARD[:value] + b"\1" + TENSORBOARD[value + 1 :])
+    assert [row["step"] for row in rows] == [0, 2] and reader.damaged == 1
+    reader = EventsFile()
+    assert reader.feed(TENSORBOARDX + bytes(64)) and reader.damaged == 1  # a disk that was full
+    assert reader.feed(TENSORBOARD) == [] and reader.damaged == 1
+
+
+@settings(max_examples=60)
+@given(st.lists(st.binary(max_size=200), max_size=5), st.sampled_from([b"", TENSORBOARD, RUN[:3000]]))
+def test_any_bytes_are_taken(pieces: list[bytes], head: bytes) -> None:
+    for kind in (WandbFile, EventsFile):
+        reader: TrackerFile = kind()
+        reader.feed(head)
+        for piece in pieces:
+            reader.feed(piece)
+    for row in WandbFile().feed(wandb_file(pieces)):
+        assert row
+
+
+def test_a_trackio_database(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    trackio_file(
+        path, [("first", 0, {"reward": 0.1}), ("second", 0, {"reward": 0.5, "kl": "NaN", "inner": {"a": 1}, "text": "x"})]
+    )
+    trackio_file(path, [("first", 1, {"reward": 1e-300}), ("first", 2, {"reward": "Infinity"})])
+    assert trackio_runs(path) == ["first", "second"]
+    rows, last = read_trackio(path, "first", 0)
+    assert [(row["step"], row["reward"]) for row in rows] == [(0, 0.1), (1, 1e-300), (2, math.inf)]
+    assert rows[0]["timestamp"] == 1795422790.488935
+    assert read_trackio(path, "first", last) == ([], last)
+    ((row,), _) = read_trackio(path, "second", 0)
+    assert row.keys() == {"reward", "kl", "inner/a", "step", "timestamp"} and math.isnan(row["kl"])
+    (tmp_path / "other.db").write_bytes(b"SQLite format 3\0" + bytes(100))
+    with pytest.raises(sqlite3.Error):
+        trackio_runs(tmp_path / "other.db")
+
+
+def test_the_state_of_a_trainer() -> None:
+    state = b'{"best_metric": null, "log_history": [{"loss": 0.5, "reward": NaN, "epoch": 0.1, "step": 1}, 7, {"step": 2}]}'
+    first, second = read_trainer_state(state)
+    assert (first["loss"], first["step"], second) == (0.5, 1, {"step": 2}) and math.isnan(first["reward"])
+    for torn in (state[:50], b"[]", b'{"log_history": 3}'):
+        with pytest.raises(ValueError):
+            read_trainer_state(torn)
