@@ -27,7 +27,6 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
         ConnectError: It cannot be reached.
     """
     from hudtui.core.environment import cache
-    from hudtui.core.environment.engine import engine_note
     from hudtui.core.flows.analyze import analyze_source
 
     if not live and (known := cache.load_analysis(source)) is not None:
@@ -35,8 +34,6 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
         return known
     if not live and source.kind == "lock":
         console.say("as listed in the lock file; --live starts the environment and inspects it")
-    elif any(server.contained for server in source.servers) and (note := engine_note()) is not None:
-        console.say(f"note: {note}")
     person = answers()
     return await analyze_source(source, Terminal(), live=live, timeout=timeout, on_event=console.tell, answerer=person)
 

@@ -236,10 +236,14 @@ def list_bundled(as_json: _Json = False) -> None:
     from hudtui.core.environment.bundled import BUNDLED
 
     if as_json:
-        console.out_json([{"name": e.name, "description": e.description, "mcp_config": e.mcp_config} for e in BUNDLED])
+        about = [
+            {"name": e.name, "description": e.description, "mcp_config": e.mcp_config, "folder": str(e.folder)} for e in BUNDLED
+        ]
+        console.out_json(about)
         return
     for entry in BUNDLED:
         console.out(f"{entry.name:<12} {entry.description}")
+        console.out(f"{'':<12} {entry.folder}")
 
 
 async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: float) -> ToolResult:

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from hudtui.core.errors import HudtuiError
+from hudtui.core.environment.engine import ENGINE_SETTING, find_engine
+from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.paths import app_paths
 from hudtui.core.platform import BUILT_IN, HUD, explain_choice
-from hudtui.core.settings import Settings, check_settings, load_settings
+from hudtui.core.settings import Settings, check_settings, load_settings, user_setting
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import open_workspace
 
@@ -193,6 +194,13 @@ async def _programs() -> list[Fact]:
         fix = "Install one to start environments from images. Environments behind an address or a command work without."
         return [*facts, Fact("programs", "docker or podman", "not found", "missing", fix)]
     # One engine that works is enough, and an engine that merely does not run is not a problem of this installation.
+    try:
+        used = await asyncio.to_thread(find_engine)
+    except InputError as error:
+        facts.append(Fact("programs", ENGINE_SETTING, error.what, "problem", error.fix))
+    else:
+        chosen = f" (from {ENGINE_SETTING})" if user_setting(ENGINE_SETTING) else ""
+        facts.append(Fact("programs", "images", f"started with {used}{chosen}", "info"))
     rest: State = "info" if any(fact.state == "ok" for fact in there) else "missing"
     advice = "Is its service running, and may you use it? It is needed to start environments from images."
     there = [fact if fact.state == "ok" else Fact("programs", fact.name, fact.value, rest, advice) for fact in there]

@@ -95,6 +95,7 @@ _COMMON = (
     Setting("HUDTUI_BUDGET_DAY", "US dollars that all rented machines may cost in a day, or none", "limit", "100"),
     Setting("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),
     Setting("HUDTUI_IDLE_MINUTES", "minutes without GPU work or log lines after which it is ended, or none", "limit", "30"),
+    Setting("HUDTUI_ENGINE", "container engine for images, docker or podman; without it, the one that answers"),
     Setting("HUDTUI_SKY", "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky, where it is not sky on PATH"),
 )
 
@@ -321,6 +322,14 @@ def user_file() -> Path:
     return app_paths().settings_file
 
 
+def user_setting(name: str) -> str | None:
+    """The value of a setting that no folder decides: from the environment, else from the user's own file; None without one."""
+    if value := os.environ.get(name):
+        return value
+    entry = _read("user file", user_file(), []).entries.get(name)
+    return (entry.value or None) if entry is not None else None
+
+
 def load_settings(folder: Path, platform: Platform, *, environ: Mapping[str, str] | None = None) -> Settings:
     """Read every layer.
 
@@ -384,7 +393,7 @@ def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
     return tuple(found)
 
 
-_NEVER_IN_A_FOLDER = frozenset({"HUDTUI_SKY", "HUDTUI_SIM_KEY"})
+_NEVER_IN_A_FOLDER = frozenset({"HUDTUI_ENGINE", "HUDTUI_SKY", "HUDTUI_SIM_KEY"})
 """Settings that name a program to start, or a simulator's key: only the environment and the user's own file may set them."""
 _SIMULATORS = frozenset({"demo", "off"})
 """Values of HUDTUI_SIM that a folder may choose; an address is the user's to choose."""

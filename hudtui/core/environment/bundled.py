@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from hudtui.core.environment.servers import ServerSpec
 from hudtui.core.python import python_command
@@ -18,6 +19,11 @@ class BundledEnvironment:
     name: str
     module: str
     description: str
+
+    @property
+    def folder(self) -> Path:
+        """Its source code, with a Dockerfile."""
+        return Path(__file__).parents[3].joinpath(*self.module.split("."))
 
     @property
     def spec(self) -> ServerSpec:

@@ -19,10 +19,11 @@ from typing import Any
 from hudtui.core.environment.asking import Answerer, Patience
 from hudtui.core.environment.bundled import is_bundled
 from hudtui.core.environment.connection import RpcError, ServerConnection
+from hudtui.core.environment.engine import engine_note
 from hudtui.core.environment.openenv import PROTOCOL as OPENENV
 from hudtui.core.environment.openenv import OpenEnvConnection, base_url, is_openenv
 from hudtui.core.environment.servers import Secrets, ServerSpec, fill_variables, mask_url, parse_mcp_config
-from hudtui.core.environment.source import Source
+from hudtui.core.environment.source import Source, with_engine
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult, read_result, read_tools
 from hudtui.core.errors import ConnectError, SourceError
 from hudtui.core.events import Progress
@@ -147,6 +148,7 @@ async def connect(
     tell = on_event or (lambda _: None)
     # A bundled environment imports its own modules, whatever lies in the current folder.
     specs = tuple(replace(spec, env={**spec.env, "PYTHONSAFEPATH": "1"}) if is_bundled(spec) else spec for spec in specs)
+    specs = tuple(await asyncio.to_thread(lambda: [with_engine(spec) for spec in specs]))
     hidden, patience = Secrets(), Patience()
     filled = [fill_variables(spec, lookup or os.environ.get, hidden) for spec in specs]
     links = [
@@ -157,6 +159,8 @@ async def connect(
     ]
     session = EnvironmentSession(links, hidden, patience)
     session.warnings += [warning for _, warnings in filled for warning in warnings]
+    if any(spec.contained and spec.command == "podman" for spec in specs) and (note := engine_note()) is not None:
+        session.warnings.append(note)
     try:
         began = time.perf_counter()
         tell(Progress("connect", ", ".join(f"{'Connecting to' if spec.url else 'Starting'} {spec.where}" for spec in specs)))

@@ -1,7 +1,7 @@
 """The container engine of this computer, docker or podman: which one answers, and pushing images to a registry.
 
 An installed `docker` need not have a daemon behind it. Where both are installed, docker is tried once, for a short time; podman,
-which needs no daemon, is used when docker does not answer.
+which needs no daemon, is used when docker does not answer. The setting `HUDTUI_ENGINE` decides without a try.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import functools
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -19,12 +18,12 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 
+from hudtui.core.environment.servers import ENGINES
 from hudtui.core.errors import InputError, MachineError
+from hudtui.core.settings import user_setting
 from hudtui.core.text import clean_line
 
-ENGINES = ("docker", "podman")
-ENGINE_VARIABLE = "HUDTUI_ENGINE"
-"""Names the engine to use, without a try."""
+ENGINE_SETTING = "HUDTUI_ENGINE"
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _PUSH_NAME = re.compile(
@@ -36,15 +35,27 @@ _PATIENCE = 3.0
 
 
 def find_engine() -> str | None:
-    """The engine to use, or None. The first call takes up to three seconds where both are installed."""
-    return os.environ.get(ENGINE_VARIABLE) or _answering(*(shutil.which(engine) for engine in ENGINES))
+    """The engine to use, or None. The first call takes up to three seconds where both are installed.
+
+    Raises:
+        InputError: The setting `HUDTUI_ENGINE` names neither docker nor podman.
+    """
+    chosen = user_setting(ENGINE_SETTING)
+    if chosen is None:
+        return _answering(*(shutil.which(engine) for engine in ENGINES))
+    if Path(chosen).name not in ENGINES:
+        raise InputError(
+            f"{ENGINE_SETTING} names {clean_line(chosen, 60)!r}, which is neither docker nor podman",
+            fix=f"Set it to docker or podman, or leave it out: hudtui settings unset {ENGINE_SETTING} --user",
+        )
+    return chosen
 
 
 def engine_note() -> str | None:
     """A note for the user when docker is installed and was not chosen, else None."""
-    if os.environ.get(ENGINE_VARIABLE) or find_engine() != "podman" or shutil.which("docker") is None:
+    if user_setting(ENGINE_SETTING) or find_engine() != "podman" or shutil.which("docker") is None:
         return None
-    return f"podman is used: docker is installed, and its daemon does not answer ({ENGINE_VARIABLE}=docker uses it all the same)"
+    return f"podman is used: docker is installed, and its daemon does not answer ({ENGINE_SETTING}=docker uses it all the same)"
 
 
 @functools.cache

@@ -76,8 +76,8 @@ def start_error(spec: ServerSpec, error: Exception) -> SourceError:
     if isinstance(error, FileNotFoundError):
         if spec.contained:
             return SourceError(
-                "there is no container engine on this machine: neither docker nor podman is installed",
-                why=f"The source is an image: {spec.args[-1]}",
+                f"there is no container engine on this machine: {quoted} is not installed",
+                why=f"The source is an image: {clean_line(spec.image or '', 120)}",
                 fix="Install docker or podman, or reach the environment by a URL or over `-- ssh user@host docker run ...`.",
             )
         if spec.literal and " " in program:
@@ -108,7 +108,7 @@ def timeout_error(
     stderr = _stderr(process, secrets)
     fix = _fix_for(stderr) or f"Give it more time{'' if asked else ' with --timeout'}, or check what it does."
     if spec.contained and stderr and re.search(r"(?i)pulling|locally", stderr):
-        pull = f"{spec.command} pull {spec.args[-1]}"
+        pull = f"{spec.command} pull {clean_line(spec.image or '', 120)}"
         fix = f"The image was still being fetched: run `{pull}` first, or give it more time with --timeout."
     what = f"the server {_name(spec, secrets)} gave no answer {f'to {asked} ' if asked else ''}within {seconds:g} s"
     return ConnectError(what, why=stderr, fix=fix)

@@ -27,6 +27,9 @@ from hudtui.core.variables import Lookup, substitute_tree, variable_names
 
 MASK = "***"
 
+ENGINES = ("docker", "podman")
+"""The container engines, the first preferred."""
+
 _LONGEST_WORD = 20
 
 _SECRET_WORD = r"(?:api[-_]?key|apikey|access[-_]?key|token|secret|password|passwd|authorization|auth|credential|cookie)s?"
@@ -63,8 +66,10 @@ class ServerSpec:
         for name, value in self.headers.items():
             if name.lower() == "mcp-image":
                 return value
-        if self.command and os.path.basename(self.command) in ("docker", "podman") and "run" in self.args:
-            return _image_in(self.args[self.args.index("run") + 1 :])
+        if self.command and os.path.basename(self.command) in ENGINES and "run" in self.args:
+            start = self.args.index("run") + 1
+            place = image_place(self.args, start)
+            return None if place is None else self.args[place]
         return None
 
     @property
@@ -80,7 +85,7 @@ class ServerSpec:
         if not self.contained:
             return command, ()
         container = f"hudtui-{secrets.token_hex(6)}"
-        return (*command[:2], "--name", container, *command[2:]), (command[0], "rm", "-f", container)
+        return (*command[:2], "--name", container, *command[2:]), (command[0], "rm", "-f", "-v", container)
 
     def to_config(self) -> dict[str, Any]:
         """The entry of an `mcp_config`, variables as written."""
@@ -362,13 +367,14 @@ _ALONE = frozenset(
 _ALONE_SHORT = re.compile(r"-[ditPq]+\Z")
 
 
-def _image_in(args: tuple[str, ...]) -> str | None:
+def image_place(args: tuple[str, ...], start: int) -> int | None:
+    """The index of the image in the arguments of `docker run`; its options begin at `start`."""
     skip = False
-    for arg in args:
+    for place, arg in enumerate(args[start:], start):
         if skip:
             skip = False
         elif not arg.startswith("-"):
-            return arg
+            return place
         else:
             skip = not ("=" in arg or arg in _ALONE or _ALONE_SHORT.match(arg) or (arg[1] != "-" and len(arg) > 2))
     return None

@@ -20,6 +20,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,9 +29,17 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from hudtui.core.environment.bundled import BUNDLED, find_bundled
-from hudtui.core.environment.engine import ENGINES, find_engine
+from hudtui.core.environment.engine import find_engine
 from hudtui.core.environment.powers import server_powers
-from hudtui.core.environment.servers import ServerSpec, check_header, mask_text, mask_url, parse_mcp_config
+from hudtui.core.environment.servers import (
+    ENGINES,
+    ServerSpec,
+    check_header,
+    image_place,
+    mask_text,
+    mask_url,
+    parse_mcp_config,
+)
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import parse_json, read_text
 from hudtui.core.text import did_you_mean
@@ -44,6 +53,8 @@ _IMAGE = re.compile(
     r"(?P<path>[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*)"
     r"(?::(?P<tag>\w[\w.-]{0,127}))?(?:@(?P<digest>[A-Za-z0-9+._-]+:[0-9a-fA-F]{32,}))?\Z"
 )
+_GIVEN = re.compile(r"(?P<flag>--env=|-e)?(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
+_DETACHED = re.compile("-[itPq]*d[itPq]*")
 
 SOURCE_FORMS = (
     "Give the name of a bundled environment ("
@@ -232,6 +243,33 @@ def container_spec(
     )
 
 
+def with_engine(spec: ServerSpec) -> ServerSpec:
+    """`spec` as it is started here, where a configuration names `docker run` or `podman run` as its command.
+
+    An engine that does not answer is replaced by the one that does. Variables such as `-e KEY=$KEY` are handed over by name, so
+    that their values are in no list of processes. The container is removed if its client is ended by force, unless the command
+    names or detaches it.
+
+    Raises:
+        InputError: The setting `HUDTUI_ENGINE` names neither docker nor podman.
+    """
+    place = image_place(spec.args, 1) if spec.command in ENGINES and spec.args[:1] == ("run",) and not spec.literal else None
+    if place is None:
+        return spec
+    engine = find_engine() or spec.command
+    if spec.command == "podman" and shutil.which("podman"):
+        engine = "podman"
+    options, env = list(spec.args[1:place]), dict(spec.env)
+    for at, word in enumerate(options):
+        separate = at > 0 and options[at - 1] in ("-e", "--env")
+        given = _GIVEN.fullmatch(word)
+        if given and "$" in given["value"] and separate == (given["flag"] is None):
+            env[given["name"]] = given["value"]
+            options[at] = f"{given['flag'] or ''}{given['name']}"
+    own = any(word.partition("=")[0] in ("--name", "--detach", "--cidfile") or _DETACHED.fullmatch(word) for word in options)
+    return replace(spec, command=engine, args=("run", *options, *spec.args[place:]), env=env, contained=not own)
+
+
 def _with_env(spec: ServerSpec, env: Mapping[str, str | None], image: str | None) -> ServerSpec:
     if spec.url:
         raise SourceError("variables can be given only to a server that is started", fix="Leave out --env, or use --header.")
@@ -314,15 +352,15 @@ def _folder(path: Path, name: str) -> Source:
             if not _IMAGE.match(image):
                 raise SourceError(f"{image!r} is not the name of an image", where=Location(str(project), field="tool.hud.image"))
             return replace(image_source(image, text=name), file=project)
-    if (path / "Dockerfile").is_file():
+    if build := next((name for name in ("Dockerfile", "Containerfile") if (path / name).is_file()), None):
         tag = re.sub(r"[^a-z0-9]+", "-", path.resolve().name.lower()).strip("-") or "environment"
         raise SourceError(
-            "this folder has a Dockerfile, but neither a lock file nor an image in [tool.hud] of pyproject.toml",
+            f"this folder has a {build}, but neither a lock file nor an image in [tool.hud] of pyproject.toml",
             fix=f"Build it: `{find_engine() or 'docker'} build -t {tag}:dev {shlex.quote(name)}`. Then name the image {tag}:dev.",
             where=Location(name),
         )
     raise SourceError(
-        "this folder holds no environment: no lock file, no [tool.hud] in pyproject.toml, no Dockerfile",
+        "this folder holds no environment: no lock file, no [tool.hud] in pyproject.toml, no Dockerfile or Containerfile",
         fix=SOURCE_FORMS,
         where=Location(name),
     )

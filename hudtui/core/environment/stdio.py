@@ -18,7 +18,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES, MessageSizeCounter, MessageTooLargeError
 from hudtui.core.text import clean
@@ -39,7 +39,8 @@ INHERITED_VARIABLES = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"),
     *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"),
     *("DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "CONTAINER_HOST"),
-    *("CONTAINERS_CONF", "SSH_AUTH_SOCK", "VIRTUAL_ENV"),
+    *("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF", "CONTAINER_CONNECTION", "REGISTRY_AUTH_FILE"),
+    *("SSH_AUTH_SOCK", "VIRTUAL_ENV"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
@@ -61,14 +62,15 @@ async def run_server(
         command: Program and arguments.
         env: Its whole environment; see `child_environment`.
         cwd: Its working folder; None for ours.
-        cleanup: A command that removes what the server leaves elsewhere, such as a container. It is started, and not waited for,
-            when the server had to be ended by force.
+        cleanup: A command that removes what the server leaves elsewhere, such as a container. It runs, and is not waited for,
+            when the server had to be ended by force, or when this process was killed.
 
     Raises:
         OSError: The program cannot be started.
         ValueError: An argument holds a zero byte.
     """
-    process = ServerProcess(_start(command, subprocess.PIPE, env, cwd=cwd, bufsize=0))
+    process = ServerProcess(_start(command, subprocess.PIPE, env, cwd=cwd))
+    guard = _start_guard(cleanup) if cleanup else None
     forced = True
     try:
         incoming, outgoing = await process.attach()
@@ -77,8 +79,8 @@ async def run_server(
         try:
             forced = await process.end()
         finally:
-            if forced and cleanup:
-                _start_cleanup(cleanup)
+            if guard is not None:
+                _release(guard, b"clean" if forced else b"ended")
 
 
 class ServerProcess:
@@ -335,13 +337,29 @@ class _Writer(asyncio.BaseProtocol):
         self.free.set()
 
 
-def _start(command: Sequence[str], streams: int, env: Mapping[str, str], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a command as the leader of its own process group, its three standard streams all pipes or all null."""
-    return subprocess.Popen(command, stdin=streams, stdout=streams, stderr=streams, env=env, start_new_session=True, **options)
+def _start(command: Sequence[str], output: int, env: Mapping[str, str], *, cwd: str | None = None) -> subprocess.Popen[bytes]:
+    """Start a command as the leader of its own process group, with a pipe to its standard input."""
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=env, cwd=cwd, bufsize=0, start_new_session=True
+    )
 
 
-def _start_cleanup(command: Sequence[str]) -> None:
-    """Start a command without waiting for it; a thread reaps it."""
-    with contextlib.suppress(OSError):
-        process = _start(command, subprocess.DEVNULL, child_environment({}))
-        threading.Thread(target=process.wait, name=f"reap {process.pid}", daemon=True).start()
+# Reads one word: `ended`, `clean`, or nothing where the process that held the other end of the pipe was killed. The server then
+# gets the same time to end by itself that it has otherwise.
+_GUARD = 'read -r word; case "$word" in ended) exit;; clean) ;; *) sleep "$0";; esac; exec "$@"'
+
+
+def _start_guard(command: Sequence[str]) -> subprocess.Popen[bytes] | None:
+    """Start a shell that outlives this process, and that runs `command` unless `_release` says otherwise."""
+    try:
+        return _start(("/bin/sh", "-c", _GUARD, f"{GRACE:g}", *command), subprocess.DEVNULL, child_environment({}))
+    except OSError:
+        return None
+
+
+def _release(guard: subprocess.Popen[bytes], word: bytes) -> None:
+    """Tell a guard what became of its server; a thread reaps it."""
+    assert guard.stdin is not None
+    with contextlib.suppress(OSError), guard.stdin as pipe:
+        pipe.write(word + b"\n")
+    threading.Thread(target=guard.wait, name=f"reap {guard.pid}", daemon=True).start()

@@ -134,7 +134,7 @@ async def test_a_container_that_must_be_killed_is_removed(tmp_path, monkeypatch,
         while len(log.read_text().splitlines()) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     run, remove = (line.split() for line in log.read_text().splitlines())
-    assert remove == ["rm", "-f", run[run.index("--name") + 1]]
+    assert remove == ["rm", "-f", "-v", run[run.index("--name") + 1]]
 
 
 async def test_an_image_that_is_still_being_fetched(tmp_path, monkeypatch):
@@ -149,7 +149,7 @@ async def test_an_image_that_is_still_being_fetched(tmp_path, monkeypatch):
 
 async def test_no_engine(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SourceError, match="neither docker nor podman") as caught:
+    with pytest.raises(SourceError, match="no container engine on this machine") as caught:
         await analyze(parse_source("org/env:1"))
     assert "ssh user@host docker run" in caught.value.fix
 

@@ -72,7 +72,7 @@ def test_a_container_gets_names_of_variables_and_a_name_of_its_own():
     (first, undo), (second, _) = spec.to_start(), spec.to_start()
     assert first[1:5] == ("run", "--name", first[3], "--rm")
     assert first[3] != second[3]
-    assert undo == (spec.command, "rm", "-f", first[3])
+    assert undo == (spec.command, "rm", "-f", "-v", first[3])
     ready, warnings = fill_variables(spec, {"HUD_API_KEY": "sk-very-secret"}.get, Secrets())
     assert ready.env == {"HUD_API_KEY": "sk-very-secret", "MODE": "fast"}
     assert "sk-very-secret" not in " ".join(ready.args)
