@@ -283,7 +283,11 @@ def bare(place: Path, command: str, wanted: str) -> str:
     mounts = [path for path in sorted(settings | homes | local) if Path(path).exists()]
     mounts = [path for path in mounts if not any(path != other and path.startswith(f"{other}/") for other in mounts)]
     passed = [name for name in os.environ if re.search(r"^PIP_|_PROXY$|_proxy$|CERT|CA_BUNDLE|CAINFO", name)]
-    words = [flag for path in mounts for flag in ("-v", f"{path}:{path.replace(str(Path.home()), '/root', 1)}:O")]
+    words = [
+        flag
+        for path in mounts
+        for flag in ("-v", f"{path}:{path.replace(str(Path.home()), '/root', 1)}:{'O' if Path(path).is_dir() else 'ro'}")
+    ]
     words += [flag for name in passed for flag in ("-e", name)]
     script = (
         "set -e; apt-get update -qq; export DEBIAN_FRONTEND=noninteractive"
