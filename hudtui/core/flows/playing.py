@@ -222,7 +222,7 @@ async def prepare_playing(project: Project, request: PlayRequest) -> Playing:
         settings,
         split=request.split,
         limit=None if wanted is not None else 1,
-        elsewhere=request.source is not None,
+        source=request.source,
         task=wanted,
     )
     connect = await asyncio.to_thread(connector, request.source, project.folder, lookup, timeout=timeout)

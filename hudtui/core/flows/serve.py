@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,16 @@ class ServeRequest:
 
 
 @dataclass(frozen=True)
+class ServerLoad:
+    """What a server has to do."""
+
+    sessions: int
+    """Sessions that are open."""
+    requests: int
+    """Requests and messages so far."""
+
+
+@dataclass(frozen=True)
 class Serving:
     """The server listens."""
 
@@ -69,6 +79,8 @@ class Serving:
     sessions: int
     job: TelemetryJob | None = None
     """The job that the platform is told of; None without telemetry."""
+    load: Callable[[], ServerLoad] = field(default=lambda: ServerLoad(0, 0), repr=False, compare=False)
+    """Returns what the server has to do at this moment."""
 
     @property
     def socket(self) -> str:
@@ -105,13 +117,14 @@ async def serve_environment(
 
     Raises:
         InputError: A file or an option cannot be used, or the address cannot be listened at.
-        Untrusted: The tasks name a server that the user has not agreed to.
+        Untrusted: The folder, or a server that the tasks name, is not trusted.
         ConnectError: The environment cannot be reached.
     """
     from hudtui.core.openenv.app import Access, OpenEnvApp
     from hudtui.core.openenv.listen import listening
     from hudtui.core.openenv.session import ServedTasks
 
+    settings.require_trust()
     loopback = _is_loopback(request.host)
     token = _token(request, settings, loopback)
     folder = settings.folder
@@ -127,7 +140,7 @@ async def serve_environment(
     yield Progress("connect", "Starting the environment once to list its tools")
     actions = await list_actions(tasks[0], config, connect)
     out = folder / request.out_dir if request.out_dir is not None else None
-    over: asyncio.Queue[EpisodeDone | BaseException] = asyncio.Queue()
+    over: asyncio.Queue[EpisodeDone | Notice | BaseException] = asyncio.Queue()
     count = 0
 
     about = {"tasks": len(tasks), "tool": "hudtui env serve"}
@@ -169,13 +182,25 @@ async def serve_environment(
         description=f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} served by hudtui",
         access=Access(token, loopback),
         most=request.sessions,
+        on_refusal=lambda refused: over.put_nowait(
+            Notice("warning", f"a client was answered {refused.code}: {clean_line(refused.message, 300)}")
+        ),
     )
     try:
         async with listening(app.asgi, request.host, request.port) as (address, port):
             host = f"[{address}]" if ":" in address else address
             names = tuple(tool.name for tool in actions)
             job = None if telemetry is None else telemetry.job
-            yield Serving(f"http://{host}:{port}", token, name, len(tasks), names, request.sessions, job)
+            yield Serving(
+                f"http://{host}:{port}",
+                token,
+                name,
+                len(tasks),
+                names,
+                request.sessions,
+                job,
+                lambda: ServerLoad(app.sessions, app.requests),
+            )
             while True:
                 event = await over.get()
                 if isinstance(event, BaseException):
@@ -202,9 +227,7 @@ async def served_tasks(request: ServeRequest, settings: Settings) -> tuple[tuple
                 "there is nothing to serve", fix="Name a configuration and tasks: hudtui env serve CONFIG TASKS; or --source."
             )
         return (Task("free", ""),), []
-    read, warning = await playable_tasks(
-        request.tasks, settings, split=request.split, limit=request.limit, elsewhere=request.source is not None
-    )
+    read, warning = await playable_tasks(request.tasks, settings, split=request.split, limit=request.limit, source=request.source)
     notices = [warning] if warning is not None else []
     errors = [problem for problem in read.problems if problem.severity == "error"]
     if errors:
@@ -249,6 +272,16 @@ def _token(request: ServeRequest, settings: Settings, loopback: bool) -> str | N
             fix=f"Take at least {SHORTEST_TOKEN} letters and digits without blanks and slashes.",
         )
     return token
+
+
+def exposure(request: ServeRequest) -> str | None:
+    """Return what it means to listen at the address of a request; None where this computer alone reaches it."""
+    if _is_loopback(request.host):
+        return None
+    return (
+        f"Every computer that reaches {clean_line(request.host, 80)} and knows the token can start environments here. "
+        "The server speaks plain HTTP, so the token can be read on the way; a tunnel (ssh -L) to 127.0.0.1 hides it."
+    )
 
 
 def _is_loopback(host: str) -> bool:

@@ -83,10 +83,19 @@ class OpenEnvApp:
         access: Who may use it.
         most: Sessions at once.
         idle: Seconds after which a session over HTTP that is not asked ends.
+        on_refusal: Told of each request that is answered with an error.
     """
 
     def __init__(
-        self, served: ServedTasks, *, name: str, description: str, access: Access, most: int = 64, idle: float = IDLE
+        self,
+        served: ServedTasks,
+        *,
+        name: str,
+        description: str,
+        access: Access,
+        most: int = 64,
+        idle: float = IDLE,
+        on_refusal: Callable[[Refused], None] = lambda refused: None,
     ) -> None:
         self._served = served
         self._name = name
@@ -96,6 +105,9 @@ class OpenEnvApp:
         self._sockets = 0
         self._over_http: dict[str, _HttpSession] = {}
         self._reaper: asyncio.Task[None] | None = None
+        self._on_refusal = on_refusal
+        self.requests = 0
+        """Requests and messages of sessions that were answered."""
         self.asgi = _guarded(self._routes(), access)
 
     @property
@@ -119,9 +131,11 @@ class OpenEnvApp:
 
         def post(path: str, handler: Callable[[Request, dict[str, Any]], Awaitable[Any]]) -> Route:
             async def answer(request: Request) -> Response:
+                self.requests += 1
                 try:
                     return JSONResponse(await handler(request, read_object(await _body(request))))
                 except Refused as refused:
+                    self._on_refusal(refused)
                     status = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 500, "FACTORY_ERROR": 500, "SESSION_ERROR": 500}.get(
                         refused.code, 422
                     )
@@ -281,6 +295,7 @@ class OpenEnvApp:
         try:
             self._make_room()
         except Refused as refused:
+            self._on_refusal(refused)
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 await socket.send_text(json.dumps(refused.to_json()))
                 await socket.close()
@@ -289,7 +304,7 @@ class OpenEnvApp:
         session = EpisodeSession(self._served)
         waiting: asyncio.Queue[str | bytes] = asyncio.Queue(_WAITING)
         # The client is listened to while a step is under way: one that goes ends its session at once.
-        tasks = [asyncio.create_task(_receive(socket, waiting)), asyncio.create_task(_work(socket, session, waiting))]
+        tasks = [asyncio.create_task(_receive(socket, waiting)), asyncio.create_task(self._work(socket, session, waiting))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -301,6 +316,25 @@ class OpenEnvApp:
             finally:
                 with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                     await socket.close()
+
+    async def _work(self, socket: WebSocket, session: EpisodeSession, waiting: asyncio.Queue[str | bytes]) -> None:
+        """Carry out one message after the other until the client closes."""
+        while True:
+            raw = await waiting.get()
+            self.requests += 1
+            try:
+                message = read_object(raw)
+                if message.get("type") == "close":
+                    return
+                answer = await _carry_out(session, message)
+            except Refused as refused:
+                self._on_refusal(refused)
+                answer = refused.to_json()
+            except Exception as error:  # a defect costs the message, and not the session
+                failed = Refused("SESSION_ERROR", f"the server failed: {type(error).__name__}")
+                self._on_refusal(failed)
+                answer = failed.to_json()
+            await socket.send_text(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace").decode())
 
     async def _end(self, session: EpisodeSession) -> None:
         try:
@@ -318,22 +352,6 @@ async def _receive(socket: WebSocket, waiting: asyncio.Queue[str | bytes]) -> No
             return
         text, data = message.get("text"), message.get("bytes")
         await waiting.put(text if text is not None else data or b"")
-
-
-async def _work(socket: WebSocket, session: EpisodeSession, waiting: asyncio.Queue[str | bytes]) -> None:
-    """Carry out one message after the other until the client closes."""
-    while True:
-        raw = await waiting.get()
-        try:
-            message = read_object(raw)
-            if message.get("type") == "close":
-                return
-            answer = await _carry_out(session, message)
-        except Refused as refused:
-            answer = refused.to_json()
-        except Exception as error:  # a defect costs the message, and not the session
-            answer = Refused("SESSION_ERROR", f"the server failed: {type(error).__name__}").to_json()
-        await socket.send_text(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace").decode())
 
 
 async def _carry_out(session: EpisodeSession, message: Mapping[str, Any]) -> dict[str, Any]:

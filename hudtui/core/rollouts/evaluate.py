@@ -531,9 +531,7 @@ async def run_eval(
     folder = settings.folder
     lookup = with_python_variable(settings.lookup)
     config = await asyncio.to_thread(load_playable_config, folder / request.config, folder, reward=request.reward)
-    read, warning = await playable_tasks(
-        request.tasks, settings, split=request.split, limit=request.limit, elsewhere=request.source is not None
-    )
+    read, warning = await playable_tasks(request.tasks, settings, split=request.split, limit=request.limit, source=request.source)
     if warning is not None:
         yield warning
     tasks = read.tasks
@@ -611,7 +609,7 @@ def read_playable_tasks(
     *,
     split: str | None = None,
     limit: int | None = None,
-    elsewhere: bool = False,
+    source: str | None = None,
     task: str | None = None,
 ) -> tuple[LoadedTasks, Notice | None]:
     """Read the tasks that episodes are played of, after the user has agreed to what they start.
@@ -621,7 +619,8 @@ def read_playable_tasks(
         settings: Of the project folder.
         split: The split of a dataset with several; None: `train`.
         limit: Keep only the first so many tasks.
-        elsewhere: The tasks are played in another environment than their own, which is not started.
+        source: An environment that the tasks are played in: they get its servers as their `mcp_config`, and their own are not
+            started.
         task: Keep only the task with this id.
 
     Returns:
@@ -632,12 +631,14 @@ def read_playable_tasks(
         Untrusted: The tasks name a server that the user has not agreed to.
     """
     folder = settings.folder
+    lookup = with_python_variable(settings.lookup)
     image, warning = _lock_image(settings)
     token = settings.secret("HF_TOKEN")
     read = read_tasks(
         tasks,
-        lookup=with_python_variable(settings.lookup),
+        lookup=lookup,
         lock_image=image,
+        elsewhere=source is not None,
         platform=settings.platform,
         split=split,
         folder=folder,
@@ -661,8 +662,13 @@ def read_playable_tasks(
             why=str(read.problems[0]) if read.problems else None,
             where=Location(tasks),
         )
-    if not elsewhere:
+    if source is None:
         require(folder, task_powers((task.mcp_config for task in chosen), tasks_file(tasks, folder)))
+    else:
+        from hudtui.core.environment.source import parse_source
+
+        servers = parse_source(source, folder=folder, lookup=lookup).mcp_config()
+        chosen = tuple(replace(task, mcp_config=servers) for task in chosen)
     return replace(read, tasks=chosen), warning
 
 

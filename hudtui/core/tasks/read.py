@@ -730,6 +730,7 @@ def read_tasks(
     *,
     lookup: Lookup | None = None,
     lock_image: str | None = None,
+    elsewhere: bool = False,
     platform: Platform | None = None,
     analysis: Analysis | None = None,
     token_budget: int | None = None,
@@ -745,6 +746,7 @@ def read_tasks(
             such files; or a dataset on the Hub, `org/name[@revision][:split]`.
         lookup: Values of variables; None: unresolved variables are not reported. Nothing is substituted in the tasks.
         lock_image: Image for tasks that have no `mcp_config` of their own.
+        elsewhere: The tasks are played in another environment than their own: they get an empty `mcp_config`.
         platform: Platform whose gateway runs that image; HUD when None.
         analysis: Environment to check calls against.
         token_budget: Longest prompt, in estimated tokens.
@@ -762,6 +764,7 @@ def read_tasks(
     rules = Rules(
         lookup=lookup,
         lock_image=lock_image,
+        elsewhere=elsewhere,
         platform=platform or HUD,
         analysis=analysis,
         token_budget=token_budget,

@@ -49,6 +49,8 @@ class Rules:
     """Values of variables by their exact names; None: unresolved variables are not reported."""
     lock_image: str | None = None
     """Image for tasks without `mcp_config`."""
+    elsewhere: bool = False
+    """The tasks are played in an environment that is named beside them: they need no `mcp_config`, and theirs does not count."""
     platform: Platform = HUD
     analysis: Analysis | None = None
     """Environment of the tasks: its tools, functions and schemas."""
@@ -205,6 +207,8 @@ class TaskChecker:
 
     def _new_config(self, value: Any) -> CheckedConfig:
         found, rules = CheckedConfig(), self.rules
+        if rules.elsewhere:
+            return found
         config = _data(found.problems, "mcp_config", value)
         if config is _INVALID:
             return found

@@ -62,6 +62,7 @@ class EnvironmentScreen(HudtuiScreen):
         AppAction("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
         AppAction("environment.new-task", "New task", "Write a task for this environment into a task file.", "n", asks=True),
         AppAction("environment.play", "Play", "Play a task of this project: by hand, or by a policy.", "p"),
+        AppAction("environment.serve", "Serve", "Serve this environment, or tasks, to trainers over OpenEnv.", "H", show=False),
         AppAction("environment.image", "Open image", "Open the image of the last answer outside the terminal.", "o", show=False),
         AppAction(
             "environment.login", "Log in or out", "Log in at the server, in a browser; or forget the login.", "L", show=False
@@ -463,6 +464,13 @@ class EnvironmentScreen(HudtuiScreen):
     def action_play(self) -> None:
         """Play a task."""
         self.app.open_screen("playing", back="environment")
+
+    def action_serve(self) -> None:
+        """Serve the environment, with the tasks of the project where there are some."""
+        source = self.source
+        facts = self.app.facts
+        given = {"source": source.text} if source is not None and (facts is None or not facts.task_files) else {}
+        self.app.open_screen("serving", back="environment", **given)
 
     # -- on to the mapping -------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -13,6 +12,7 @@ from textual.widgets import OptionList, Static, TextArea
 
 from hudtui.core.text import clean_line
 from hudtui.tui.editor.reply_editor import ReplyEditor
+from hudtui.tui.widgets.field_rows import FieldRow, FieldRows
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.pane import Pane, ViewsPane
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from hudtui.core.gym.values import GymConfig
 
 _MUTED = "$foreground-muted"
-
-
-@dataclass(frozen=True)
-class PlayField:
-    """One choice of the episode to play."""
-
-    name: str
-    label: str
-    value: str
-    usual: str = ""
-    """Shown while there is no value."""
 
 
 class SetupPane(Pane):
@@ -50,31 +39,16 @@ class SetupPane(Pane):
             self.name = name
 
     def compose(self) -> ComposeResult:
-        yield Choices(id="play-rows")
+        yield FieldRows(id="play-rows")
         yield Static(id="play-scores")
 
     def on_mount(self) -> None:
         """There are no scores before an episode."""
         self.query_one("#play-scores").display = False
 
-    def show(self, fields: Sequence[PlayField]) -> None:
+    def show(self, fields: Sequence[FieldRow]) -> None:
         """Show the choices."""
-        rows = self.query_one(Choices)
-        lines = [
-            Content.assemble(
-                (pad(field.label, 10), "bold $primary"),
-                (clean_line(field.value, 200), "") if field.value else (field.usual, "italic"),
-            )
-            for field in fields
-        ]
-        if len(lines) == rows.option_count and [option.id for option in rows.options] == [field.name for field in fields]:
-            for place, line in enumerate(lines):
-                rows.replace_option_prompt_at_index(place, line)
-            return
-        at = rows.highlighted or 0
-        rows.clear_options()
-        rows.add_options(Choices.option(line, field.name) for line, field in zip(lines, fields, strict=True))
-        rows.highlighted = min(at, len(lines) - 1)
+        self.query_one(FieldRows).show(fields)
 
     def show_scores(self, lines: Content) -> None:
         """Show the scores of the episode."""

@@ -23,8 +23,9 @@ from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import AppAction
 from hudtui.tui.editor.reply_editor import ReplyEditor
 from hudtui.tui.facts import Facts
-from hudtui.tui.playing.panes import ActionsPane, PlayField, ReplyPane, SetupPane, TranscriptPane
+from hudtui.tui.playing.panes import ActionsPane, ReplyPane, SetupPane, TranscriptPane
 from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.widgets.field_rows import FieldRow
 from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.pick import Pick
 
@@ -228,13 +229,13 @@ class PlayingScreen(HudtuiScreen):
         """The rows of the choices."""
         model = (self.choice.policy or "").startswith("openai:")
         fields = [
-            PlayField("task", "task", self.choice.task or "", "the first one"),
-            PlayField("tasks", "file", self.choice.tasks or "", "no task file here"),
-            PlayField("config", "config", self.choice.config or "", "no configuration here"),
-            PlayField("policy", "policy", self.choice.policy or "", "by hand"),
-            *([PlayField("base_url", "endpoint", self.choice.base_url or "", "as set in OPENAI_BASE_URL")] if model else ()),
-            PlayField("seed", "seed", "" if self.choice.seed is None else str(self.choice.seed), "none"),
-            PlayField(
+            FieldRow("task", "task", self.choice.task or "", "the first one"),
+            FieldRow("tasks", "file", self.choice.tasks or "", "no task file here"),
+            FieldRow("config", "config", self.choice.config or "", "no configuration here"),
+            FieldRow("policy", "policy", self.choice.policy or "", "by hand"),
+            *([FieldRow("base_url", "endpoint", self.choice.base_url or "", "as set in OPENAI_BASE_URL")] if model else ()),
+            FieldRow("seed", "seed", "" if self.choice.seed is None else str(self.choice.seed), "none"),
+            FieldRow(
                 "max_turns",
                 "turns",
                 "" if self.choice.max_turns is None else str(self.choice.max_turns),

@@ -15,7 +15,15 @@ from hudtui.core.errors import ConfigError, InputError
 from hudtui.core.events import Notice
 from hudtui.core.flows.login import log_in
 from hudtui.core.platform import HUD
-from hudtui.core.rollouts.evaluate import EpisodeDone, EvalFinished, EvalPrepared, EvalRequest, new_out_dir, run_eval
+from hudtui.core.rollouts.evaluate import (
+    EpisodeDone,
+    EvalFinished,
+    EvalPrepared,
+    EvalRequest,
+    new_out_dir,
+    read_playable_tasks,
+    run_eval,
+)
 from hudtui.core.settings import load_settings
 
 odd_http = servers.odd_http
@@ -94,9 +102,17 @@ async def test_tasks_without_an_environment_run_the_locked_image(project):
     with pytest.raises(InputError, match="none of the 1 tasks"):
         await carry_out(project)
     Path("hud.lock.yaml").write_text("version: '1.0'\nimage: org/env:1\n")
+    (task,) = read_playable_tasks("tasks.json", load_settings(project, HUD))[0].tasks
+    assert "org/env:1" in json.dumps(task.mcp_config)
+
+
+@pytest.mark.parametrize("own", [None, {}, {"gone": {"url": "https://$NOWHERE.example/mcp"}}])
+async def test_tasks_are_played_in_the_source_whatever_they_name(project, own):
+    record = {**RECORD, "mcp_config": own}
+    Path("tasks.json").write_text(json.dumps([record]))
     events = await carry_out(project, source="text-2048")
     (task,) = next(event for event in events if isinstance(event, EvalPrepared)).tasks
-    assert "org/env:1" in json.dumps(task.mcp_config)
+    assert list(task.mcp_config) == ["text-2048"], "its servers, whose secrets are masked in the records"
     assert events[-1].summary.failed == 0
 
 

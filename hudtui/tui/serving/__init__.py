@@ -1,0 +1,1 @@
+"""The screen on which an environment is served to trainers."""

@@ -1,0 +1,47 @@
+"""Choices that a screen acts on, a row each: what is chosen, or what stands in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.content import Content
+
+from hudtui.core.text import clean_line
+from hudtui.tui.widgets.fit import pad
+from hudtui.tui.widgets.lists import Choices
+
+
+@dataclass(frozen=True)
+class FieldRow:
+    """One choice."""
+
+    name: str
+    label: str
+    value: str
+    usual: str = ""
+    """Shown while there is no value."""
+
+
+class FieldRows(Choices):
+    """Rows of a label and a value. The option of a row has the name of its field as its id."""
+
+    DEFAULT_CSS = "FieldRows { height: auto; }"
+
+    def show(self, fields: Sequence[FieldRow]) -> None:
+        """Show the choices; the cursor stays."""
+        lines = [
+            Content.assemble(
+                (pad(field.label, 10), "bold $primary"),
+                (clean_line(field.value, 200), "") if field.value else (field.usual, "italic"),
+            )
+            for field in fields
+        ]
+        if [option.id for option in self.options] == [field.name for field in fields]:
+            for place, line in enumerate(lines):
+                self.replace_option_prompt_at_index(place, line)
+            return
+        at = self.highlighted or 0
+        self.clear_options()
+        self.add_options(Choices.option(line, field.name) for line, field in zip(lines, fields, strict=True))
+        self.highlighted = min(at, len(lines) - 1)
