@@ -105,7 +105,7 @@ PLAYING = Design(
         ([[2, 2, 0], [0, 0, 0], [0, 0, 0]], "left"),
         ([[8, 0, 0], [8, 0, 2], [0, 0, 0]], "up"),
     ),
-    {"max_turns": 2, "num_generations": 8},
+    {"max_turns": 2, "num_generations": 8, "batch_size": 4, "gradient_accumulation": 4},
     (4, 8),
 )
 
