@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hudtui.core.training.metrics import MetricsReader
 
 _CURVE = 40
-_ASK_EVERY = 2.0
-"""Seconds between two questions to a model server."""
 
 
 def register(app: typer.Typer) -> None:
@@ -101,35 +99,27 @@ def watch(
 
 
 async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> None:
-    """Ask a model server for its numbers every two seconds, until it or the user ends."""
-    import asyncio
-    import time
+    """Print the numbers of a model server every two seconds, until the user ends it."""
+    from contextlib import aclosing
 
-    from hudtui.core.errors import MachineError
     from hudtui.core.remote.hosts import HostPool
     from hudtui.core.remote.known_hosts import KnownHosts
     from hudtui.core.runs.status import server_text
-    from hudtui.core.runs.vllm import ServerMonitor, fetch
+    from hudtui.core.runs.vllm import follow_server
 
-    async with HostPool(
-        KnownHosts(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
-    ) as pool:
-        host = await pool.open(target)
-        monitor = ServerMonitor(f"port {port}", port)
-        while True:
-            server = await monitor.ask(host, time.time())
-            if server is None:
-                await fetch(host, port)  # says why where nothing answers
-                raise MachineError(
-                    f"port {port} of {host.name} is no vLLM server", fix="Its page /metrics has no number of vLLM."
-                )
+    async with (
+        HostPool(
+            KnownHosts(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
+        ) as pool,
+        aclosing(follow_server(await pool.open(target), port)) as states,
+    ):
+        async for server in states:
             if as_json:
                 console.out_json(server.to_json(), compact=True)
             else:
-                console.out(f"{server.stage}: {server_text(server)}")
+                console.out(server_text(server))
             if once:
                 return
-            await asyncio.sleep(_ASK_EVERY)
 
 
 async def _watch(

@@ -8,6 +8,8 @@ that it was not trained on, before and after, by the same commands. Random moves
 before any run: the share of replies that are legal calls rises above 0.9, and the reward by more than 0.08. The tests, paired and
 one-sided at 5 percent: for each seed over the boards, and over the seeds. The exit status is 1 where the claim or a test fails.
 
+A run that was broken off continues by the same command: what result.json in --out has is not done again.
+
 `--play` is an attempt at more than calling: two turns an episode, 48 boards, points a move as the reward (a wasted move costs),
 groups of eight, and three example rounds with two directions, because one that says left() teaches left(). Measured are four and
 eight turns on the unseen boards. The claim, made before its run: at four turns it completes more of the task than left() in every
@@ -196,9 +198,9 @@ def measure(policy: str, turns: int, *more: str) -> dict[str, float]:
         "reward": statistics.fmean(one["reward"] for one in episodes),
         "calls": statistics.fmean(one["tool_execution"] for one in episodes),
         "completion": statistics.fmean(one["task_completion"] for one in episodes),
-        **{f"reward of {one['id']}": float(one["reward"]) for one in found["tasks"]},
+        **{f"reward of {one['task']}": float(one["reward"]) for one in found["tasks"]},
         **{
-            f"completion of {one['id']}": statistics.fmean(each["task_completion"] for each in one["episodes"])
+            f"completion of {one['task']}": statistics.fmean(each["task_completion"] for each in one["episodes"])
             for one in found["tasks"]
         },
     }
@@ -274,7 +276,7 @@ def main() -> None:
     given = parser.parse_args()
     design = PLAYING if given.play else CALLING
     model, vllm = given.model.absolute(), given.vllm.absolute()
-    given.out.mkdir(parents=True)
+    given.out.mkdir(parents=True, exist_ok=True)
     os.chdir(given.out)
     os.environ["HUDTUI_TRUST"] = str(Path.cwd())
     os.environ["HUDTUI_PYTHON"] = sys.executable
@@ -287,36 +289,44 @@ def main() -> None:
     Path("seen.json").write_text(json.dumps(seen))
     Path("unseen.json").write_text(json.dumps([task(f"unseen-{seed}", seed) for seed in UNSEEN]))
     print(command("config", "check", "gym.yaml"))
-    rows: dict[str, Any] = {}
+    kept = Path("result.json")
+    rows: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+
+    def keep(what: str, row: dict[str, Any]) -> None:
+        rows[what] = row
+        kept.write_text(json.dumps(rows, indent=1))
+        print(what, json.dumps({name: value for name, value in row.items() if " of unseen" not in name}), flush=True)
+
     adapters: dict[str, Path] = {}
     for seed in range(given.first, given.first + given.seeds):
+        adapters[f"seed-{seed}"] = Path(f"adapter-{seed}").absolute()
+        if f"training {seed}" in rows:
+            continue
         began = time.monotonic()
         words = ["rl", "seen.json", "-c", "gym.yaml", "--host", "local", "--model", str(model), "--training", "training.yaml"]
         words += ["--steps", str(given.steps or design.steps), "--seed", str(seed), "--yes", "--json"]
         settings = [f"{name}={value}" for name, value in design.settings.items()] + given.set
         words += ["--name", f"seed {seed}", *(word for one in settings for word in ("--set", one))]
         run = json.loads(command(*words))
-        adapters[f"seed-{seed}"] = Path(f"adapter-{seed}").absolute()
         command("runs", "export", run["id"], "-o", str(adapters[f"seed-{seed}"]))
         metrics = Path(run["folder"]) / "out" / "metrics.jsonl"
         steps = [json.loads(line) for line in metrics.read_text().splitlines()]
-        rows[f"training {seed}"] = {
+        told = {
             "minutes": round((time.monotonic() - began) / 60, 1),
             "seconds a step": [round(step.get("step_time", 0.0)) for step in steps],
             "rewards": [round(step["reward"], 3) for step in steps],
             "format": [round(step["format_compliance"], 3) for step in steps],
         }
-        print(seed, json.dumps(rows[f"training {seed}"]), flush=True)
+        keep(f"training {seed}", told)
     with served(vllm, model, adapters) as base:
         for name in ("before", *adapters):
             for turns in design.turns:
-                rows[f"{name}, {turns} turns"] = measure(
-                    f"openai:{name}", turns, "--base-url", base, "--max-tokens", "12", "--temperature", "1.0"
-                )
+                if f"{name}, {turns} turns" not in rows:
+                    endpoint = ("--base-url", base, "--max-tokens", "12", "--temperature", "1.0")
+                    keep(f"{name}, {turns} turns", measure(f"openai:{name}", turns, *endpoint))
     for name in ("random", "greedy"):
         for turns in design.turns:
-            rows[f"{name}, {turns} turns"] = measure(name, turns)
-    Path("result.json").write_text(json.dumps(rows, indent=1))
+            keep(f"{name}, {turns} turns", measure(name, turns))
     for name, row in rows.items():
         if "reward" in row:
             print(f"{name:<24} reward {row['reward']:.3f}  calls {row['calls']:.2f}  completion {row['completion']:.3f}")

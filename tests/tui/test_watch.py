@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support import tmux_world
+from support import tmux_world, vllm_server
 
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 
@@ -81,6 +83,29 @@ async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, scree
             await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
             await pilot.press(*str(project / name), "enter")
             await until(pilot, lambda words=words: words in screen_text(app))
+
+
+async def test_a_model_server_is_followed_by_its_port(open_app: Any, project: Path, screen_text: Any) -> None:
+    state = project / "state.json"
+    state.write_text(json.dumps({"running": 7, "waiting": 2, "kv": 0.5}))
+    with vllm_server.make_server(state) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            async with open_app(project, size=(120, 36)) as (app, pilot):
+                app.open_screen("watch")
+                await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux session there" in screen_text(app))
+                await pilot.press("o")
+                await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
+                await pilot.press(*str(server.server_address[1]), "enter")
+                await until(pilot, lambda: "7 running 2 waiting KV 50 %" in screen_text(app))
+                assert "Qwen/Qwen2.5-3B-Instruct" in screen_text(app)
+                await until(pilot, lambda: len(app.screen.query_one("#run-metrics", MetricsPane)._charts.titles()) >= 3)
+                state.write_text(json.dumps({"status": 500}))
+                await until(pilot, lambda: "answers 500" in screen_text(app))
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 async def test_a_machine_that_is_none_is_told(open_app: Any, project: Path, screen_text: Any) -> None:

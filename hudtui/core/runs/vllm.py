@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +21,8 @@ from hudtui.core.remote.host import Host
 from hudtui.core.text import clean_line
 from hudtui.core.training.metrics import is_number
 
+ASK_EVERY = 2.0
+"""Seconds between two requests to a model server."""
 _PATIENCE = 5.0
 """Timeout of one request, in seconds."""
 _MAX_BYTES = 4 << 20
@@ -159,6 +163,22 @@ class ServerMonitor:
             tokens_per_s=_rate(made, seconds),
             prompt_tokens_per_s=_rate(_grown(old.prompt_tokens, sample.prompt_tokens), seconds),
         )
+
+
+async def follow_server(host: Host, port: int) -> AsyncGenerator[ModelServer]:
+    """Yield the state of the vLLM server on a port of a machine every two seconds, without an end.
+
+    Raises:
+        MachineError: Nothing answers there at the first request, or something else than vLLM.
+    """
+    monitor = ServerMonitor(f"port {port}", port)
+    while True:
+        server = await monitor.ask(host, time.time())
+        if server is None:
+            await fetch(host, port)  # says why where nothing answers
+            raise MachineError(f"port {port} of {host.name} is no vLLM server", fix="Its page /metrics has no number of vLLM.")
+        yield server
+        await asyncio.sleep(ASK_EVERY)
 
 
 def _grown(before: float | None, now: float | None) -> float | None:

@@ -41,7 +41,7 @@ from hudtui.core.runs.status import (
 )
 from hudtui.core.runs.store import RunRecord, RunStore, results_folder_of
 from hudtui.core.runs.values import RunEvent, RunSummary
-from hudtui.core.runs.vllm import ModelServer, ServerMonitor
+from hudtui.core.runs.vllm import ASK_EVERY, ModelServer, ServerMonitor
 from hudtui.core.text import clean_line
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.metrics import MetricsReader
@@ -56,8 +56,6 @@ _LATE = 5.0
 """Seconds without an answer from the machine after which a view is marked as old (`RunView.away`)."""
 _SLOWEST = 30.0
 """Longest interval in seconds between two attempts to reach a silent machine."""
-_SERVER_EVERY = 2.0
-"""Seconds between two requests to a model server."""
 _SERVER_WAIT = 0.3
 """Seconds a view waits for the model server's answer."""
 _SERVER_FIRST = 3.0
@@ -600,7 +598,7 @@ class _Seen:
         clock = time.monotonic()
         if watches and clock >= self._next_question and (self._question is None or self._question.done()):
             wait = _SERVER_FIRST if self._question is None else _SERVER_WAIT
-            self._next_question = clock + _SERVER_EVERY
+            self._next_question = clock + ASK_EVERY
             self._question = asyncio.create_task(self._ask(host, watches, now))
             await asyncio.wait((self._question,), timeout=wait)
         return {watch.stage: watch.newest for watch in watches if watch.newest is not None}

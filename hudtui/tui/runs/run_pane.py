@@ -140,10 +140,10 @@ class RunPane(Pane):
             before, self._shown = self._shown, head
             self._head.update(head, layout=before is None or before.plain.count("\n") != head.plain.count("\n"))
 
-    def show_curves(self, runs: Iterable[Numbers]) -> None:
-        """Show the numbers of the run, and of those that are compared with it."""
+    def show_curves(self, runs: Iterable[Numbers], *, by_time: bool | None = None) -> None:
+        """Show the numbers of the run, and of those that are compared with it; `by_time` as in `MetricsPane.show`."""
         numbers = list(runs)
-        self._put("metrics", lambda pane: pane.show(numbers))
+        self._put("metrics", lambda pane: pane.show(numbers, by_time=by_time))
 
     def show_load(self, view: RunView | None) -> None:
         """Show how busy the machine is."""

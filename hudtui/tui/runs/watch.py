@@ -1,4 +1,4 @@
-"""Runs that were not started here: tmux sessions and logs on any machine. Nothing is sent there, and nothing is written."""
+"""What was not started here: tmux sessions, logs and model servers on any machine. Nothing is written there."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from hudtui.tui.widgets.words import ago
 if TYPE_CHECKING:
     from hudtui.core.remote.host import Host
     from hudtui.core.runs.sessions import ExternalSession, SessionUpdate, SessionWatcher, TmuxSession
+    from hudtui.core.runs.vllm import ModelServer
 
 _LINES = 2_000
 """Lines before the end that are shown at the beginning."""
@@ -118,7 +119,7 @@ class SourceLogs(Vertical):
 
 
 class WatchScreen(HudtuiScreen):
-    """The tmux sessions of a machine; of the chosen one, or of a log, its lines and the numbers in them."""
+    """The tmux sessions of a machine; of the chosen one, or of a log, its lines and the numbers in them; or a model server."""
 
     NAME = "watch"
     TITLE = "watch"
@@ -126,13 +127,18 @@ class WatchScreen(HudtuiScreen):
     CSS_PATH = "watch.tcss"
     HELP = (
         "Runs that this workspace did not start: a colleague's, or those of another trainer. {key:table.select} follows the tmux "
-        "session under the cursor, {key:watch.file} a log or a tracker's file (W&B, TensorBoard, trackio) by its path; numbers "
-        "of TRL, verifiers, prime-rl, ART, vLLM, key=value and JSON lines become curves. It only looks: nothing is sent, and "
-        "nothing is written there."
+        "session under the cursor, {key:watch.file} a log or a tracker's file (W&B, TensorBoard, trackio) by its path, or a vLLM "
+        "server by its port; numbers of TRL, verifiers, prime-rl, ART, vLLM, key=value and JSON lines become curves. It only "
+        "looks: nothing is written there."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("watch.machine", "Machine", "Look at another machine: local, a name of ~/.ssh/config, user@host.", "M"),
-        AppAction("watch.file", "A log", "Follow a log, or a file of W&B, TensorBoard or trackio, by its path there.", "o"),
+        AppAction(
+            "watch.file",
+            "A log",
+            "Follow a log, or a file of W&B, TensorBoard or trackio, by its path there; or vLLM by its port.",
+            "o",
+        ),
         METRICS,
         WINDOW,
         NEXT_TAB,
@@ -148,8 +154,10 @@ class WatchScreen(HudtuiScreen):
         self.machine = "local"
         self.sessions: tuple[TmuxSession, ...] = ()
         self.foreign: ExternalSession | None = None
-        """What is followed."""
+        """The session or file that is followed."""
         self.watching: SessionWatcher | None = None
+        self.server: ModelServer | None = None
+        """The newest state of the model server that is followed."""
         self.list = SessionList()
         self.logs = SourceLogs()
         self.pane = RunPane(self.logs, ("metrics", "log"))
@@ -166,10 +174,18 @@ class WatchScreen(HudtuiScreen):
         """Nothing is followed yet."""
         self._tell()
 
-    def opened(self, *, machine: str | None = None, session: str | None = None, file: str | None = None, **_: Any) -> None:
-        """Look at a machine; with a session or a file, follow it."""
+    def opened(
+        self,
+        *,
+        machine: str | None = None,
+        session: str | None = None,
+        file: str | None = None,
+        port: int | None = None,
+        **_: Any,
+    ) -> None:
+        """Look at a machine; with a session, a file or the port of a vLLM server, follow that."""
         self.machine = machine or self.machine
-        self.start(self._look(session=session, file=file), group="look", busy=f"Asking {clean_line(self.machine, 60)}")
+        self.start(self._look(session=session, file=file, port=port), group="look", busy=f"Asking {clean_line(self.machine, 60)}")
 
     # -- the machine -------------------------------------------------------------------------------------------------
 
@@ -181,7 +197,7 @@ class WatchScreen(HudtuiScreen):
 
         return await open_host(self.machine, ask=ask, say=lambda notice: self.say(notice.message))
 
-    async def _look(self, *, session: str | None = None, file: str | None = None) -> None:
+    async def _look(self, *, session: str | None = None, file: str | None = None, port: int | None = None) -> None:
         from hudtui.core.runs.sessions import find_session, list_tmux_sessions
 
         host = await self._host()
@@ -190,6 +206,8 @@ class WatchScreen(HudtuiScreen):
         self.list.show(self.sessions)
         if session is not None or file is not None:
             self._follow(host, await find_session(host, session=session, file=file))
+        elif port is not None:
+            self._follow_server(host, port)
 
     @on(SessionList.Highlighted)
     def _moved(self, event: SessionList.Highlighted) -> None:
@@ -223,9 +241,12 @@ class WatchScreen(HudtuiScreen):
         self.start(self._ask_file(), group="look")
 
     async def _ask_file(self) -> None:
-        given = await self.app.ask("Log", placeholder=f"its path on {clean_line(self.machine, 40)}", accept="Follow")
-        if given:
-            await self._look(file=given.strip())
+        placeholder = f"its path on {clean_line(self.machine, 40)}, or the port of a vLLM server"
+        given = (await self.app.ask("Log", placeholder=placeholder, accept="Follow") or "").strip()
+        if given.isascii() and given.isdecimal() and 0 < int(given) < 1 << 16:
+            await self._look(port=int(given))
+        elif given:
+            await self._look(file=given)
 
     def action_refresh(self) -> None:
         """List again."""
@@ -236,11 +257,41 @@ class WatchScreen(HudtuiScreen):
     def _follow(self, host: Host, foreign: ExternalSession, *, whole: bool = False) -> None:
         from hudtui.core.runs.sessions import SessionWatcher
 
-        self.foreign, self._whole = foreign, whole
+        self.foreign, self._whole, self.server = foreign, whole, None
         self.watching = SessionWatcher(host, foreign, lines=None if whole else _LINES)
         self.workers.cancel_group(self, "read")
         # Never cancelled: widgets that are being mounted or removed must be let be.
         self.run_worker(self._switch(self.watching), group="switch", exit_on_error=False)
+
+    def _follow_server(self, host: Host, port: int) -> None:
+        self.foreign = self.watching = self.server = None
+        self.workers.cancel_group(self, "read")
+        self.run_worker(self._read_server(host, port), name="forever", group="read", exclusive=True, exit_on_error=False)
+
+    async def _read_server(self, host: Host, port: int) -> None:
+        """Show the state of a model server, and its curves by time."""
+        from hudtui.core.runs.status import server_load
+        from hudtui.core.runs.vllm import follow_server
+        from hudtui.core.training.metrics import MetricsReader
+
+        load = MetricsReader()
+        try:
+            async with self._switching:
+                await self.unbroken(self.logs.make((), stay=False))
+            async with aclosing(follow_server(host, port)) as states:
+                async for state in states:
+                    told = {name.removeprefix(f"{state.stage} "): value for name, value in server_load(state).items()}
+                    load.add({**told, "time": state.at})
+                    scales = {name: (0.0, 100.0 if name.endswith("%") else None) for name in load.names}
+                    first, self.server = self.server is None, state
+                    if first:
+                        self.pane.turn_to("metrics")
+                        self.panes.open(self.pane)
+                    self.pane.show_curves([Numbers(state.stage, load, scales)], by_time=True if first else None)
+                    self._tell()
+        except Exception as error:
+            if self.is_attached:
+                self.fail(error)
 
     async def _switch(self, watching: SessionWatcher) -> None:
         """Make the logs of what is followed, one switch after the other, and read."""
@@ -248,7 +299,7 @@ class WatchScreen(HudtuiScreen):
             if watching is not self.watching or not self.is_attached:
                 return  # something else was chosen meanwhile
             await self.unbroken(self.logs.make((source.name for source in watching.foreign.sources), stay=self._whole))
-            self.pane.show_curves(())
+            self.pane.show_curves((), by_time=False)
             self._tell()
             self.panes.open(self.pane)
         if watching is self.watching:
@@ -311,8 +362,13 @@ class WatchScreen(HudtuiScreen):
 
     def _tell(self) -> None:
         """The title and the head: what is followed, how far it is, what is wrong, its logs."""
+        if self.server is not None:
+            self._tell_server(self.server)
+            return
         if self.foreign is None or self.watching is None:
-            words = "{key:table.select} follows the session under the cursor; {key:watch.file} a log by its path."
+            words = (
+                "{key:table.select} follows the session under the cursor; {key:watch.file} a log by its path, vLLM by its port."
+            )
             self.pane.tell("", Content.styled(self.app.keys_in(words), "$foreground-muted"))
             return
         numbers = self.watching.numbers
@@ -333,13 +389,26 @@ class WatchScreen(HudtuiScreen):
             lines.append(log_names(sources, self.logs.shown))
         self.pane.tell(" · ".join(title), Content("\n").join(lines))
 
+    def _tell_server(self, server: ModelServer) -> None:
+        from hudtui.core.runs.alarms import STUCK
+        from hudtui.core.runs.status import server_text
+
+        state = ("● answers", "$success") if server.answers else ("● does not answer", "$error")
+        lines = [
+            Content.assemble(state, (f"  {server.sample.model or ''}", "$foreground-muted")),
+            Content(clean_line(server_text(server), 200)),
+        ]
+        if server.stuck >= STUCK:
+            lines.append(Content.styled(f"It has had requests for {server.stuck:.0f} s and generates no token.", "$warning"))
+        self.pane.tell(f"{server.stage} of {clean_line(self.machine, 40)}", Content("\n").join(lines))
+
     # -- moving ------------------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
         """What needs something that is followed."""
         name = action_id.partition(".")[2]
         if name in ("metrics", "window") and self.foreign is None:
-            return "nothing is followed yet"
+            return "nothing is followed yet" if self.server is None else "a server has curves only"
         if name == "window" and len(self.logs.by_source) < 2:
             return "it has one log"
         return None

@@ -495,10 +495,17 @@ class MetricsPane(Acting, Vertical):
         """What a subclass shows above the charts; it scrolls with them."""
         yield from ()
 
-    def show(self, runs: Sequence[Numbers]) -> None:
-        """Draw these runs, the first one above the others. Costs nothing while no number has changed."""
+    def show(self, runs: Sequence[Numbers], *, by_time: bool | None = None) -> None:
+        """Draw these runs, the first one above the others. Costs nothing while no number has changed.
+
+        Args:
+            runs: What is drawn.
+            by_time: The x axis is time, or steps; None: as before.
+        """
         if not runs:
             self.action_all()
+        if by_time is not None:
+            self._charts.by_time = by_time
         key = tuple((run.label, id(run.metrics), run.metrics.count) for run in runs)
         if key != self._key:
             self._key = key
