@@ -142,6 +142,7 @@ class EpisodeSession:
             max_turns=self._served.max_turns,
             info={"policy": "openenv", "episode_id": self._episode_id},
             images=self._served.images,
+            keep_images=False,
             timeout=self._served.timeout,
         )
         messages = await player.start()

@@ -13,6 +13,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ HEAD_END = b',"messages":['
 """What follows the part of a line that a list of episodes needs."""
 HEAD_BYTES = 1 << 16
 """Longest such part that is looked for."""
+
+IMAGES_UNTIL = 1 << 30
+"""Bytes of a trace file up to which the data of images is written to it."""
 
 MASK = "********"
 _DEEPEST = 100
@@ -183,6 +187,8 @@ def _redact(value: Any, secrets: list[str], depth: int) -> Any:
 def write_episode(path: Path, episode: Episode, *, secrets: Iterable[str] = ()) -> None:
     """Append an episode to a trace file, as one whole line or not at all.
 
+    In a file of more than `IMAGES_UNTIL` bytes, the data of its images is left out: screenshots must not fill a disk.
+
     Args:
         path: The file; made with its folders when it is missing.
         episode: Written by `episode_to_json`.
@@ -191,7 +197,21 @@ def write_episode(path: Path, episode: Episode, *, secrets: Iterable[str] = ()) 
     Raises:
         InputError: The file cannot be written. What it held before is untouched.
     """
+    if _size(path) > IMAGES_UNTIL:
+        turns = tuple(replace(turn, images=_without_data(turn.images)) for turn in episode.turns)
+        episode = replace(episode, turns=turns, images=_without_data(episode.images))
     append_line(path, redact(episode_to_json(episode), secrets))
+
+
+def _without_data(images: Iterable[KeptImage]) -> tuple[KeptImage, ...]:
+    return tuple(replace(image, data=None) for image in images)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def append_line(path: Path, value: Any) -> None:

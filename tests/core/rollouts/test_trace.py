@@ -9,6 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from hudtui.core.errors import InputError
+from hudtui.core.rollouts import trace
 from hudtui.core.rollouts.replies import rollout_replies
 from hudtui.core.rollouts.trace import (
     MASK,
@@ -133,6 +134,16 @@ def test_images_are_kept_with_their_turn_and_in_no_message(tmp_path):
     (episode,) = read_trace(path)
     assert episode.turns[0].images == kept and episode.images == kept[:1]
     assert episode.messages[0]["content"][1] == {"type": "text", "text": "[image image/png, 3000 bytes]"}
+
+
+def test_images_do_not_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(trace, "IMAGES_UNTIL", 5000)
+    path = tmp_path / "traces.jsonl"
+    image = KeptImage("image/png", 3000, "QUJD" * 1000)
+    for _ in range(3):
+        write_episode(path, replace(EPISODE, turns=(replace(TURN, images=(image,)),), images=(image,)))
+    told = [(episode.images[0], episode.turns[0].images[0]) for episode in read_trace(path)]
+    assert told == [(image, image), *[(KeptImage("image/png", 3000), KeptImage("image/png", 3000))] * 2]
 
 
 @pytest.mark.parametrize("images", [7, {"type": "image/png"}, ["x", 7, None, {"type": 7}, {"bytes": 1}]])
