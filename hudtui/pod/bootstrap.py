@@ -21,6 +21,7 @@ import fcntl
 import glob
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,27 @@ def run(argv: List[str], env: Optional["dict[str, str]"] = None) -> bool:
     except OSError as error:
         say("%s: %s" % (argv[0], error.strerror))
         return False
+
+
+def install(argv: List[str]) -> "tuple[bool, List[str]]":
+    """Run an installer, its output into the log; returns whether it succeeded, and the packages whose hash was another one."""
+    say("+ " + " ".join(argv))
+    try:
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    except OSError as error:
+        say("%s: %s" % (argv[0], error.strerror))
+        return False, []
+    assert process.stdout is not None
+    wrong: List[str] = []
+    warned = False
+    for line in process.stdout:
+        text = line.decode("utf-8", "replace").rstrip()
+        say(text)
+        warned = warned or "DO NOT MATCH THE HASHES" in text  # of pip, which names them below
+        found = re.search(r"Hash mismatch for `([^`]+)`", text) or (warned and re.match(r"\s+(\S+==\S+) from ", text))
+        if found:
+            wrong.append(found.group(1))
+    return process.wait() == 0, wrong
 
 
 # --- checks -------------------------------------------------------------------------------------------------------------------
@@ -178,10 +200,19 @@ class Environment:
     def install(self, lock: str) -> bool:
         """Install what a lock lists, and nothing else; returns whether that worked."""
         if self.uv:
-            if run([self.uv, "pip", "install", "--quiet", "--python", self.python, *_locked(lock)]):
+            done, _ = install([self.uv, "pip", "install", "--quiet", "--python", self.python, *_locked(lock)])
+            if done:
                 return True
             say("uv could not install them; trying pip, which has settings of its own")
-        return self._has_pip() and run([*self._pip, *_locked(lock)])
+        if not self._has_pip():
+            return False
+        done, wrong = install([*self._pip, *_locked(lock)])
+        if wrong:
+            give_up(
+                "%s has another hash than %s names, and was not installed" % (", ".join(wrong), os.path.basename(lock)),
+                "The package index that this machine uses serves another file: look at its settings (PIP_INDEX_URL, pip.conf).",
+            )
+        return done
 
     def try_first(self, lock: str) -> None:
         """Install what a lock lists where pip finds it; otherwise say that the next lock brings the default build."""

@@ -18,12 +18,11 @@ from typing import Any
 from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.files import read_text
 from hudtui.core.gym.config import load_config
+from hudtui.core.training.model_folder import WANTED
 from hudtui.core.training.recipe import read_recipe
 from hudtui.trainers.grpo import model_problem, say
 from hudtui.trainers.tokens import chat_tokens_for
 
-WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken")
-"""Patterns of the files to download. Many repositories also hold the weights in other formats, which are not downloaded."""
 _GIB = 2**30
 _SPARE = 2 * _GIB
 
@@ -83,15 +82,18 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hudtui.trainers.fetch")
     for name in ("recipe", "config"):
         parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--model", help="instead of that of the recipe: the folder that the model was sent to")
     given = parser.parse_args(words)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     try:
         recipe = read_recipe(read_text(given.recipe), name=str(given.recipe))
         config = load_config(given.config)
-        fetch(recipe.model)
+        model = given.model or recipe.model
+        fetch(model)
         from transformers import AutoTokenizer
 
-        _, warning = chat_tokens_for(AutoTokenizer.from_pretrained(recipe.model), thinking=config.parser.use_thinking)
+        scribe, warning = chat_tokens_for(AutoTokenizer.from_pretrained(model), thinking=config.parser.use_thinking)
+        scribe.check_opening(config.opening())
         if warning:
             say(f"warning: {warning}")
     except HudtuiError as error:
@@ -100,7 +102,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for line in rest:
             say(f"  {line}")
         return error.exit_code
-    say(f"{recipe.model} is here")
+    say(f"{model} is here")
     return 0
 
 

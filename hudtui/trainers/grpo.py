@@ -13,6 +13,7 @@ import os
 import random
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -113,6 +114,8 @@ def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe,
         InputError: A file cannot be used, or there are too few tasks.
     """
     recipe = read_recipe(read_text(Path(arguments.recipe)), name=arguments.recipe)
+    if arguments.model:
+        recipe = replace(recipe, model=arguments.model, learning_rate=recipe.rate)
     config = load_playable_config(Path(arguments.config), settings.folder)
     read = read_tasks(
         arguments.tasks, lookup=with_python_variable(settings.lookup), platform=settings.platform, folder=settings.folder
@@ -399,6 +402,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hudtui.trainers.grpo", description=(__doc__ or "").partition("\n")[0])
     for name in ("recipe", "tasks", "config", "out"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--model", help="instead of that of the recipe: the folder that the model was sent to")
     arguments = parser.parse_args(words)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

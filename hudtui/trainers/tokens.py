@@ -72,6 +72,14 @@ class ChatTokens:
         _, mark, rest = opening.partition("<think>")
         self._lead = mark + rest
 
+    def check_opening(self, opening: Sequence[Mapping[str, Any]]) -> None:
+        """Check that the template shows what stands before each task, such as a system prompt.
+
+        Raises:
+            InputError: It does not.
+        """
+        self._render([*opening, {"role": "user", "content": "x"}], reply_next=True)
+
     def open(self, messages: Sequence[Mapping[str, Any]]) -> TokenTranscript:
         """Return the transcript of a conversation before its first reply."""
         return TokenTranscript(self._encode(self._render(messages, reply_next=True)))
@@ -112,7 +120,9 @@ class ChatTokens:
                 [dict(message) for message in messages], tokenize=False, add_generation_prompt=reply_next
             )
         except Exception as error:  # templates are programs and fail as they like
-            raise InputError("the chat template of this model cannot show a conversation", why=str(error)) from None
+            system = any(message["role"] == "system" for message in messages)
+            fix = "Choose another model." + (" Or do without system_prompt in the configuration." if system else "")
+            raise InputError("the chat template of this model cannot show a conversation", why=str(error), fix=fix) from None
         return text
 
     def _encode(self, text: str) -> list[int]:

@@ -121,13 +121,22 @@ def test_a_uv_that_trusts_nobody_is_given_the_certificates_of_the_machine(tmp_pa
     assert [line.split()[0] for line in asked(tmp_path)] == ["venv", "pip"]
 
 
-def test_where_uv_fails_the_python_of_the_machine_and_pip_are_tried(tmp_path: Path, tools: Path) -> None:
+def test_where_uv_fails_the_python_of_the_machine_and_pip_are_tried(
+    tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(tools, "uv", "exit 2")
     lock = tmp_path / "empty.txt"
     lock.write_text("")
     done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), path=tools)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "with pip" in done.stdout and (tmp_path / "e" / "bin" / "python").exists()
+    uv_wheel(tmp_path / "wheels")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    lock.write_text(f"uv==9.9.9 --hash=sha256:{'0' * 64}\n")
+    done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), path=tools)
+    assert done.returncode == 5 and not list((tmp_path / "e").glob("lib/*/site-packages/uv-9.9.9*"))
+    assert "error: uv==9.9.9 has another hash than empty.txt names, and was not installed\n  The package index" in done.stdout
 
 
 @pytest.mark.parametrize("right", [True, False], ids=["its-hash", "another-hash"])

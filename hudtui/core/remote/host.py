@@ -146,6 +146,19 @@ class Host(Protocol):
         """
         ...
 
+    async def upload(self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None) -> object:
+        """Send a file of any size; it appears there in one step, whole. What an earlier attempt has sent is not sent again.
+
+        Args:
+            local: The file here.
+            remote: Where it goes.
+            progress: Receives the bytes that are there and the bytes in all.
+
+        Raises:
+            MachineError: The file cannot be read or written, or arrived damaged.
+        """
+        ...
+
     async def stat(self, path: PurePosixPath | str) -> FileStat | None:
         """Size and age of a file there; None when it does not exist.
 

@@ -156,6 +156,12 @@ class LocalHost:
         if progress is not None:
             progress(size, size)
 
+    async def upload(self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None) -> None:
+        await self.put(local, remote)
+        if progress is not None:
+            size = (await asyncio.to_thread(local.stat)).st_size
+            progress(size, size)
+
     async def stat(self, path: PurePosixPath | str) -> FileStat | None:
         try:
             found = os.stat(_place(path))

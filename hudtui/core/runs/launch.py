@@ -36,6 +36,8 @@ Lookup = Callable[[str], str | None]
 
 _IN_MEMORY = 16 * 1024 * 1024
 """Bytes of a file that is read into memory before it is put onto a machine, at most."""
+_SAY_EVERY = 2.0
+"""Seconds between looks at how much of a large file is sent."""
 _SHORTEST_SECRET = 6
 """Characters: a shorter value may stand in a plan by chance."""
 
@@ -147,7 +149,13 @@ async def _prepare(machine: RunFolder, store: RunStore, *, tmux: bool) -> AsyncG
         yield event
     began = time.monotonic()
     for file in machine.record.plan.files:
-        await machine.host.put(await asyncio.to_thread(_content, file), machine.path(file.path))
+        content = await asyncio.to_thread(_content, file)
+        if isinstance(content, bytes):
+            await machine.host.put(content, machine.path(file.path))
+            continue
+        async with contextlib.aclosing(_send(machine, store, content, file)) as events:
+            async for event in events:
+                yield event
     if machine.record.plan.wheel:
         await machine.host.put(await asyncio.to_thread(wheel_bytes), machine.path(WHEELS, WHEEL_NAME))
     if event := await _step(store, run, "files", began):
@@ -156,6 +164,32 @@ async def _prepare(machine: RunFolder, store: RunStore, *, tmux: bool) -> AsyncG
     await machine.put_supervisor(tmux=tmux)
     if event := await _step(store, run, "plan", began):
         yield event
+
+
+async def _send(machine: RunFolder, store: RunStore, content: Path, file: PlanFile) -> AsyncGenerator[RunEvent, None]:
+    """Send a large file. What an earlier attempt has sent is not sent again."""
+    there = await machine.host.stat(machine.path(file.path))
+    if there is not None and there.size == file.size:
+        return  # it appears there whole, or not at all
+    sent = 0
+
+    def note(done: int, _: int) -> None:
+        nonlocal sent
+        sent = done
+
+    sending = asyncio.create_task(machine.host.upload(content, machine.path(file.path), progress=note))
+    try:
+        while not sending.done():
+            await asyncio.wait([sending], timeout=_SAY_EVERY)
+            tenth = 10 if sending.done() else 10 * sent // max(file.size, 1)
+            text = f"{clean_line(PurePosixPath(file.path).name, 60)}: {tenth}0 % of {file.size / 2**20:,.0f} MiB sent"
+            if tenth and (event := await store.run(store.append, machine.record.id, "note", {"message": text}, once=text)):
+                yield event
+        await sending
+    finally:
+        sending.cancel()
+        with contextlib.suppress(asyncio.CancelledError, HudtuiError):
+            await sending
 
 
 async def check_inputs(plan: Plan, lookup: Lookup | None) -> None:

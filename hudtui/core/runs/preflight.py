@@ -44,7 +44,7 @@ class Check:
     """The check of one thing that a run needs."""
 
     name: str
-    """`tasks`, `config`, `image`, `keys`, `judge`, `machine`, `model`, `memory`, `environment`, `training`, `plan`."""
+    """`tasks`, `config`, `image`, `keys`, `judge`, `machine`, `model`, `memory`, `disk`, `environment`, `training`, `plan`."""
     state: CheckState
     text: str
     fix: str | None = None
@@ -66,6 +66,10 @@ class PreflightReport:
     tasks: tuple[Task, ...] = ()
     task_file: Path | None = None
     config: Path | None = None
+    gym_config: GymConfig | None = None
+    """What is in it."""
+    model_files: tuple[Path, ...] = ()
+    """Files of a model on this computer that are sent to the machine."""
     job: dict[str, Any] | None = None
     """The configuration's `job` section, where it has one."""
     remarks: list[str] = field(default_factory=list)
@@ -278,7 +282,7 @@ def _check_config(request: RunRequest, workspace: Workspace, report: PreflightRe
         report.refuse("config", error)
         return
     report.add("config", "fine", f"{name}: {plural(len(config.mappings), 'action')}")
-    report.config, report.job = path, dict(config.job) or None
+    report.config, report.gym_config, report.job = path, config, dict(config.job) or None
 
 
 def _check_policy(request: RunRequest, config: GymConfig) -> None:
@@ -290,13 +294,13 @@ def _check_policy(request: RunRequest, config: GymConfig) -> None:
 
 def check_model(request: RunRequest, workspace: Workspace, report: PreflightReport, *, remote: bool, rented: bool) -> None:
     """Check whether the model can be trained, as far as this computer can tell. Reads the training's settings."""
-    if request.rehearse or request.engine not in ("trl", "art", "prime-rl"):
+    if request.engine not in ("trl", "art", "prime-rl"):
         return
     from hudtui.core.training.model import assess_model
     from hudtui.core.training.recipe import read_settings
 
-    name = request.model
-    if name is None and request.training is not None:
+    name = request.rehearse_model if request.rehearse else request.model or request.settings.get("model")
+    if name is None and not request.rehearse and request.training is not None:
         try:
             name = read_settings(read_text(request.training), name=str(request.training)).get("model")
         except HudtuiError as error:
@@ -304,11 +308,13 @@ def check_model(request: RunRequest, workspace: Workspace, report: PreflightRepo
             return
     if name is None:
         return  # the engine's own choice
-    found = assess_model(name, workspace.folder, here=not remote)
-    if found.state == "unknown" and rented and found.fix is not None:
+    sent = request.engine == "trl"
+    found = assess_model(str(name), workspace.folder, here=not remote, sent=sent, config=report.gym_config)
+    if found.state == "unknown" and rented and found.fix is not None and not found.files:
         found = replace(found, state="refused")  # a machine that is not rented yet has no files
     states: dict[str, CheckState] = {"fine": "fine", "unknown": "warning", "refused": "missing"}
     report.add("model", states[found.state], found.text, found.fix)
+    report.model_files = found.files
 
 
 # --- environments and keys ------------------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from hudtui.core.text import clean_line, duration
 from hudtui.core.training.engine import as_rehearsal
 from hudtui.core.training.memory import cpu_estimate
 from hudtui.core.training.options import JobOptions
-from hudtui.core.training.plan import FileRef, file_ref
-from hudtui.core.training.recipe import Recipe, read_settings
+from hudtui.core.training.plan import FileRef, Plan, file_ref
+from hudtui.core.training.recipe import REHEARSAL, Recipe, read_settings
 from hudtui.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hudtui.core.compute.limits import Estimate
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer
+    from hudtui.core.remote.host import Host
     from hudtui.core.runs.forecast import Forecast
     from hudtui.core.settings import Settings
 
@@ -116,7 +117,7 @@ async def prepare_run(
     limits = _limits(request, settings, report)
     demand = await asyncio.to_thread(_demand, request, workspace)
     if host is not None:
-        machine = await _check_machine(host, request, demand, report)
+        machine = await _check_machine(host, request, demand, report, workspace.folder)
     else:
         try:
             provider = await asyncio.to_thread(open_request_provider, request, settings, providers)
@@ -154,6 +155,7 @@ async def prepare_run(
             if remote:  # the Python that this computer's variable names is not there
                 spec = replace(spec, trainer_python=request.python)
         record = await asyncio.to_thread(draft_run, spec, target, store)
+        await _check_disk(record.plan, None if host is None else target, _disk(machine, choice), report)
         expected = await asyncio.to_thread(_forecast, record, store, provider, settings, machine)
     except HudtuiError as error:
         report.refuse("plan", error)
@@ -197,6 +199,7 @@ def resolve(
         config=file_ref(config),
         reward_file=code[0] if code else None,
         reward_modules=code[1:],
+        model_files=tuple(file_ref(file) for file in found.model_files),
         policy_file=file_ref(trace) if policy == "replay" and trace else None,
         max_seconds=limits.max_hours * 3600 if request.limits and limits and limits.max_hours is not None else None,
         platform=workspace.platform.name,
@@ -257,7 +260,9 @@ async def _inspect(host: str) -> Hardware:
     return await inspect(find_host(host), python=sys.executable if host == LOCAL else "python3")
 
 
-async def _check_machine(host: str, request: RunRequest, demand: Demand | None, report: PreflightReport) -> Hardware | None:
+async def _check_machine(
+    host: str, request: RunRequest, demand: Demand | None, report: PreflightReport, folder: Path
+) -> Hardware | None:
     from hudtui.core.compute.hardware import size
 
     try:
@@ -280,12 +285,37 @@ async def _check_machine(host: str, request: RunRequest, demand: Demand | None, 
         and not await asyncio.to_thread(_has_paid_gpus, host)
     ):
         _check_cpu(name, found, demand, report)
+    elif request.rehearse and request.rehearse_model and request.engine == "trl":
+        rehearsed = replace(request, model=request.rehearse_model, training=None, settings=REHEARSAL)
+        _check_cpu(name, found, await asyncio.to_thread(find_demand, rehearsed, folder), report)
     elif request.engine in ("trl", "art") and not found.gpus and not request.rehearse:
         text = f"{name} has no visible GPU, and training needs one"
         command = "hudtui art train" if request.engine == "art" else "hudtui rl"
         fix = f"Choose another machine, or rehearse on the CPU: {command} --rehearse"
         report.add("machine", "missing", text, fix, remedy="choose-machine")
     return found
+
+
+def _disk(machine: Hardware | None, choice: OfferChoice | None) -> float | None:
+    """Return the free GiB of the machine's disk; None if they are not known."""
+    if machine is not None and machine.disk_free_bytes is not None:
+        return machine.disk_free_bytes / 2**30
+    return choice.offer.disk_gb * GIB_PER_GB if choice is not None and choice.offer.disk_gb else None
+
+
+async def _check_disk(plan: Plan, host: Host | None, free: float | None, report: PreflightReport) -> None:
+    """Check the room for the environment and the model, where the machine does not have the environment yet."""
+    if free is None:
+        return
+    sent = sum(file.size for file in plan.files) / 2**30
+    made = next((stage.argv for stage in plan.stages if stage.name == "bootstrap"), ())
+    wanted = float(made[made.index("--disk") + 1]) if "--disk" in made else 0.0
+    if wanted and host is not None and await host.stat(f"{made[made.index('--venv') + 1]}/.hudtui") is not None:
+        wanted = 0.0
+    if wanted + sent > free:
+        text = f"this run needs about {wanted + sent:.0f} GiB of disk, and the machine has {free:.1f} free"
+        fix = "Take a machine with a larger disk." if host is None else "Make room there, or take another machine (--host)."
+        report.add("disk", "missing", text, fix, remedy="choose-machine")
 
 
 def _may_use_cpu(request: RunRequest, demand: Demand) -> bool:
@@ -316,7 +346,7 @@ def _check_cpu(name: str, machine: Hardware, demand: Demand, report: PreflightRe
         report.add("memory", "missing", text, "Name a smaller model, or rent a GPU: leave out --host.", remedy="choose-machine")
         return
     took = f"roughly {duration(found.step_seconds)} a step, {duration(found.step_seconds * demand.recipe.steps)} in all"
-    text = f"{name} has no GPU: {model} is trained on the CPU; {took}, and {found.total:.0f} GiB of memory ({free:.0f} are free)"
+    text = f"{model} is trained on the CPU of {name}; {took}, and {found.total:.0f} GiB of memory ({free:.0f} are free)"
     fix = None if found.total <= free else "Lower batch_size or max_seq_len (--set), or close other programs."
     report.add("memory", "warning", text, fix)
 

@@ -1,4 +1,4 @@
-"""Assesses from its name and the files here whether a model can be trained. Sends nothing over the network."""
+"""Assesses from its name, or its files on this computer, whether a model can be trained. Sends nothing over the network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from hudtui.core.errors import InputError
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.text import clean_line
+from hudtui.core.training.model_folder import read_model_folder
 from hudtui.core.training.recipe import TINY, Recipe
 from hudtui.core.training.shape import cached_folder, is_hub_id
 
@@ -18,6 +21,8 @@ _SERVED = re.compile(
 """Names of models whose weights are not published."""
 _MAKERS = ("openai", "anthropic", "google", "xai", "x-ai")
 _OPEN = Recipe().model
+MOST_SENT = 40 << 30
+"""Bytes of a model that is sent from this computer, at most."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +32,19 @@ class ModelAssessment:
     state: Literal["fine", "unknown", "refused"]
     text: str
     fix: str | None = None
+    files: tuple[Path, ...] = ()
+    """The files of a folder of this computer that the machine has to get."""
 
 
-def assess_model(name: str, folder: Path, *, here: bool) -> ModelAssessment:
-    """Assess a model by its name.
+def assess_model(name: str, folder: Path, *, here: bool, sent: bool = False, config: GymConfig | None = None) -> ModelAssessment:
+    """Assess a model by its name; a folder of this computer by its files.
 
     Args:
         name: An id on the Hub, or a folder with a model.
         folder: Start of relative paths.
         here: Whether the training runs on this computer and can read its folders.
+        sent: Whether a folder of this computer is sent to another machine.
+        config: The configuration of the training; its opening messages are tried with the chat template.
     """
     shown = clean_line(name, 100)
     open_one = f"Name an open model on the Hub, such as {_OPEN}."
@@ -43,7 +52,7 @@ def assess_model(name: str, folder: Path, *, here: bool) -> ModelAssessment:
         return ModelAssessment("fine", shown)  # the engine has its own word about the tiny one
     path = folder / Path(name).expanduser()
     if name.startswith(("./", "../", "/", "~")) or path.is_dir():
-        return _judge_folder(path, shown, here=here)
+        return _judge_folder(path, shown, here=here, sent=sent, config=config)
     owner, _, rest = name.rpartition("/")
     if _SERVED.match(rest) and (not owner or owner.lower() in _MAKERS):
         fix = f"{open_one} To play the tasks with this one: --engine rollouts --policy openai:{clean_line(rest, 60)}"
@@ -58,17 +67,26 @@ def assess_model(name: str, folder: Path, *, here: bool) -> ModelAssessment:
     )
 
 
-def _judge_folder(path: Path, shown: str, *, here: bool) -> ModelAssessment:
-    if not here:
-        fix = "Put the model on the Hub and name it OWNER/NAME, or train here: --host local."
-        if path.is_dir():
-            return ModelAssessment("refused", f"{shown} is a folder of this computer, which does not travel", fix)
+def _judge_folder(path: Path, shown: str, *, here: bool, sent: bool, config: GymConfig | None) -> ModelAssessment:
+    fix = "Put the model on the Hub and name it OWNER/NAME, or train here: --host local."
+    if not here and not path.is_dir():
         return ModelAssessment("unknown", f"{shown} is a folder of the machine, if it is there", fix)
+    if not here and not sent:
+        return ModelAssessment("refused", f"{shown} is a folder of this computer, which does not travel", fix)
     if not path.is_dir():
         return ModelAssessment(
             "refused", f"there is no folder {shown}", "Name a folder with a model, or an id on the Hub: OWNER/NAME."
         )
-    if not (path / "config.json").is_file():
-        fix = "Name the folder that holds it. An adapter is merged first: hudtui runs export --format merged."
-        return ModelAssessment("refused", f"the folder {shown} holds no model: it has no config.json", fix)
-    return ModelAssessment("fine", f"the folder {shown}")
+    try:
+        found = read_model_folder(path, config.opening() if config is not None else ())
+    except InputError as error:
+        why = f" ({error.why})" if error.why else ""
+        return ModelAssessment("refused", f"the folder {shown} cannot be trained: {error.what}{why}", error.fix)
+    text = f"the folder {shown}, {found.size / 2**30:.1f} GiB" + ("" if here else ", which is sent to the machine")
+    if not here and found.size > MOST_SENT:
+        return ModelAssessment("refused", f"{text}: more than {MOST_SENT >> 30} GiB", fix)
+    if config is not None and config.parser.use_thinking and not found.keeps_thoughts:
+        text += "; its chat template drops earlier thoughts: the training ends at once unless TRL has a template in its place"
+        fix = "Set parser.use_thinking to false in the configuration, or choose another model."
+        return ModelAssessment("unknown", text, fix, () if here else found.files)
+    return ModelAssessment("fine", text, files=() if here else found.files)

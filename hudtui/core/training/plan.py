@@ -75,6 +75,8 @@ class JobSpec(JobOptions):
     """The file behind `rubric.reward` of the configuration; it lies in the configuration's folder, or below."""
     reward_modules: tuple[FileRef, ...] = ()
     """The modules beside that file that it imports."""
+    model_files: tuple[FileRef, ...] = ()
+    """The files of the model, where it is a folder of this computer and the run's machine is another one."""
     max_seconds: float | None = None
     """Time after which the run is stopped."""
     platform: str | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.memory import GpuLayout, check_memory, layout
@@ -60,9 +62,16 @@ class Trl:
             raise InputError("this run needs a task file", fix="Name one.")
         config, *code = config_files(spec)
         recipe = recipe_for(spec)
+        model: list[PlanFile] = []
+        source = recipe.model
+        if spec.model_files:  # a folder of the user's computer, which becomes one of the run
+            here = PurePosixPath(spec.model_files[0].path).parent
+            model = [PlanFile(f"files/model/{here.name}/{file.name}", file) for file in spec.model_files]
+            source = site.path(f"files/model/{here.name}")
+            recipe = replace(recipe, model=str(here), learning_rate=recipe.rate)
         tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
         chosen = PlanFile(RECIPE, content=json.dumps(recipe.to_json(), indent=1) + "\n")
-        files = [tasks, config, *code, chosen, *(spec.continues.files if spec.continues else ())]
+        files = [tasks, config, *code, chosen, *model, *(spec.continues.files if spec.continues else ())]
         where = None if spec.rehearse or spec.gpus == 0 else _gpus(spec, recipe)
         if where is None and not spec.rehearse and recipe.model == TINY:
             raise _only_for_rehearsals()
@@ -77,6 +86,7 @@ class Trl:
         argv = [
             *("-m", "hudtui.trainers.grpo", "--recipe", site.path(chosen.path), "--tasks", site.path(tasks.path)),
             *("--config", site.path(config.path), "--out", site.path("out")),
+            *(("--model", source) if model else ()),
         ]
         # PYTHONSAFEPATH: a folder called hudtui must not stand in for the program.
         base = {**spec.variables, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
@@ -89,7 +99,8 @@ class Trl:
         ports: tuple[PlanPort, ...] = ()
         notes: list[str] = [spec.continues.text] if spec.continues else []
         shared = tuple(name for name in secrets if name in _SHARED_SECRETS)
-        words = ("-m", "hudtui.trainers.fetch", "--recipe", site.path(chosen.path), "--config", site.path(config.path))
+        words = ["-m", "hudtui.trainers.fetch", "--recipe", site.path(chosen.path), "--config", site.path(config.path)]
+        words += ["--model", source] if model else []
         fetch = Stage("model", (python, *words), cwd=cwd, env=base, secrets=shared, restart=RestartPolicy(2, 15.0))
         if where is None:
             if recipe.model == TINY:
@@ -107,7 +118,7 @@ class Trl:
                 notes += [gpu.line() for gpu in where.memory]
             stages.append(fetch)
             if not where.shared:
-                stages.append(_serve(recipe, where, python, base, shared, cwd))
+                stages.append(_serve(replace(recipe, model=source), where, python, base, shared, cwd))
                 ports = (PlanPort(PORT, f"{recipe.model} (vLLM), on the machine's loopback address"),)
             train = _train(recipe, where, python, argv, base, secrets, cwd)
         stages.append(train)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.model_folder import model_folder
 
 from hudtui.core.compute import hardware as machines
 from hudtui.core.compute.hardware import Gpu, Hardware
@@ -83,7 +84,7 @@ async def test_a_named_model_is_trained_on_a_cpu_where_it_fits(
     record = prepared.record
     assert record is not None, prepared.missing
     (memory,) = [check for check in prepared.checks if check.name == "memory"]
-    assert memory.state == "warning" and "trained on the CPU; roughly" in memory.text and "a step" in memory.text
+    assert memory.state == "warning" and "trained on the CPU of this machine; roughly" in memory.text and "a step" in memory.text
     assert record.spec.gpus == 0
     names = [stage.name for stage in record.plan.stages]
     train = record.plan.stages[-1]
@@ -110,6 +111,8 @@ async def test_a_rehearsal_may_take_a_model_of_the_user_s(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _machine_without_gpu(monkeypatch, gib=24, free=20)
+    big = RunRequest(host="me@box", rehearse=True, rehearse_model="org/big-70B")
+    assert [check.name for check in (await _prepare(project, store, big)).missing] == ["memory"]
     asked = RunRequest(host="me@box", model="org/big-70B", rehearse=True, rehearse_model="org/tiny-135M")
     record = (await _prepare(project, store, asked)).record
     assert record is not None
@@ -316,8 +319,8 @@ async def test_an_address_that_is_none_is_told_and_ends_nothing(
         ("me/it--", "missing", "OWNER/NAME"),
         ("openai/gpt-oss-20b", "warning", "not known here"),
         ("someone/gpt-4-distilled", "warning", "not known here"),
-        ("./mine", "missing", "does not travel"),
-        ("mine", "missing", "does not travel"),
+        ("./mine", "missing", "no config.json"),
+        ("mine", "missing", "no config.json"),
         ("/data/model", "warning", "if it is there"),
     ],
 )
@@ -336,10 +339,7 @@ async def test_a_folder_with_a_model_is_trained_here_and_the_model_of_a_file_cou
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _machine_with(monkeypatch, 81920, 81920)
-    (project / "mine").mkdir()
-    (missing,) = (await _prepare(project, store, RunRequest(host="local", model="mine"))).missing
-    assert "no config.json" in missing.text
-    (project / "mine" / "config.json").write_text("{}")
+    model_folder(project / "mine")
     assert not (await _prepare(project, store, RunRequest(host="local", model="mine"))).missing
     training = project / "training.yaml"
     training.write_text("model: gpt-4o\n")
