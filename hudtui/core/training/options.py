@@ -16,7 +16,7 @@ class JobOptions:
 
     model: str | None = knob(
         None,
-        "Model to train: an id on the Hub, or a folder.",
+        "Model to train: an id on the Hub, or a folder of this computer.",
         "--model",
         "-m",
         hint="what is trained, an id on the Hub; the engine's usual one when empty",

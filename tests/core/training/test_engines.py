@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -165,8 +166,11 @@ def test_locks_travel_by_name_and_hold_no_addresses() -> None:
         text = resource_bytes(f"requirements/{name}.txt").decode()
         assert "--hash=sha256:" in text and "://" not in text and "--index" not in text and "--find-links" not in text
     train = resource_bytes("requirements/train.txt").decode()
-    for pin in ("trl==1.16.0", "vllm==0.31.0", "torch==2.13.0", "verifiers==0.4.0", "peft==0.21.2"):
-        assert f"\n{pin} " in train
+    for wishes in (Path(__file__).parents[3] / "requirements").glob("*.in"):
+        pins = re.findall(r"(?m)^([\w-]+)(?:\[[\w,]+\])?(==\S+)$", wishes.read_text())
+        assert pins and all(f"\n{name}{version} " in f"\n{wishes.with_suffix('.txt').read_text()}" for name, version in pins), (
+            wishes
+        )
     rehearse = resource_bytes("requirements/rehearse.txt").decode()
     versions = dict(line.split(" ")[0].split("==") for line in train.splitlines() if "==" in line and line[0].isalnum())
     for line in rehearse.splitlines():
