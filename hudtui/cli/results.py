@@ -378,7 +378,8 @@ def export(
     """Write the episodes that match a filter to a file.
 
     jsonl: the records as they are. markdown: to read. atif: the Agent Trajectory Interchange Format, a document a line, or one
-    document for one episode in a file that ends in .json. sft: messages to fine-tune on, as JSON lines or Parquet.
+    document for one episode in a file that ends in .json. sft: prompts and completions to fine-tune on, as JSON lines
+    or Parquet.
     """
     from hudtui.core.results.export import FORMS, export_pieces, export_results, form_of
 

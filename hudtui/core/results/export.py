@@ -5,8 +5,9 @@
 - `markdown`: transcripts to read.
 - `atif`: the Agent Trajectory Interchange Format of Harbor, version 1.7: a JSON document a line, or for a single episode in a
   file `*.json` that document.
-- `sft`: `{"messages", "task", "reward"}` a line, which `datasets.load_dataset` and TRL's SFTTrainer read; or a Parquet file with
-  the same columns. Conversations end with the last reply; episodes without a reply are left out.
+- `sft`: `{"prompt", "completion", "task", "reward"}` a line, which `datasets.load_dataset` and TRL's SFTTrainer read; or a
+  Parquet file with the same columns. The prompt is what stands before the agent's first own reply, with a configuration's
+  examples: there is no loss on it. The completion ends with the last reply; episodes without a reply are left out.
 """
 
 from __future__ import annotations
@@ -335,16 +336,18 @@ def _atif_call(call: TranscriptCall, turn: int, place: int) -> dict[str, Any]:
 
 
 def sft_row(transcript: Transcript) -> dict[str, Any] | None:
-    """Return an episode as a row to fine-tune on: the conversation up to the last reply. None if there is no reply.
+    """Return an episode as a row to fine-tune on: what the agent was shown first, and the rest up to its last reply.
 
     Content is text. Calls have OpenAI's form: their arguments are JSON text, so that all rows have columns of the same types.
+    None if there is no reply.
     """
     messages = list(transcript.messages)
     while messages and messages[-1].get("role") != "assistant":
         messages.pop()
     if not messages or not transcript.turns:
         return None
-    row: dict[str, Any] = {"messages": [_sft_message(message) for message in messages]}
+    said, begin = [_sft_message(message) for message in messages], len(transcript.opening)
+    row: dict[str, Any] = {"prompt": said[:begin], "completion": said[begin:]}
     if transcript.tools:
         row["tools"] = json.dumps([dict(tool) for tool in transcript.tools], ensure_ascii=False, default=str)
     return {**row, "task": transcript.entry.task, "reward": transcript.entry.reward}
@@ -379,7 +382,8 @@ def _write_parquet(index: ResultIndex, numbers: Sequence[int], stream: Any, coun
     text = pa.string()
     call = pa.struct([("id", text), ("type", text), ("function", pa.struct([("name", text), ("arguments", text)]))])
     message = pa.struct([("role", text), ("content", text), ("tool_calls", pa.list_(call)), ("tool_call_id", text)])
-    schema = pa.schema([("messages", pa.list_(message)), ("tools", text), ("task", text), ("reward", pa.float64())])
+    said = pa.list_(message)
+    schema = pa.schema([("prompt", said), ("completion", said), ("tools", text), ("task", text), ("reward", pa.float64())])
     rows: list[dict[str, Any]] = []
     with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for number in numbers:

@@ -137,18 +137,16 @@ def test_sft_data_is_read_by_datasets(everything: ResultIndex, tmp_path: Path, s
     loader = "json" if suffix == "jsonl" else suffix
     rows = load_dataset(loader, data_files=str(path), cache_dir=str(tmp_path / "cache"), split="train")
     assert rows["reward"] == [0.5, pytest.approx(0.6), pytest.approx(0.6), 1.0, 0.5] and rows["task"][0] == "own"
-    own = rows[0]["messages"]
-    assert [(message["role"], message["content"]) for message in own] == [
-        ("system", "You play."),
-        ("user", "Go ✓"),
+    assert [(message["role"], message["content"]) for message in rows[0]["prompt"]] == [("system", "You play."), ("user", "Go ✓")]
+    assert [(message["role"], message["content"]) for message in rows[0]["completion"]] == [
         ("assistant", "<tool>left()</tool>"),
         ("user", "Moved 1"),
         ("assistant", "<tool>```\nx\n````</tool>"),
     ]
     for row in rows.select(range(1, 5)):
-        call = row["messages"][2]["tool_calls"][0]
+        call = row["completion"][0]["tool_calls"][0]
         assert call["function"]["name"] == "move" and json.loads(call["function"]["arguments"]) == {"direction": "left"}
-        assert row["messages"][3]["tool_call_id"] == "c1" and row["messages"][-1]["content"] == "done"
+        assert row["completion"][1]["tool_call_id"] == "c1" and row["completion"][-1]["content"] == "done"
 
 
 def test_halves_of_surrogate_pairs_are_replaced_in_parquet_too(tmp_path: Path) -> None:
@@ -156,7 +154,7 @@ def test_halves_of_surrogate_pairs_are_replaced_in_parquet_too(tmp_path: Path) -
     source.write_text(r'{"prompt": "\ud800", "completion": [{"role": "assistant", "content": "a\udc00"}]}' + "\n")
     write(opened(source), "sft", tmp_path / "x.parquet")
     (row,) = pq.read_table(tmp_path / "x.parquet").to_pylist()
-    assert [message["content"] for message in row["messages"]] == ["?", "a?"]
+    assert [message["content"] for message in row["prompt"] + row["completion"]] == ["?", "a?"]
 
 
 def test_a_file_is_written_whole_or_not_at_all(everything: ResultIndex, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hudtui.core.results.export import sft_row
 from hudtui.core.results.find import results_at
 from hudtui.core.results.index import ResultIndex
 from hudtui.core.results.values import Transcript
@@ -41,3 +42,8 @@ def test_an_episode_begins_before_its_first_own_reply(tmp_path: Path, opening: S
     assert [message["content"] for message in found.opening] == [message["content"] for message in opening]
     assert [turn.reply for turn in found.turns] == list(replies)
     assert [turn.observation for turn in found.turns] == [f"after {reply}" for reply in replies]
+    row = sft_row(found)
+    if row is not None:
+        assert [one["content"] for one in row["prompt"]] == [one["content"] for one in opening], "an example is no reply to learn"
+        assert [one["content"] for one in row["completion"] if one["role"] == "assistant"] == list(replies)
+    assert (row is None) == (not replies)
