@@ -23,17 +23,16 @@ import argparse
 import json
 import math
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from cpu_server import Server
 
 from hudtui.envs.text_2048.game import Game
 
@@ -141,41 +140,6 @@ def command(*words: str, **env: str) -> str:
     return done.stdout
 
 
-@contextmanager
-def served(vllm: Path, model: Path, adapters: dict[str, Path]) -> Iterator[str]:
-    """A real vLLM on the CPU with the model and the adapters; yields the base URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    argv = [str(vllm / "bin" / "vllm"), "serve", str(model), "--served-model-name", "before", "--host", "127.0.0.1"]
-    argv += ["--port", str(port), "--dtype", "bfloat16", "--max-model-len", "2048", "--max-num-seqs", "24", "--enforce-eager"]
-    if adapters:
-        argv += [
-            "--enable-lora",
-            "--max-lora-rank",
-            "16",
-            "--lora-modules",
-            *(f"{name}={path}" for name, path in adapters.items()),
-        ]
-    env = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "0"}
-    with (Path("vllm.log")).open("ab") as log:
-        server = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **env})
-        try:
-            limit = time.monotonic() + 900
-            while True:
-                try:
-                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
-                        break
-                except OSError:
-                    if server.poll() is not None or time.monotonic() > limit:
-                        raise SystemExit("vLLM did not start; see vllm.log") from None
-                    time.sleep(1)
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            server.terminate()
-            server.wait(60)
-
-
 def measure(policy: str, turns: int, *more: str) -> dict[str, float]:
     """Two episodes on each of the unseen boards."""
     words = [
@@ -237,7 +201,7 @@ def calling(rows: Mapping[str, Any], adapters: Sequence[str], measured: Sequence
         means = []
         for name in adapters:
             after = f"{name}, {turns} turns"
-            found = gains(rows, after, f"before, {turns} turns", "reward")
+            found = gains(rows, after, f"base, {turns} turns", "reward")
             means.append(statistics.fmean(found))
             kept = paired(after, found, "boards")
             if not kept or (turns == 1 and (rows[after]["calls"] <= 0.9 or means[-1] <= 0.08)):
@@ -254,10 +218,10 @@ def playing(rows: dict[str, Any], adapters: Sequence[str], measured: Sequence[in
         rows[f"left, {turns} turns"] = always_left(turns)
         print(f"left, {turns} turns: completion {rows[f'left, {turns} turns']['completion']:.3f}")
         for name in adapters:
-            for other in ("before", "left", "random"):
+            for other in ("base", "left", "random"):
                 what = f"{name} beside {other}, {turns} turns"
                 kept = paired(what, gains(rows, f"{name}, {turns} turns", f"{other}, {turns} turns", "completion"), "boards")
-                if not kept and turns == measured[0] and other != "before":
+                if not kept and turns == measured[0] and other != "base":
                     missed.append(what)
     return missed
 
@@ -272,6 +236,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="12; with --play 24")
     parser.add_argument("--set", action="append", default=[], help="further settings of the trainer")
     parser.add_argument("--play", action="store_true", help="the attempt at playing")
+    parser.add_argument("--port", type=int, help="of a vLLM that serves the model already, as `base`, with LoRA at run time")
     parser.add_argument("--out", type=Path, default=Path("learns"))
     given = parser.parse_args()
     design = PLAYING if given.play else CALLING
@@ -318,12 +283,21 @@ def main() -> None:
             "format": [round(step["format_compliance"], 3) for step in steps],
         }
         keep(f"training {seed}", told)
-    with served(vllm, model, adapters) as base:
-        for name in ("before", *adapters):
+    server = Server(vllm, model)
+    if given.port is None:
+        server.start()
+    else:
+        server.port = given.port
+    try:
+        for name in ("base", *adapters):
+            if name in adapters:
+                server.load(name, adapters[name])
             for turns in design.turns:
                 if f"{name}, {turns} turns" not in rows:
-                    endpoint = ("--base-url", base, "--max-tokens", "12", "--temperature", "1.0")
+                    endpoint = ("--base-url", server.base, "--max-tokens", "12", "--temperature", "1.0")
                     keep(f"{name}, {turns} turns", measure(f"openai:{name}", turns, *endpoint))
+    finally:
+        server.kill()
     for name in ("random", "greedy"):
         for turns in design.turns:
             keep(f"{name}, {turns} turns", measure(name, turns))

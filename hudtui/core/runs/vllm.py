@@ -171,13 +171,12 @@ async def follow_server(host: Host, port: int) -> AsyncGenerator[ModelServer]:
     Raises:
         MachineError: Nothing answers there at the first request, or something else than vLLM.
     """
+    if parse_vllm_metrics(await fetch(host, port)) is None:
+        raise MachineError(f"port {port} of {host.name} is no vLLM server", fix="Its page /metrics has no number of vLLM.")
     monitor = ServerMonitor(f"port {port}", port)
     while True:
-        server = await monitor.ask(host, time.time())
-        if server is None:
-            await fetch(host, port)  # says why where nothing answers
-            raise MachineError(f"port {port} of {host.name} is no vLLM server", fix="Its page /metrics has no number of vLLM.")
-        yield server
+        if (server := await monitor.ask(host, time.time())) is not None:
+            yield server
         await asyncio.sleep(ASK_EVERY)
 
 
