@@ -75,7 +75,7 @@ class _Processes(RankSync):
         return bool(self._accelerator.reduce(flag, reduction="sum").item())
 
 
-def replies_of(trainer: Any, server: str) -> ReplySource:
+def replies_of(trainer: Any, server: str, *, cpu: bool = False) -> ReplySource:
     """Return where a trainer's replies come from: its vLLM server, asked for each by itself, or batches of its own.
 
     With a server, every process asks for its own conversations: TRL has sent the weights before it calls for rollouts.
@@ -84,7 +84,8 @@ def replies_of(trainer: Any, server: str) -> ReplySource:
     accelerator = trainer.accelerator
     if server:
         accelerator.wait_for_everyone()  # the first process alone sends the weights
-        return ServerReplies(server, sampling_of(trainer.vllm_generation), end=end)
+        generation = trainer.vllm_generation
+        return ServerReplies(server, sampling_of(generation), end=end, model=generation.model if cpu else "")
     peers = _Processes(accelerator) if accelerator.num_processes > 1 else None
     return BatchReplies(lambda prompts: generate_turn(trainer, prompts), filler=[end], peers=peers)
 
@@ -114,8 +115,6 @@ def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe,
         InputError: A file cannot be used, or there are too few tasks.
     """
     recipe = read_recipe(read_text(Path(arguments.recipe)), name=arguments.recipe)
-    if arguments.model:
-        recipe = replace(recipe, model=arguments.model, learning_rate=recipe.rate)
     config = load_playable_config(Path(arguments.config), settings.folder)
     read = read_tasks(
         arguments.tasks, lookup=with_python_variable(settings.lookup), platform=settings.platform, folder=settings.folder
@@ -250,7 +249,7 @@ def make_trainer(
         disable_tqdm=True,
         report_to=["wandb"] if recipe.wandb and find_spec("wandb") else [],
         run_name=out.resolve().parent.name,
-        use_vllm=bool(server) or (gpu and processes == 1),
+        use_vllm=gpu and (bool(server) or processes == 1),
         vllm_mode="server" if server else "colocate",
         vllm_server_base_url=server or None,
         vllm_gpu_memory_utilization=round(recipe.gpu_memory_utilization / 3, 3),
@@ -271,7 +270,7 @@ def make_trainer(
         played = asyncio.run(
             players.play(
                 chosen,
-                replies_of(trainer, server),
+                replies_of(trainer, server, cpu=not gpu),
                 alone=trainer.accelerator.num_processes == 1,
                 info={"step": trainer.state.global_step + (split == "train"), "split": split, "model": recipe.model},
             )
@@ -293,6 +292,12 @@ def make_trainer(
         peft_config=adapter if recipe.lora else None,
         rollout_func=rollout,
     )
+    if server and not gpu:
+        if not recipe.lora:
+            raise InputError("on a CPU a model's server takes adapters alone", fix="Leave out lora: false.")
+        from hudtui.trainers.handover import attach
+
+        attach(trainer, server, out / "handover")
     # `dr_grpo` divides the loss by the longest completion, which is that of an episode here and not that of a reply.
     trainer.max_completion_length = min(recipe.max_seq_len, recipe.max_tokens * players.most_turns)
     if trainer.accelerator.num_processes > 1:
@@ -333,6 +338,8 @@ def train(arguments: argparse.Namespace) -> None:
     folder = Path.cwd()
     settings = load_settings(folder, choose_platform(folder))
     recipe, config, tasks = read_all(arguments, settings)
+    if arguments.model:
+        recipe = replace(recipe, model=arguments.model, learning_rate=recipe.rate)
     import torch
 
     random.seed(recipe.seed)

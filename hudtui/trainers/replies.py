@@ -136,14 +136,15 @@ class ServerReplies:
         url: The server's address, without `/v1`.
         sampling: How replies are sampled: fields of vLLM's completion request, such as `max_tokens` and `temperature`.
         end: The end token: it stands for a reply without tokens.
+        model: The server's name of the model; by default the first that it names.
     """
 
-    def __init__(self, url: str, sampling: Mapping[str, Any], *, end: int, retry: Retry = _RETRY) -> None:
+    def __init__(self, url: str, sampling: Mapping[str, Any], *, end: int, model: str = "", retry: Retry = _RETRY) -> None:
         self._url = url.rstrip("/")
         self._sampling = dict(sampling)
         self._end = end
         self._retry = retry
-        self._model = ""
+        self._model = model
 
     @asynccontextmanager
     async def serving(self, conversations: int) -> AsyncIterator[None]:
@@ -154,14 +155,17 @@ class ServerReplies:
         """
         self._http = HttpClient(timeout=_SECONDS, retry=self._retry, connections=None)
         try:
-            answer = await self._send("GET", "/v1/models")
-            try:
-                self._model = str(answer["data"][0]["id"])
-            except (KeyError, IndexError, TypeError):
-                raise self._odd("names no model at /v1/models") from None
+            self._model = self._model or await self._first_model()
             yield
         finally:
             await self._http.aclose()
+
+    async def _first_model(self) -> str:
+        answer = await self._send("GET", "/v1/models")
+        try:
+            return str(answer["data"][0]["id"])
+        except (KeyError, IndexError, TypeError):
+            raise self._odd("names no model at /v1/models") from None
 
     @asynccontextmanager
     async def seat(self) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""A stand-in for `vllm serve` that replies with tokens: `/v1/models` and `/v1/completions`, in the shape of vLLM 0.31.
+"""A stand-in for `vllm serve` that replies with tokens and takes adapters, in the shape of vLLM 0.31.
 
 The fields are those that TRL 1.16's `VLLMClient.generate` sends and reads.
 """
@@ -22,12 +22,18 @@ class TokenServer:
         self.sample = sample
         self.url = ""
         self.asked: list[dict[str, Any]] = []
+        self.adapters: list[tuple[str, dict[str, Any]]] = []
+        """What was to be loaded and unloaded, in order."""
+        self.refuses: set[str] = set()
         self.failures: list[int] = []
         """Statuses of the next answers to completions, before it samples."""
 
     def answer(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
         if path == "/v1/models":
             return 200, {"object": "list", "data": [{"id": "tiny", "object": "model"}]}
+        if path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter") and body is not None:
+            self.adapters.append((path.removeprefix("/v1/"), body))
+            return (400, {"error": {"message": "no adapter"}}) if "adapter" in self.refuses else (200, "Success")
         if path != "/v1/completions" or body is None:
             return 404, {"error": {"message": f"no {path}"}}
         self.asked.append(body)

@@ -16,7 +16,7 @@ from peft import PeftModel
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.token_server import token_server
 
-from hudtui.core.errors import InputError
+from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.gym.config import load_config
 from hudtui.core.training.recipe import read_recipe
 from hudtui.trainers import grpo, tiny
@@ -75,6 +75,37 @@ def at_a_server(trainer: Any, prompts: list[list[int]]) -> dict[str, Any]:
         return {"same request": server.asked == asked, "same replies": found == expected, "replies": found}
 
 
+def handed_over(trainer: Any, prompt: list[int], folder: Path) -> dict[str, Any]:
+    """What a server on a CPU is told: the adapter of each step under a name of its own, whose files are there by then."""
+    from hudtui.trainers import handover
+
+    with token_server(lambda _: ([7], [-0.5])) as server:
+        handover.attach(trainer, server.url, folder)
+        told, whole = [], []
+        for step in (0, 0, 1):
+            trainer.state.global_step = step
+            trainer.vllm_generation.sync_weights()
+            told += server.adapters
+            whole += [(Path(body["lora_path"]) / "adapter_model.safetensors").is_file() for _, body in server.adapters[:1]]
+            server.adapters.clear()
+
+        async def ask() -> None:
+            replies = grpo.replies_of(trainer, server.url, cpu=True)
+            async with replies.serving(1):
+                await replies.reply(prompt)
+
+        asyncio.run(ask())
+        server.refuses.add("adapter")
+        trainer.state.global_step = 2
+        try:
+            trainer.vllm_generation.sync_weights()
+        except HudtuiError as error:
+            refused = "; ".join(error.lines())
+        told = [[what, body["lora_name"]] for what, body in told]
+        left = sorted(path.name for path in folder.iterdir())
+        return {"told": told, "whole": whole, "asked": server.asked[-1]["model"], "left": left, "refused": refused}
+
+
 def main(run: Path) -> dict[str, Any]:
     recipe = read_recipe((run / "files/recipe.json").read_text(), name="recipe")
     config = load_config(next((run / "files/config").iterdir()))
@@ -109,6 +140,7 @@ def main(run: Path) -> dict[str, Any]:
     replies, logprobs = grpo.generate_turn(trainer, prompts)
     server = at_a_server(trainer, prompts)
     return {
+        "handed over": handed_over(trainer, prompts[0], run / "out" / "handover"),
         "templates": templates(tokenizer),
         "same_seed_same_model": same,
         "adapter_changes": float((after - before).abs().max()),

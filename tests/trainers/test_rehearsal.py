@@ -106,6 +106,14 @@ def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_l
     assert len(found["replies"]) == 3 and all(1 <= length <= 48 for length in found["replies"])
     assert all(end is None or end == length - 1 for end, length in zip(found["ends"], found["replies"], strict=True))
     assert found["server"]["same request"] and found["server"]["same replies"] and len(found["server"]["replies"]) == 3
+    given = found["handed over"]
+    assert given["told"] == [
+        ["load_lora_adapter", "step-0"],
+        ["load_lora_adapter", "step-1"],
+        ["unload_lora_adapter", "step-0"],
+    ]
+    assert given["whole"] == [True, True] and given["asked"] == "step-1" and given["left"] == ["step-1", "step-2"]
+    assert "did not load lora adapter step-2" in given["refused"] and "no adapter" in given["refused"]
 
 
 def test_a_training_that_was_killed_goes_on_from_its_last_whole_checkpoint(

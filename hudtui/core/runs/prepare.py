@@ -151,7 +151,10 @@ async def prepare_run(
                 _check_memory(demand.on_gpus(spec.gpus, spec.gpu_memory), report, rented=False)
             target = find_host(host)
         if request.rehearse:
-            spec = as_rehearsal(spec, steps=request.steps or REHEARSAL_STEPS)
+            from hudtui.core.compute.gpus import parse_spec
+
+            asked = parse_spec(request.gpus).count if request.gpus is not None else 0
+            spec = as_rehearsal(spec, steps=request.steps or REHEARSAL_STEPS, gpus=asked)
             if remote:  # the Python that this computer's variable names is not there
                 spec = replace(spec, trainer_python=request.python)
         record = await asyncio.to_thread(draft_run, spec, target, store)
@@ -354,7 +357,7 @@ def _check_cpu(name: str, machine: Hardware, demand: Demand, report: PreflightRe
 def _with_machine(spec: RunSpec, request: RunRequest, machine: Hardware | None) -> RunSpec:
     gpus = len(machine.gpus) if machine is not None else 0
     memory = min((gpu.memory_mib / 1024 for gpu in machine.gpus if gpu.memory_mib), default=80.0) if machine else 80.0
-    if request.gpus is not None:
+    if request.gpus is not None and not request.rehearse:
         from hudtui.core.compute.gpus import parse_spec
 
         wanted = parse_spec(request.gpus).count

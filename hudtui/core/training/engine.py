@@ -188,17 +188,20 @@ class TrainerEnvironment:
     """Whether it exists; otherwise the plan's first stage makes it."""
 
 
-def as_rehearsal(spec: S, *, steps: int | None = None) -> S:
+def as_rehearsal(spec: S, *, steps: int | None = None, gpus: int = 0) -> S:
     """Return the spec of a rehearsal: the same files and settings, few steps, no GPU, and a tiny model or none (ART).
 
     Args:
         spec: The spec of a training.
         steps: Number of training steps; None for three.
+        gpus: GPUs of the training that is rehearsed. With two or more, a model of the user's gets a server beside the trainer.
     """
     python = spec.trainer_python or os.environ.get(PYTHON_VARIABLE) or None
     if spec.engine == "art":
         return replace(spec, rehearse=True, steps=steps, gpus=0)
-    return replace(spec, engine="trl", rehearse=True, model=None, learning_rate=None, steps=steps, gpus=0, trainer_python=python)
+    return replace(
+        spec, engine="trl", rehearse=True, model=None, learning_rate=None, steps=steps, gpus=gpus, trainer_python=python
+    )
 
 
 def trainer_environment(plan: Plan) -> TrainerEnvironment:

@@ -75,8 +75,14 @@ class Trl:
         where = None if spec.rehearse or spec.gpus == 0 else _gpus(spec, recipe)
         if where is None and not spec.rehearse and recipe.model == TINY:
             raise _only_for_rehearsals()
+        served = spec.rehearse and spec.gpus > 1 and recipe.model != TINY
         stages: list[Stage] = []
         python = spec.trainer_python
+        if served and python is None:
+            raise InputError(
+                "a rehearsal with a model server needs vLLM for CPUs, which is in no lock file",
+                fix="Name a Python that has `vllm` beside it (--python), or leave out --gpus: the model generates by itself.",
+            )
         if python is None:
             lock = "rehearse" if where is None else "train"
             venv = f"{site.environments}/{lock}-{_digest(lock)}"
@@ -107,9 +113,19 @@ class Trl:
                 notes.append("a rehearsal: a tiny model that knows nothing, on the CPU; its rewards say nothing about a real one")
             else:
                 stages.append(fetch)
-                notes.append("on the CPU: the model generates by itself, without a server beside it, and in 32 bits")
+                if served:
+                    stages.append(_serve_on_cpu(replace(recipe, model=source), python, base, shared, cwd))
+                    ports = (PlanPort(PORT, f"{recipe.model} (vLLM on the CPU), on the machine's loopback address"),)
+                    notes.append(
+                        "a rehearsal with a model server, both on the CPU, in 32 bits: the server loads the adapter of each "
+                        "step, where GPUs send all weights with NCCL"
+                    )
+                else:
+                    notes.append("on the CPU: the model generates by itself, without a server beside it, and in 32 bits")
             # One thread: more of them wait for one another, and are no faster on two cores.
             env = {**base, "CUDA_VISIBLE_DEVICES": "", **({} if recipe.model == TINY else _ONE_THREAD)}
+            if served:
+                env["HUDTUI_VLLM_URL"] = f"http://127.0.0.1:{PORT}"
             train = Stage("train", (python, *argv), cwd=cwd, env=env, secrets=secrets, grace=120)
         else:
             if where.memory is None:
@@ -152,6 +168,27 @@ def serve_command(vllm: str, recipe: Recipe, serving: int) -> tuple[str, ...]:
         *(("--enforce-eager",) if recipe.enforce_eager else ()),
         *("--weight-transfer-config", '{"backend": "nccl"}'),
         *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1", "--enable-scale-out"),
+    )
+
+
+def _serve_on_cpu(recipe: Recipe, python: str, base: dict[str, str], secrets: tuple[str, ...], cwd: str) -> Stage:
+    """The server of a rehearsal: without the routes of NCCL, and with those that load an adapter."""
+    argv = (
+        *(_beside(python, "vllm"), "serve", recipe.model, "--host", "127.0.0.1", "--port", str(PORT), "--dtype", "float32"),
+        *("--max-model-len", str(recipe.max_seq_len), "--max-num-seqs", "32", "--enforce-eager"),
+        *("--enable-lora", "--max-lora-rank", str(max(recipe.lora_rank, 8)), "--max-loras", "2"),
+        *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"),
+    )
+    env = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "0"}
+    return Stage(
+        "serve",
+        argv,
+        cwd=cwd,
+        env={**base, "CUDA_VISIBLE_DEVICES": "", **env},
+        secrets=secrets,
+        service=True,
+        ready=Readiness(port=PORT, timeout=_STARTS_WITHIN),
+        grace=30,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,17 @@ async def test_a_rehearsal_may_take_a_model_of_the_user_s(
     (recipe,) = [json.loads(file.content or "") for file in record.plan.files if file.path == "files/recipe.json"]
     assert (recipe["model"], recipe["steps"], recipe["warm_start"]) == ("org/tiny-135M", 3, 0)
     assert [stage.name for stage in record.plan.stages] == ["bootstrap", "model", "train"]
+    served = replace(asked, gpus="2xA100")
+    (missing,) = (await _prepare(project, store, served)).missing
+    assert "vLLM for CPUs, which is in no lock file" in missing.text and "--python" in (missing.fix or "")
+    record = (await _prepare(project, store, replace(served, python="/env/bin/python"))).record
+    assert record is not None
+    fetch, serve, train = record.plan.stages
+    assert fetch.name == "model" and serve.argv[:3] == ("/env/bin/vllm", "serve", "org/tiny-135M") and serve.service
+    assert (
+        "--enable-lora" in serve.argv and "--weight-transfer-config" not in serve.argv and serve.env["CUDA_VISIBLE_DEVICES"] == ""
+    )
+    assert train.env["HUDTUI_VLLM_URL"] == f"http://127.0.0.1:{record.plan.ports[0].number}"
 
 
 async def test_a_plan_that_is_only_read_needs_no_key_and_leaves_no_connection(

@@ -1,0 +1,82 @@
+"""New weights for a model server on a CPU: the adapter is saved, and the server loads it.
+
+On GPUs TRL sends all weights to the server with NCCL, which needs CUDA. TRL calls this in the same places, and reads the same
+settings from it; everything else of a training with a server is unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.errors import RunError
+from hudtui.core.text import clean_line
+
+_SECONDS = 300.0
+
+
+class AdapterHandover:
+    """Stands for TRL's `VLLMGeneration` in a trainer, with a server that takes adapters at run time.
+
+    Args:
+        trainer: TRL's trainer of an adapter.
+        url: The server's address, without `/v1`.
+        folder: Where adapters are saved for the server; it has to read them.
+    """
+
+    def __init__(self, trainer: Any, url: str, folder: Path) -> None:
+        self._trainer = trainer
+        self._url = url.rstrip("/")
+        self._folder = folder.absolute()
+        self.repetition_penalty = trainer.repetition_penalty
+        self.temperature = trainer.temperature
+        self.top_p = trainer.top_p
+        self.top_k = trainer.top_k
+        self.min_p = trainer.min_p
+        self.max_completion_length = trainer.max_completion_length
+        self.generation_kwargs: dict[str, Any] = {}
+        self.model = ""
+        """The server's name of the newest adapter."""
+
+    def sync_weights(self) -> None:
+        """Have the server answer with the weights as they are now.
+
+        Raises:
+            RunError: The server does not take the adapter.
+        """
+        # A name of its own for each step: the server keeps what it has computed for a prompt by the name of the adapter.
+        name = f"step-{self._trainer.state.global_step}"
+        if name == self.model:
+            return
+        place = self._folder / name
+        self._trainer.model.save_pretrained(str(place))
+        self._post("load_lora_adapter", {"lora_name": name, "lora_path": str(place)})
+        if self.model:
+            self._post("unload_lora_adapter", {"lora_name": self.model})
+            shutil.rmtree(self._folder / self.model, ignore_errors=True)
+        self.model = name
+
+    def _post(self, what: str, body: dict[str, str]) -> None:
+        request = urllib.request.Request(
+            f"{self._url}/v1/{what}", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS):
+                return
+        except urllib.error.HTTPError as error:
+            why = clean_line(error.read(2000).decode("utf-8", "replace"), 300)
+        except OSError as error:
+            why = str(error)
+        raise RunError(f"the model's server did not {what.replace('_', ' ')} {body['lora_name']}", why=why)
+
+
+def attach(trainer: Any, url: str, folder: Path) -> None:
+    """Have a trainer that was made without vLLM generate with a server, as if it had been made with one."""
+    trainer.vllm_generation = AdapterHandover(trainer, url, folder)
+    trainer.use_vllm = True  # its correction for another model's log probabilities, too
+    trainer.vllm_mode = "server"
+    trainer._last_loaded_step = -1

