@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.files import read_text
@@ -29,11 +30,18 @@ def merge(run: Path, adapter: Path, out: Path) -> None:
     settings = load_settings(folder, choose_platform(folder))
     tasks = read_tasks(next((run / "files" / "tasks").iterdir()), lookup=settings.lookup, platform=settings.platform).tasks
     model, tokenizer = load_model(recipe, config, tasks)
+    import torch
     from peft import PeftModel
 
     merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
-    merged.save_pretrained(str(out))
-    tokenizer.save_pretrained(str(out))
+    if recipe.bf16:  # on a CPU the base is loaded with 32 bits, and a server would serve it so
+        merged = merged.to(torch.bfloat16)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out.parent, prefix=".merged-") as folder:
+        place = Path(folder) / "model"
+        merged.save_pretrained(str(place))
+        tokenizer.save_pretrained(str(place))
+        place.rename(out)
     say(f"the merged model is in {out}")
 
 

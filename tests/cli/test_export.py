@@ -60,7 +60,7 @@ def test_the_end_and_a_checkpoint_each_into_a_folder_of_its_own(run: Path, own_w
         (("--format", "gguf"), "adapter or merged", 2),
         (("--from", "mine", "--step", "5"), "There are: 4.", 2),
         (("--from", "mine", "--push", "mine"), "'mine' is not a name for a model", 2),
-        (("--from", "mine", "--format", "merged"), "that is not on this machine", 2),
+        (("--from", "mine", "--format", "merged"), "neither is on this machine", 2),
         (("nothing",), "there are no runs in this workspace", 6),
     ],
 )

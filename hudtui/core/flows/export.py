@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from hudtui.core import trust
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.events import Notice, Progress
+from hudtui.core.paths import app_paths
 from hudtui.core.project import Project
 from hudtui.core.text import clean
 
@@ -117,7 +119,10 @@ def _run_folder(project: Project, request: ExportRequest) -> tuple[Path, str]:
 
 
 def _training_python(project: Project, place: Path) -> str:
-    """Return the Python of the environment that the run was trained in."""
+    """Return the Python of an environment that can merge: that of the training, else that of rehearsals on this machine."""
+    from hudtui.core.training.engine import PYTHON_VARIABLE
+    from hudtui.core.training.trl import environment_folder
+
     file = place.absolute() / "plan.json"
     try:
         plan = json.loads(file.read_text())
@@ -125,9 +130,13 @@ def _training_python(project: Project, place: Path) -> str:
     except (OSError, ValueError, KeyError, IndexError, TypeError, StopIteration):
         python = ""
     if not isinstance(python, str) or not Path(python).is_absolute() or not Path(python).exists():
+        made = Path(environment_folder(str(app_paths().data / "environments"))) / "bin" / "python"
+        python = os.environ.get(PYTHON_VARIABLE) or (str(made) if made.exists() else "")
+        if python:
+            return python  # the user's own, whatever the folder says
         raise InputError(
-            "merging needs the environment that the run was trained in, and that is not on this machine",
-            fix="Export the adapter; vLLM serves it beside its base model.",
+            "merging needs the environment that the run was trained in, or that of rehearsals; neither is on this machine",
+            fix="hudtui rl --rehearse makes the second. Or export the adapter; vLLM serves it beside its base model.",
         )
     trust.require(project.folder, [trust.power("command", f"{python} -m hudtui.trainers.merge", file, python)])
     return python

@@ -34,6 +34,8 @@ PORT = 8000
 DRIVER = 580
 """Oldest NVIDIA driver for the CUDA that the locked PyTorch is built for."""
 PYTHON = "3.12"
+REHEARSE = "rehearse"
+"""Name of the lock of rehearsals on a CPU."""
 _ENVIRONMENT_GIB = 22.0
 """What the training environment takes on disk, with what is downloaded for it."""
 _STARTS_WITHIN = 1800.0
@@ -84,8 +86,8 @@ class Trl:
                 fix="Name a Python that has `vllm` beside it (--python), or leave out --gpus: the model generates by itself.",
             )
         if python is None:
-            lock = "rehearse" if where is None else "train"
-            venv = f"{site.environments}/{lock}-{_digest(lock)}"
+            lock = REHEARSE if where is None else "train"
+            venv = environment_folder(site.environments, lock)
             python = f"{venv}/bin/python"
             stages.append(_bootstrap(spec, site, recipe, venv, lock, where))
             files += _bootstrap_files(lock)
@@ -241,6 +243,11 @@ def _gpus(spec: JobSpec, recipe: Recipe) -> GpuLayout:
 
 def _only_for_rehearsals() -> InputError:
     return InputError("the model `tiny` is for rehearsals", fix="Name another one with --model, or add --rehearse.")
+
+
+def environment_folder(environments: str, lock: str = REHEARSE) -> str:
+    """Return the folder of the Python environment that a lock describes; by default that of rehearsals on a CPU."""
+    return f"{environments}/{lock}-{_digest(lock)}"
 
 
 def _bootstrap(spec: JobSpec, site: Site, recipe: Recipe, venv: str, lock: str, where: GpuLayout | None) -> Stage:

@@ -11,8 +11,10 @@ import pytest
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.flows.export import Exported, ExportRequest, export_model
+from hudtui.core.paths import app_paths
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
+from hudtui.core.training.trl import environment_folder
 from hudtui.core.trust import VARIABLE, Untrusted
 
 
@@ -57,8 +59,25 @@ async def test_merging_needs_the_training_environment(project: Project, python: 
     monkeypatch.delenv(VARIABLE)
     if python is not None:
         trained_with(project, python)
-    with pytest.raises(InputError, match="is not on this machine"):
+    with pytest.raises(InputError, match="neither is on this machine"):
         await export(project, merged=True)
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_what_was_trained_elsewhere_is_merged_in_the_environment_of_rehearsals(
+    project: Project, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    monkeypatch.delenv(VARIABLE)
+    python = Path(environment_folder(str(app_paths().data / "environments"))) / "bin" / "python"
+    if named:
+        python = project.folder.parent / "python"
+        monkeypatch.setenv("HUDTUI_TRAINER_PYTHON", str(python))
+    python.parent.mkdir(parents=True, exist_ok=True)
+    python.write_text(f'#!/bin/sh\necho "$@" > {project.folder}/merged\n')
+    python.chmod(0o755)
+    trained_with(project, "/on/the/pod/python")
+    await export(project, merged=True)
+    assert "hudtui.trainers.merge" in (project.folder / "merged").read_text()
 
 
 async def test_merging_runs_no_python_that_the_user_has_not_agreed_to(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
