@@ -37,8 +37,8 @@ def merge(run: Path, adapter: Path, out: Path) -> None:
     if recipe.bf16:  # on a CPU the base is loaded with 32 bits, and a server would serve it so
         merged = merged.to(torch.bfloat16)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=out.parent, prefix=".merged-") as folder:
-        place = Path(folder) / "model"
+    with TemporaryDirectory(dir=out.parent, prefix=".merged-") as made:
+        place = Path(made) / "model"
         merged.save_pretrained(str(place))
         tokenizer.save_pretrained(str(place))
         place.rename(out)
