@@ -45,8 +45,9 @@ _QUOTES = {'"', "'"}
 _STRINGS = {
     '"': re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL),
     "'": re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL),
-    '"""': re.compile(r'"""([^"\\]*+(?:(?:\\.|(?!""")")[^"\\]*+)*+)"""', re.DOTALL),
-    "'''": re.compile(r"'''([^'\\]*+(?:(?:\\.|(?!''')')[^'\\]*+)*+)'''", re.DOTALL),
+    # The last group is not possessive: of Python before 3.11.5 such a group with choices inside matches wrongly (cpython#106052).
+    '"""': re.compile(r'"""([^"\\]*+(?:\\.[^"\\]*+)*+(?:(?!""")"[^"\\]*+(?:\\.[^"\\]*+)*+)*)"""', re.DOTALL),
+    "'''": re.compile(r"'''([^'\\]*+(?:\\.[^'\\]*+)*+(?:(?!''')'[^'\\]*+(?:\\.[^'\\]*+)*+)*)'''", re.DOTALL),
 }
 _ESCAPE = re.compile(
     r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|N\{([^{}]{1,120})\}|(\r?\n|.))", re.DOTALL

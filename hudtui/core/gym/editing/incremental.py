@@ -19,7 +19,7 @@ from hudtui.core.gym.lint.findings import MAPPINGS
 from hudtui.core.gym.values import ActionMapping, GymConfig
 
 _HEADER = re.compile(r"action_mappings\s*:\s*(?:#.*)?\Z")
-_NAME = re.compile(r"""\s*+(?:("(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+')\s*+|([^\s#:][^:#]*+)):(?:\s|\Z)""")
+_NAME = re.compile(r"""\s*+(?:("[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^']*+(?:''[^']*+)*+')\s*+|([^\s#:][^:#]*+)):(?:\s|\Z)""")
 _MOST_REMEMBERED = 4_000
 _CONTINUES = " \t#-]})"
 """First characters of lines that continue a section."""
