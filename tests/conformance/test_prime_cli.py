@@ -1,7 +1,4 @@
-"""The real `prime` command line against the simulator, case by case as it was recorded.
-
-As a script it prints the table: `python tests/conformance/test_prime_cli.py`.
-"""
+"""The real `prime` command line against the simulator, case by case as it was recorded; tests/real/prime.py prints a table."""
 
 from __future__ import annotations
 
@@ -9,8 +6,6 @@ import json
 import os
 import re
 import signal
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -18,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.ready_command import ReadyCommand
 
 from hudtui.sim import PrimeSimulator
@@ -283,15 +275,28 @@ def test_as_recorded(prime: ReadyCommand, case_id: str, tmp_path: Path) -> None:
     assert not differences(case_id, run_case(prime, case_id, tmp_path))
 
 
-def run_error(prime: ReadyCommand, error_id: str, folder: Path) -> tuple[Outcome, str]:
+def run_error(prime: ReadyCommand, error_id: str, folder: Path) -> Outcome:
     case = ERRORS[error_id]
     with account() as sim:
         kinds = {"503html": "html503", "422b": "errors422"}
         sim.fail_next(
             "GET", "/api/v1/pods/", kinds.get(error_id, "status"), status=case["http_status"], detail=_detail(case["response"])
         )
-        outcome = run_command(prime, ["pods", "list"], "", sim, folder, error_id, endless=False)
-    return outcome, case["stdout"]
+        return run_command(prime, ["pods", "list"], "", sim, folder, error_id, endless=False)
+
+
+def error_differences(error_id: str, outcome: Outcome) -> list[str]:
+    """What is not as recorded; empty when all is."""
+    case, found = ERRORS[error_id], []
+    if outcome.rc != case["rc"]:
+        found.append(f"exit status {outcome.rc}, recorded {case['rc']}")
+    failed = [item for item in outcome.raw if item[2] != 307]
+    if failed != [("GET", "/api/v1/pods/", case["http_status"])]:
+        found.append(f"more than one request, without a second try: {failed}")
+    # The page of 503html has other words in it.
+    if error_id != "503html" and "".join(outcome.stdout.split()) != "".join(case["stdout"].split()):
+        found.append(f"it printed {outcome.stdout!r}, recorded {case['stdout']!r}")
+    return found
 
 
 def _detail(response: Any) -> str | None:
@@ -301,27 +306,4 @@ def _detail(response: Any) -> str | None:
 
 @pytest.mark.parametrize("error_id", ERRORS)
 def test_errors_as_recorded(prime: ReadyCommand, error_id: str, tmp_path: Path) -> None:
-    outcome, _ = run_error(prime, error_id, tmp_path)
-    assert outcome.rc == ERRORS[error_id]["rc"]
-    failed = [item for item in outcome.raw if item[2] != 307]
-    assert failed == [("GET", "/api/v1/pods/", ERRORS[error_id]["http_status"])], "one request, no second try"
-    if error_id != "503html":  # the page has other words in it
-        assert "".join(outcome.stdout.split()) == "".join(ERRORS[error_id]["stdout"].split())
-
-
-def main() -> int:
-    bad, began = 0, time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, prime_command() as prime:
-        print(f"{'case':32} {'requests':>8} {'exit':>4} {'seconds':>7}  result")
-        for case_id in CASES:
-            outcome = run_case(prime, case_id, Path(folder) / case_id)
-            found = differences(case_id, outcome)
-            bad += bool(found)
-            row = f"{case_id:32} {len(outcome.requests):8} {outcome.rc:4} {outcome.seconds:7.1f}"
-            print(f"{row}  {'; '.join(found) or 'as recorded'}")
-    print(f"{len(CASES) - bad} of {len(CASES)} as recorded, in {time.monotonic() - began:.0f} s")
-    return 1 if bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    assert not error_differences(error_id, run_error(prime, error_id, tmp_path))
