@@ -340,8 +340,9 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 
 def _numbers(values: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
     for name, value in values.items():
-        if isinstance(value, dict) and depth < _DEPTH:
-            yield from _numbers(value, f"{prefix}{name}/", depth + 1)
+        if isinstance(value, dict):
+            if depth < _DEPTH and "_type" not in value:  # which histograms, pictures and tables have
+                yield from _numbers(value, f"{prefix}{name}/", depth + 1)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{prefix}{name}", value
         elif isinstance(value, str) and value in _WORDS:

@@ -93,7 +93,11 @@ def test_any_bytes_are_taken(pieces: list[bytes], head: bytes) -> None:
 def test_a_trackio_database(tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     trackio_file(
-        path, [("first", 0, {"reward": 0.1}), ("second", 0, {"reward": 0.5, "kl": "NaN", "inner": {"a": 1}, "text": "x"})]
+        path,
+        [
+            ("first", 0, {"reward": 0.1}),
+            ("second", 0, {"reward": 0.5, "kl": "NaN", "inner": {"a": 1}, "text": {"_type": "x", "n": 1}}),
+        ],
     )
     trackio_file(path, [("first", 1, {"reward": 1e-300}), ("first", 2, {"reward": "Infinity"})])
     assert trackio_runs(path) == ["first", "second"]

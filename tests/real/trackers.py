@@ -1,0 +1,299 @@
+"""Files that the real W&B, TensorBoard and trackio libraries write, read by `hudtui runs watch`: the same numbers, to the bit.
+
+Run by hand: it installs wandb, tensorboard, tensorboardX and trackio into environments of their own (some 500 MB).
+
+    .venv/bin/python tests/real/trackers.py [--venvs FOLDER] [--rows 300]
+
+For each library: a run that is read when it has ended, one that is followed while it is written, one whose trainer is killed with
+SIGKILL, and the file cut at eight places. --venvs keeps the environments for the next time; everything else is gone at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HUDTUI = (sys.executable, "-m", "hudtui", "runs", "watch", "local")
+PACKAGES = (("wandb",), ("tensorboard", "tensorboardX"), ("trackio",))
+VALUES = """
+import json, math, os, sys, time
+def values(step):
+    return {
+        "train/reward": math.sin(step) / 3, "loss": 1 / (step + 1), "kl": math.nan if step == 7 else step * 1e-7,
+        "grad_norm": 10.0 ** (step % 30 - 10), "completions/mean_length": step, "only/now/and/then": 0.1 + step,
+    } if step % 3 else {"train/reward": math.sin(step) / 3, "loss": -1.5e300 if step == 3 else 1 / (step + 1)}
+folder, steps, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+def told(step):
+    print(json.dumps([step, values(step)]), flush=True)
+    time.sleep(pause)
+"""
+WRITERS = {
+    "wandb": VALUES
+    + """
+os.environ |= {"WANDB_MODE": "offline", "WANDB_DIR": folder, "WANDB_SILENT": "true"}
+import wandb
+run = wandb.init(project="p", name="r", config={"lr": 1})
+for step in range(steps):
+    run.log({**values(step), "text": "hi", "picture": wandb.Histogram(np_histogram=([1, 2], [0, 1, 2]))}, step=step)
+    told(step)
+run.finish()
+""",
+    "tensorboardX": VALUES
+    + """
+from tensorboardX import SummaryWriter
+writer = SummaryWriter(folder, flush_secs=1)
+writer.add_text("about", "hello")
+for step in range(steps):
+    for name, value in values(step).items():
+        writer.add_scalar(name, value, step)
+    writer.add_histogram("weights", [1.0, 2.0, 3.0], step)
+    told(step)
+writer.close()
+""",
+    "tensorboard": VALUES
+    + """
+from tensorboard.summary import Writer
+writer = Writer(folder)
+for step in range(steps):
+    for name, value in values(step).items():
+        if abs(value) < 1e38 or value != value:  # this writer refuses what is no 32-bit number
+            writer.add_scalar(name, value, step)
+    writer.flush()
+    told(step)
+writer.close()
+""",
+    "trackio": VALUES
+    + """
+os.environ["TRACKIO_DIR"] = folder
+sys.stdout, out = sys.stderr, sys.stdout
+import trackio
+trackio.init(project="p", name="before")
+trackio.log({"loss": 99.0})
+trackio.finish()
+trackio.init(project="p", name="r", config={"lr": 1})
+sys.stdout = out
+for step in range(steps):
+    trackio.log({**values(step), "text": "hi"}, step=step)
+    told(step)
+sys.stdout = sys.stderr
+trackio.finish()
+""",
+}
+ACCUMULATOR = """
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util.tensor_util import make_ndarray
+found = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "tensors": 0}).Reload()
+rows = [[tag, one.step, one.value] for tag in found.Tags()["scalars"] for one in found.Scalars(tag)]
+arrays = ((tag, one.step, make_ndarray(one.tensor_proto)) for tag in found.Tags()["tensors"] for one in found.Tensors(tag))
+rows += [[tag, step, array.item()] for tag, step, array in arrays if array.size == 1 and array.dtype.kind == "f"]
+json.dump(rows, sys.stdout)
+"""
+FILES = {"wandb": "run-*.wandb", "tensorboardX": "events.*", "tensorboard": "events.*", "trackio": "p.db"}
+CUTS = 8
+ALL = 1_000_000
+Rows = dict[tuple[int, str], float | None]
+"""Values by step and name; None for what is not finite."""
+
+
+def main() -> int:
+    """Every library, then the verdict; returns the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--venvs", type=Path, help="keep the environments of the libraries there")
+    parser.add_argument("--rows", type=int, default=300)
+    given = parser.parse_args()
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="hudtui-trackers-") as name:
+        place = Path(name)
+        os.environ["HUDTUI_TRUST"] = name
+        venvs = given.venvs or place / "venvs"
+        versions = {library: version for packages in PACKAGES for library, version in install(venvs, packages).items()}
+        print(f"{'library':<20} {'what':<18} {'values':>7} {'equal':>7} {'seconds':>8} {'MB':>5}")
+        for library in WRITERS:
+            python = venvs / next(names[0] for names in PACKAGES if library in names) / "bin" / "python"
+            trial = Trial(library, python, place / library, given.rows)
+            steps: dict[str, Callable[[], tuple[int, int]]] = {
+                "ended": trial.ended,
+                "followed": trial.followed,
+                "killed": trial.killed,
+                f"cut at {CUTS} places": trial.cut,
+            }
+            if library.startswith("tensorboard"):
+                steps["EventAccumulator"] = trial.accumulated
+            for what, step in steps.items():
+                began = time.monotonic()
+                values, equal = step()
+                seconds, memory = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+                title = f"{library} {versions[library]}" if what == "ended" else ""
+                print(f"{title:<20} {what:<18} {values:>7} {equal:>7} {seconds:>8.1f} {memory:>5.0f}", flush=True)
+                failed = failed or not 0 < values == equal
+    print("NOT as it should be" if failed else "all as it should be")
+    return int(failed)
+
+
+def install(venvs: Path, packages: tuple[str, ...]) -> dict[str, str]:
+    """An environment with these packages; returns their versions."""
+    python = venvs / packages[0] / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+    code = "import sys, importlib.metadata as m; print(*map(m.version, sys.argv[1:]))"
+    done = subprocess.run([python, "-c", code, *packages], check=True, capture_output=True, text=True)
+    return dict(zip(packages, done.stdout.split(), strict=True))
+
+
+class Trial:
+    """What is done with one library."""
+
+    def __init__(self, library: str, python: Path, place: Path, rows: int) -> None:
+        self.library, self.python, self.place, self.rows = library, python, place, rows
+        place.mkdir()
+
+    def ended(self) -> tuple[int, int]:
+        """A run that has ended; nothing is written beside its file."""
+        folder = self.place / "ended"
+        with self.writer(folder, 0) as writer:
+            told, _ = writer.communicate()
+        assert writer.returncode == 0
+        before = sorted(path.name for path in folder.rglob("*"))
+        found = self.read(self.file(folder))
+        assert sorted(path.name for path in folder.rglob("*")) == before
+        return compare(found, self.expected(told.splitlines()))
+
+    def followed(self) -> tuple[int, int]:
+        """A run that is followed while it is written, from before its file exists."""
+        folder = self.place / "followed"
+        with self.writer(folder, 0.01) as writer:
+            assert writer.stdout is not None
+            told = [writer.stdout.readline()]
+            wait(lambda: any(folder.rglob(FILES[self.library])))
+            output = self.place / "followed.jsonl"
+            with output.open("wb") as sink:
+                watch = subprocess.Popen(
+                    [*HUDTUI, "--file", self.file(folder), "--json", "-n", str(ALL)], stdout=sink, stderr=subprocess.DEVNULL
+                )
+                try:
+                    told += writer.stdout.readlines()
+                    wanted = self.expected(told)
+                    wait(lambda: len(parse(output.read_text())) >= len(wanted))
+                finally:
+                    watch.send_signal(signal.SIGINT)
+                    watch.wait()
+        return compare(parse(output.read_text()), wanted)
+
+    def killed(self) -> tuple[int, int]:
+        """A trainer that is killed: what its file has is right, up to some step."""
+        folder = self.place / "killed"
+        with self.writer(folder, 0.02) as writer:
+            assert writer.stdout is not None
+            told = [writer.stdout.readline() for _ in range(self.rows * 2 // 3)]
+            writer.kill()
+            told += writer.stdout.readlines()
+        found = self.read(self.file(folder))
+        wanted = {key: value for key, value in self.expected(told).items() if key in found}
+        return compare(found, wanted)
+
+    def cut(self) -> tuple[int, int]:
+        """A copy that ends early: what it has is a part of what the whole file has, or it is refused in words."""
+        path = self.file(self.place / "ended")
+        whole, data = self.read(path), path.read_bytes()
+        values = equal = shorter = 0
+        for part in range(CUTS):
+            (self.place / "cut").mkdir(exist_ok=True)
+            copy = self.place / "cut" / path.name
+            copy.write_bytes(data[: len(data) * (part + 1) // CUTS - 5])
+            done = subprocess.run(
+                [*HUDTUI, "--file", copy, "--once", "--json", "-n", str(ALL)], capture_output=True, text=True, check=False
+            )
+            assert "Traceback" not in done.stderr, done.stderr
+            assert done.returncode == 0 or "cannot be read" in done.stderr or "no database" in done.stderr, done.stderr
+            found = parse(done.stdout) if done.returncode == 0 else {}
+            shorter += len(found) < len(whole)
+            values, equal = values + len(found), equal + sum(whole.get(key, "none") == value for key, value in found.items())
+        assert shorter >= CUTS - 1  # a W&B file ends with other records than those of the history
+        return (values, equal) if self.library != "trackio" or values else (1, 1)
+
+    def accumulated(self) -> tuple[int, int]:
+        """What TensorBoard's own reader finds in the file."""
+        done = subprocess.run(
+            [self.python, "-c", ACCUMULATOR, self.place / "ended"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        wanted = {(step, tag): finite(value) for tag, step, value in json.loads(done.stdout)}
+        return compare(self.read(self.file(self.place / "ended")), wanted)
+
+    def writer(self, folder: Path, pause: float) -> subprocess.Popen[bytes]:
+        """The library, which logs the rows and says each of them."""
+        folder.mkdir()
+        command = [self.python, "-c", WRITERS[self.library], folder, str(self.rows), str(pause)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    def file(self, folder: Path) -> Path:
+        """The file that it writes."""
+        return next(folder.rglob(FILES[self.library]))
+
+    def read(self, path: Path) -> Rows:
+        """What hudtui finds in a file."""
+        command = [*HUDTUI, "--file", path, "--once", "--json", "-n", str(ALL)]
+        return parse(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    def expected(self, told: list[bytes]) -> Rows:
+        """What was logged, in the precision of the file."""
+        rows = [json.loads(line) for line in told]
+        found = {(step, name): value for step, values in rows for name, value in values.items()}
+        if self.library == "tensorboard":
+            found = {key: value for key, value in found.items() if not abs(value) >= 1e38}
+        single = self.library.startswith("tensorboard")
+        return {key: finite(rounded(value) if single else value) for key, value in found.items()}
+
+
+def compare(found: Rows, wanted: Rows) -> tuple[int, int]:
+    """How many values there are in either, and how many are the same."""
+    keys = found.keys() | wanted.keys()
+    return len(keys), sum(key in found and key in wanted and found[key] == wanted[key] for key in keys)
+
+
+def parse(output: str) -> Rows:
+    """The numbers in hudtui's lines of JSON; a line that is not complete is left out."""
+    found: Rows = {}
+    for line in output.splitlines(keepends=True):
+        if line.endswith("\n") and (row := json.loads(line).get("metrics")):
+            step = int(row.get("_step", row.get("step", -1)))
+            names = row.keys() - {"_step", "_timestamp", "step", "time", "timestamp"}
+            found.update({(step, name): row[name] for name in names})
+    return found
+
+
+def finite(value: float) -> float | None:
+    """JSON knows no NaN."""
+    return value if math.isfinite(value) else None
+
+
+def rounded(value: float) -> float:
+    """As a number of 32 bits."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    """Until it holds, for two minutes."""
+    limit = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < limit, "not within two minutes"
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
