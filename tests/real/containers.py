@@ -298,7 +298,9 @@ def bare(place: Path, command: str, wanted: str) -> str:
     done = subprocess.run(
         ["podman", "run", "--rm", "--network", "host", *words], capture_output=True, text=True, timeout=7200, check=False
     )
-    assert done.returncode == 0 and wanted in done.stdout + done.stderr, f"{done.stdout[-3000:]} {done.stderr[-3000:]}"
+    assert done.returncode == 0 and wanted in done.stdout + done.stderr, (
+        "\n".join(done.stdout.splitlines()[-80:]) + done.stderr[-3000:]
+    )
     nothing_left()
     last = [line for line in done.stdout.splitlines() if line.strip()][-1].strip()
     return f"{command}: {last[:70]}; {re.findall(r'real(.*)', done.stderr)[-1].strip()}"
