@@ -308,7 +308,7 @@ class ServerConnection:
 
         # Compressed, a small response could unpack to any size.
         headers = {"accept-encoding": "identity", **self.spec.headers}
-        hooks: dict[str, list[Any]] = {"response": [self._note_response]}
+        hooks: dict[str, list[Any]] = {"response": [self._note_response, _keep_origin]}
         patience = httpx2.Timeout(self.timeout, read=None)
         login = None
         if not any(name.lower() == "authorization" for name in self.spec.headers):
@@ -476,6 +476,26 @@ class ServerConnection:
             secrets=self.secrets,
             connected=self._ready.is_set(),
         )
+
+
+async def _keep_origin(response: Any) -> None:
+    """Take a redirect for no redirect if it leads to another origin, or would drop the message.
+
+    The SDK does this by itself since mcp 2.3. Before, and trainings pin 2.0, a message with its headers goes where a server says.
+    """
+    import httpx2
+
+    location, asked = response.headers.get("location"), response.request
+    if location is None or not response.has_redirect_location:
+        return
+    with contextlib.suppress(httpx2.InvalidURL, ValueError):
+        target = asked.url.join(location)
+        kept = asked.method == "GET" or response.status_code in (307, 308)
+        upgrade = (asked.url.scheme, target.scheme) == ("http", "https") and asked.url.port is target.port is None
+        same = (target.scheme, target.port) == (asked.url.scheme, asked.url.port) or upgrade
+        if kept and same and target.host == asked.url.host and target.userinfo in (b"", asked.url.userinfo):
+            return
+    del response.headers["location"]
 
 
 def _import_sdk() -> None:

@@ -98,6 +98,20 @@ async def test_a_redirect_to_a_login(odd_http, http_reply):
     assert "redirects elsewhere (302)" in error.what or "answers a web page, not MCP" in error.what
 
 
+@pytest.mark.parametrize("status", ["302 Found", "307 Temporary Redirect", "308 Permanent Redirect"])
+async def test_no_message_follows_a_redirect_to_another_origin(odd_http, http_reply, status):
+    seen = []
+
+    async def elsewhere(method, path, headers, body, writer):
+        seen.append((method, path, headers))
+        writer.write(http_reply("200 OK", "{}"))
+
+    other = await odd_http(elsewhere)
+    url = await odd_http(fixed(http_reply, status, location=f"{other}/mcp"))
+    error = await refused(f"{url}/mcp", headers={"X-Key": KEY})
+    assert not seen and "redirects elsewhere" in error.what, error.what
+
+
 async def test_a_redirect_within_the_server_is_followed(odd_http, http_reply, serve_2048):
     async with serve_2048("--path", "/mcp/") as real:
         port = real.split(":")[2].split("/")[0]

@@ -309,7 +309,7 @@ def test_the_trainer_reads_it(folder, monkeypatch):
     path = config_file(folder, "brevity")
     (folder / "tasks.json").write_text(json.dumps([record(number) for number in range(5)]))
     (folder / "recipe.json").write_text("{}")
-    given = argparse.Namespace(recipe="recipe.json", config=str(path), tasks="tasks.json")
+    given = argparse.Namespace(recipe="recipe.json", config=str(path), tasks="tasks.json", model=None)
     with pytest.raises(Untrusted):
         read_all(given, load_settings(folder, HUD))
     monkeypatch.setenv("HUDTUI_TRUST_RUN", str(folder))
