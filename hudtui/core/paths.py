@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+
+_NAMED_BY = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,12 @@ def app_paths() -> AppPaths:
     if home:
         base = Path(home).expanduser().absolute()
         return AppPaths(base / "config", base / "data", base / "state", base / "cache")
+    return _system_paths(*(os.environ.get(name) for name in _NAMED_BY))
+
+
+@lru_cache(maxsize=4)
+def _system_paths(*named_by: str | None) -> AppPaths:
+    """The folders by the variables that name them; they are asked for with every episode."""
     from platformdirs import PlatformDirs
 
     folders = PlatformDirs("hudtui", appauthor=False)

@@ -8,6 +8,7 @@ that a caller names never enter a trace, wherever an environment may have echoed
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import math
@@ -154,8 +155,12 @@ def redact(value: Any, secrets: Iterable[str] = ()) -> Any:
         value: JSON-like data.
         secrets: Masked in every text, keys included. Those under eight characters are left alone.
     """
-    known = sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)
-    return _redact(value, known, 0)
+    return _redact(value, _maskable(secrets), 0)
+
+
+def _maskable(secrets: Iterable[str]) -> list[str]:
+    """The longest first: one may be a part of another."""
+    return sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)
 
 
 def _redact(value: Any, secrets: list[str], depth: int) -> Any:
@@ -200,7 +205,18 @@ def write_episode(path: Path, episode: Episode, *, secrets: Iterable[str] = ()) 
     if _size(path) > IMAGES_UNTIL:
         turns = tuple(replace(turn, images=_without_data(turn.images)) for turn in episode.turns)
         episode = replace(episode, turns=turns, images=_without_data(episode.images))
-    append_line(path, redact(episode_to_json(episode), secrets))
+    _append(path, _episode_line(episode_to_json(episode), _maskable(secrets)))
+
+
+def _episode_line(record: dict[str, Any], secrets: list[str]) -> bytes:
+    """The line of a record. One look at the encoded text tells whether there is anything to mask or to replace in it at all."""
+    from pydantic_core import to_json
+
+    with contextlib.suppress(ValueError):  # what JSON cannot hold, or nested too deeply for the encoder (255)
+        line = to_json(record, inf_nan_mode="constants")
+        if not any(mark in line for mark in (b"NaN", b"Infinity", *(to_json(secret)[1:-1] for secret in secrets))):
+            return line
+    return _encode(_redact(record, secrets, 0))
 
 
 def _without_data(images: Iterable[KeptImage]) -> tuple[KeptImage, ...]:
@@ -222,7 +238,11 @@ def append_line(path: Path, value: Any) -> None:
     Raises:
         InputError: The file cannot be written. What it held before is untouched.
     """
-    line = _encode(value) + b"\n"
+    _append(path, _encode(value))
+
+
+def _append(path: Path, line: bytes) -> None:
+    line += b"\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
