@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console, runlog
-from hudtui.core.text import clean_line, plural
+from hudtui.core.text import clean, clean_line, plural
 
 if TYPE_CHECKING:
     from hudtui.core.results.index import ResultIndex
@@ -152,8 +153,10 @@ def open_app(results: Results) -> None:
     from hudtui.tui.app import run_app
 
     with console.failures():
-        found = _find(results)[0]
-    raise typer.Exit(run_app(debug=console.debug, opens=("results", {"path": found.path.absolute()})))
+        found = _find(results)
+    named = Path(results).expanduser()  # a folder with several results is opened with all of them
+    path = named if len(found) > 1 and named.exists() else found[0].path
+    raise typer.Exit(run_app(debug=console.debug, opens=("results", {"path": path.absolute()})))
 
 
 def stats(
@@ -397,7 +400,8 @@ def export(
             for piece in export_pieces(index, numbers, chosen):
                 skipped += piece is None
                 if piece:
-                    typer.echo(piece.decode("utf-8", "replace"), nl=False)
+                    text = piece.decode("utf-8", "replace")
+                    typer.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
                     await asyncio.sleep(0)  # a signal may end it
             if skipped:
                 console.say(f"{plural(skipped, 'episode')} without a reply left out")
@@ -486,14 +490,17 @@ def _find(results: str) -> tuple[ResultRun, ...]:
 async def _index(results: str, *, whole: bool = True) -> ResultIndex:
     """Open results, and read all their entries if `whole` is set."""
     from hudtui.core.errors import InputError, Location
+    from hudtui.core.events import Progress
     from hudtui.core.results.index import ResultIndex, follow
 
     runs = await asyncio.to_thread(_find, results)
     index = ResultIndex(runs)
     if whole:
         async with aclosing(follow(index, every=None, piece=0.5)) as pieces:
-            async for _ in pieces:
-                pass
+            async for progress in pieces:
+                if not progress.complete and progress.size:
+                    share = progress.read / progress.size
+                    console.tell(Progress("read", f"reading: {share:.0%}, {plural(progress.entries, 'episode')}"))
         if not index.entries and index.unread:
             first = index.unread[0]
             raise InputError("there is no record of an episode here", why=first.why, where=Location(str(first.file), first.line))

@@ -21,6 +21,7 @@ from hudtui.core.rollouts.values import Episode, KeptImage
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.results.episode_pane import EpisodePane
 from hudtui.tui.results.screen import ResultsScreen
+from hudtui.tui.results.transcript import MOST_TURNS
 from hudtui.tui.theme import MONOCHROME
 from hudtui.tui.widgets import pictures
 from hudtui.tui.widgets.dialog import Ask, Confirm
@@ -494,6 +495,18 @@ async def test_a_terminal_that_draws_images_gets_them_through_the_app(
         assert "\U0010eeee" in text_of(screen.episode) and any(one.startswith("\x1b_G") for one in sent)
         app.pictures.forget()
         assert sent[-1].startswith("\x1b_Ga=d") and "\x1b_G" not in capfd.readouterr().out
+
+
+async def test_an_episode_of_very_many_turns_is_cut(open_app: Any, project: Path) -> None:
+    said = [{"role": "assistant", "content": f"move {number}"} for number in range(MOST_TURNS + 7)]
+    record = {"example_id": 1, "prompt": "Go", "completion": said, "reward": 0.5}
+    (project / "outputs" / "evals").mkdir(parents=True)
+    (project / "outputs" / "evals" / "results.jsonl").write_text(json.dumps(record) + "\n")
+    async with open_app(project, size=(120, 35)) as (_, pilot):
+        screen = await opened(pilot)
+        text = text_of(screen.episode)
+        assert f"move {MOST_TURNS - 1}\n" in text and f"move {MOST_TURNS}\n" not in text and "… 7 more turns" in text
+        assert "only episodes that hudtui has recorded" in str(screen.why_not("results.fork"))
 
 
 # -- from Runs -----------------------------------------------------------------------------------------------------------

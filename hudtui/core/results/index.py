@@ -414,6 +414,11 @@ class ResultIndex:
         """Return the file that an episode stands in."""
         return self.files[entry.file].path
 
+    def format_of(self, entry: EpisodeEntry) -> Format | None:
+        """Return the format that an episode is recorded in; None for one of a Parquet file."""
+        file = self.files[entry.file]
+        return file.format if isinstance(file, JsonLinesFile) else None
+
     def read(self, entry: EpisodeEntry) -> Transcript:
         """Read an episode from the disk.
 

@@ -298,10 +298,14 @@ def word_diff(left: str, right: str) -> tuple[tuple[Change, str], ...]:
     ones, others = _WORD.findall(left), _WORD.findall(right)
     if max(len(ones), len(others)) > _MOST_WORDS:
         ones, others = left.splitlines(keepends=True), right.splitlines(keepends=True)
-    pieces: list[tuple[Change, str]] = []
-    for what, a, b, c, d in SequenceMatcher(None, ones, others, autojunk=False).get_opcodes():
-        if what == "equal":
-            pieces.append(("same", "".join(ones[a:b])))
-            continue
-        pieces += [piece for piece in (("left", "".join(ones[a:b])), ("right", "".join(others[c:d]))) if piece[1]]
-    return tuple(pieces)
+    shorter = min(len(ones), len(others))
+    begin = next((place for place in range(shorter) if ones[place] != others[place]), shorter)
+    end = next((place for place in range(shorter - begin) if ones[-1 - place] != others[-1 - place]), shorter - begin)
+    left_end, right_end = len(ones) - end, len(others) - end
+    pieces: list[tuple[Change, str]] = [("same", "".join(ones[:begin]))]
+    # Words that are everywhere are no beginning of a match: with them, texts like a board take minutes.
+    for what, a, b, c, d in SequenceMatcher(None, ones[begin:left_end], others[begin:right_end]).get_opcodes():
+        left, right = "".join(ones[begin + a : begin + b]), "".join(others[begin + c : begin + d])
+        pieces += [("same", left)] if what == "equal" else [("left", left), ("right", right)]
+    pieces.append(("same", "".join(ones[left_end:])))
+    return tuple(piece for piece in pieces if piece[1])

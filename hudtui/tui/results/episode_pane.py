@@ -99,7 +99,6 @@ class EpisodePane(ViewsPane):
     def compose(self) -> ComposeResult:
         yield self._head
         yield self._sheet
-        yield self._record
 
     def on_mount(self) -> None:
         """Begin without an episode."""
@@ -171,6 +170,8 @@ class EpisodePane(ViewsPane):
     def show_view(self) -> None:
         """Draw the view that was chosen. The focus stays in the pane if it is there."""
         focused = self.has_focus_within
+        if self.view == "record" and not self._record.is_attached:
+            self.mount(self._record)
         self._sheet.display, self._record.display = self.view != "record", self.view == "record"
         self._head.display = self.entry is not None and self.view != "group"
         self._draw(home=True)

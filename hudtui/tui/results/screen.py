@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import on
@@ -31,11 +29,10 @@ from hudtui.tui.results.rewards_pane import RewardsPane
 from hudtui.tui.results.transcript import Beside
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.widgets.empty import EmptyState
-from hudtui.tui.widgets.pane import Panes
+from hudtui.tui.widgets.pane import Pane, Panes
 from hudtui.tui.widgets.table_pane import TablePane
 
 if TYPE_CHECKING:
-    from hudtui.core.results.export import WrittenExport
     from hudtui.core.results.index import ResultIndex
     from hudtui.core.results.queries import FailureCause, RewardBucket
     from hudtui.core.results.search import SearchHit
@@ -43,13 +40,6 @@ if TYPE_CHECKING:
 
 _KEPT = 16
 """Episodes that are kept in full."""
-_FORMS = {
-    "jsonl": ("records", "JSON lines, as they were recorded", ".jsonl"),
-    "markdown": ("Markdown", "to read", ".md"),
-    "atif": ("ATIF", "Agent Trajectory Interchange Format, a document a line", ".atif.jsonl"),
-    "sft": ("training data", "conversations that datasets loads", ".sft.jsonl"),
-}
-"""How episodes can be written: words, explanation, end of the file's name."""
 _SHARE = 0.1
 """Share of the time that is spent on drawing the lists while a file is being read."""
 
@@ -75,12 +65,6 @@ def _summed(index: ResultIndex, rewards: tuple[float, float] | None) -> _Lists:
 
 def _within(entry: EpisodeEntry, rewards: tuple[float, float] | None) -> bool:
     return rewards is None or (entry.reward is not None and rewards[0] <= entry.reward < rewards[1])
-
-
-def _go_on(stop: threading.Event) -> None:
-    """Leave an export that was cancelled."""
-    if stop.is_set():
-        raise HudtuiError("the export was cancelled")
 
 
 class ResultsScreen(HudtuiScreen):
@@ -152,14 +136,16 @@ class ResultsScreen(HudtuiScreen):
         self.rewards = RewardsPane()
         self.episode = EpisodePane(id="results-episode")
         self.marked = EpisodePane(title="Marked episode", id="results-marked")
-        left = Vertical(self.groups, self.failures, self.episodes, self.hits, self.rewards, id="results-left")
-        self.panes = Panes(left, Horizontal(self.episode, self.marked, id="results-right"), id="results-panes")
+        # The panes of failures, hits and the marked episode come when they are first shown.
+        left = Vertical(self.groups, self.episodes, self.rewards, id="results-left")
+        self.panes = Panes(left, Horizontal(self.episode, id="results-right"), id="results-panes")
         self._found: list[SearchHit] = []
         self._searched = ""
         """What was searched for last."""
         self._rewards: tuple[float, float] | None = None
         """The wanted rewards, from the first number up to the second; None for all."""
         self._ends = (0.0, 1.0)
+        self._causes: tuple[FailureCause, ...] = ()
         self._marked: Transcript | None = None
         self._marked_group: GroupSide | None = None
         self._kept: dict[tuple[str, int, int], Transcript] = {}
@@ -257,8 +243,10 @@ class ResultsScreen(HudtuiScreen):
         self.rewards.histogram.forget()
         self._leave_search()
         for pane in (self.groups, self.failures, self.episodes):
-            pane.filter_by("")
-            pane.show(())
+            if pane.is_attached:
+                pane.filter_by("")
+                pane.show(())
+        self._causes = ()
         self.episode.show(None)
 
     def _show_empty(self, words: str, hint: str = "") -> None:
@@ -352,7 +340,9 @@ class ResultsScreen(HudtuiScreen):
         self.rewards.histogram.show(found.buckets)
         self.groups.with_columns(steps=found.steps, runs=len(self.sources) > 1)
         self.groups.show(found.groups)
-        self.failures.show(found.causes)
+        self._causes = found.causes
+        if self.failures.is_attached:
+            self.failures.show(found.causes)
         self._show_episodes()
         if first and self.focused is None and self.is_current:
             self.groups.focus()
@@ -455,8 +445,17 @@ class ResultsScreen(HudtuiScreen):
         if self.index is not None and self.panes.display:
             self.start(self._show_lists, group="lists")
 
-    def action_failures(self) -> None:
+    async def _place_beside(self, pane: Pane, other: Pane) -> None:
+        """Mount a pane behind another one, if it is not there yet."""
+        if not pane.is_attached:
+            assert other.parent is not None
+            await cast(Widget, other.parent).mount(pane, after=other)
+
+    async def action_failures(self) -> None:
         """The failures, or the groups."""
+        if not self.failures.is_attached:
+            await self._place_beside(self.failures, self.groups)
+            self.failures.show(self._causes)
         had_focus = self.groups.has_focus_within or self.failures.has_focus_within
         self.groups.disabled, self.failures.disabled = not self.groups.disabled, not self.failures.disabled
         self._leave_search()
@@ -469,14 +468,14 @@ class ResultsScreen(HudtuiScreen):
         """Go to the rewards."""
         self.panes.open(self.rewards)
 
-    def action_back(self) -> None:
+    async def action_back(self) -> None:
         """From an episode to the lists, from a search to the episodes, from failures to groups, then away."""
         if self.panes.back():
             return
         if not self.hits.disabled:
             self._leave_search()
         elif self.groups.disabled:
-            self.action_failures()
+            await self.action_failures()
         else:
             self.leave()
 
@@ -573,6 +572,7 @@ class ResultsScreen(HudtuiScreen):
             return
         self._marked = None if self._is_marked(entry) else await self._transcript(entry)
         self.episodes.redraw()
+        await self._place_beside(self.marked, self.episode)
         if self._marked is not None:
             self.say("The episode is marked. Choose another one, and both are shown beside each other")
         self._open_episode()
@@ -607,6 +607,7 @@ class ResultsScreen(HudtuiScreen):
         index = self.index
         assert index is not None
         self._searched, self._found = text, []
+        await self._place_beside(self.hits, self.episodes)
         self.hits.filter_by("")
         self.hits.show(())
         self.hits.name_on_border(f"Found · {text}")
@@ -730,37 +731,18 @@ class ResultsScreen(HudtuiScreen):
         self.start(self._export, group="export")
 
     async def _export(self) -> None:
-        from hudtui.core.flows.person import Choice, may_replace
-        from hudtui.core.results.export import ExportForm, export_results
+        from hudtui.core.flows.export_episodes import export_episodes
 
-        app, index = self.app, self.index
+        index = self.index
         assert index is not None
         numbers = await self._ask_which()
         if not numbers:
             return
-        forms = [Choice(form, words, what) for form, (words, what, _) in _FORMS.items()]
-        form = await app.choose(f"Write {plural(len(numbers), 'episode')} as", forms)
-        if form is None:
-            return
-        name = f"exports/{self._open_name.replace('/', '-').replace(' ', '-')}{_FORMS[form][2]}"
-        typed = await app.ask("File to write", value=name, accept="Export")
-        if not typed or not typed.strip():
-            return
-        path = app.folder / Path(typed.strip()).expanduser()
-        if not await may_replace(app, path, typed.strip()):
-            return
-        stop = threading.Event()
-
-        def write() -> WrittenExport:
-            return export_results(index, numbers, cast("ExportForm", form), path, replace=True, progress=lambda _: _go_on(stop))
-
-        self.busy(f"Writing {plural(len(numbers), 'episode')}. {{key:results.cancel}} cancels")
-        try:
-            made = await asyncio.to_thread(write)
-        finally:
-            stop.set()
-        left = f"; {plural(made.skipped, 'episode')} without a reply left out" if made.skipped else ""
-        self.say(f"{plural(made.episodes, 'episode')} written to {typed.strip()}{left}", "success")
+        words = f"Writing {plural(len(numbers), 'episode')}. {{key:results.cancel}} cancels"
+        made = await export_episodes(self.app, index, numbers, self.app.folder, self._open_name, begins=lambda: self.busy(words))
+        if made is not None:
+            left = f"; {plural(made.skipped, 'episode')} without a reply left out" if made.skipped else ""
+            self.say(f"{plural(made.episodes, 'episode')} written to {self.app.workspace.relative(made.path)}{left}", "success")
 
     async def _ask_which(self) -> list[int]:
         """The numbers of the episodes that are meant; empty when the user gives up."""
@@ -795,6 +777,9 @@ class ResultsScreen(HudtuiScreen):
             return "there is no episode yet"
         if name in ("copy", "fork") and self.episode.transcript is None:
             return "choose an episode first"
+        entry = self.episode.entry
+        if name == "fork" and entry is not None and self.index.format_of(entry) != "hudtui":
+            return "only episodes that hudtui has recorded can be forked"
         if name == "image" and not self.episode.images:
             return "this episode has no image"
         if name == "difference" and (self.episode.diff is None or self.episode.diff.first is None):

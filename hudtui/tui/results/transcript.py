@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LONGEST = 8_000
 """Characters of one text that are shown; the view of the record has all."""
+MOST_TURNS = 2_000
+"""Turns, and messages, that are shown; the view of the record has all."""
 _OPENING = 6
 """Lines of the system prompt that the turns show; the view of the messages has all."""
 _CALL = 600
@@ -187,12 +189,13 @@ def turn_page(
         if most < len(lines):
             out.add(Content.styled(f"… {len(lines) - most:,} more lines; the messages show all", _MUTED))
     add_images(0)
-    for turn in transcript.turns:
+    for turn in transcript.turns[:MOST_TURNS]:
         out.add(Content(""))
         starts.append(len(out.lines))
         out.add(_turn_title(turn, beside.turn(turn.number) if beside is not None else None))
         _add_turn(out, turn, beside)
         add_images(turn.number)
+    _say_more(out, len(transcript.turns) - MOST_TURNS, "turn")
     out.add(Content(""))
     out.add(Content.styled("─ end", f"bold {_MUTED}"))
     stop = clean_line(transcript.entry.stop, 200) or "no reason given"
@@ -204,6 +207,11 @@ def turn_page(
         out.add(Content.styled("evaluation", _MUTED))
         out.text(clean(told))
     return TranscriptPage(tuple(out.lines), tuple(starts), tuple(out.found))
+
+
+def _say_more(out: _Lines, count: int, noun: str) -> None:
+    if count > 0:
+        out.add(Content.styled(f"… {plural(count, f'more {noun}')}; the record shows all", _MUTED))
 
 
 def _turn_title(turn: TranscriptTurn, differs: TurnDiff | None) -> Content:
@@ -266,7 +274,7 @@ def message_page(transcript: Transcript, wanted: re.Pattern[str] | None = None) 
         told = inner if isinstance(inner, Mapping) else tool
         out.add(Content.assemble(("tool ", _MUTED), (clean_line(str(told.get("name", "")), 80), "bold")))
         out.text(clean_line(str(told.get("description") or ""), 400), _MUTED)
-    for message in transcript.messages:
+    for message in transcript.messages[:MOST_TURNS]:
         role = clean_line(str(message.get("role", "")), 40)
         if out.lines:
             out.add(Content(""))
@@ -278,4 +286,5 @@ def message_page(transcript: Transcript, wanted: re.Pattern[str] | None = None) 
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             out.add(Content.assemble(("→ ", "bold $accent"), clean_line(dumps(call), _CALL)))
+    _say_more(out, len(transcript.messages) - MOST_TURNS, "message")
     return TranscriptPage(tuple(out.lines), tuple(starts), tuple(out.found))

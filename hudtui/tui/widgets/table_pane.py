@@ -88,7 +88,7 @@ class TablePane(Pane, Generic[R]):
         super().__init__(title=title, id=id)
         self.table = VirtualTable(columns, empty=empty)
         self.filter_field = FilterField(placeholder="words, field:value, -not")
-        self.filter_field.display = False
+        """Made part of the pane when it is first needed: a field costs as much to style as a table."""
         self.rows: tuple[R, ...] = ()
         """All rows."""
         self.listed: list[R] = []
@@ -98,8 +98,9 @@ class TablePane(Pane, Generic[R]):
         self._chosen: str | None = None
 
     def compose(self) -> ComposeResult:
-        yield self.table  # first: it gets the focus when the screen opens
-        yield self.filter_field
+        yield self.table
+        if self.filter_field.value:
+            yield self.filter_field
 
     def first_focus(self) -> VirtualTable:
         return self.table
@@ -117,8 +118,13 @@ class TablePane(Pane, Generic[R]):
     def filter_by(self, text: str) -> None:
         """Filter the rows now, as if the text had been typed."""
         self.filter_field.value = text
-        self.filter_field.display = bool(text)
+        self._show_filter(bool(text))
         self._arrange()
+
+    def _show_filter(self, there: bool) -> None:
+        self.filter_field.display = there
+        if there and self.is_attached and not self.filter_field.is_attached:
+            self.mount(self.filter_field)
 
     def order(self, rows: list[R]) -> list[R]:
         """Return the filtered and sorted rows in the order of the table. A subclass may put rows together here."""
@@ -166,7 +172,7 @@ class TablePane(Pane, Generic[R]):
     # -- filter and order ------------------------------------------------------------------------------------------------
 
     def action_filter(self) -> None:
-        self.filter_field.display = True
+        self._show_filter(True)
         self.filter_field.focus()
 
     def action_sort(self) -> None:

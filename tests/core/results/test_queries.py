@@ -157,3 +157,20 @@ def test_word_diff() -> None:
     )
     long = "word " * 5_000
     assert word_diff(long, long) == (("same", long),)
+
+
+REPEATING = {
+    "words": ("x " * 1_990, "x y " * 990),
+    "boards": (". 2 " * 900, ". 4 " * 900),
+    "lines": (" .\n" * 1_300, " .  .\n" * 900),
+    "empty lines": ("\n" * 4_100, "\n" * 4_000),
+}
+
+
+@pytest.mark.parametrize("kind", REPEATING)
+def test_texts_that_repeat_themselves_are_compared_too(kind: str) -> None:
+    """In moments: a search for the best of all matches takes minutes with them."""
+    left, right = REPEATING[kind]
+    pieces = word_diff(left, right)
+    assert "".join(text for change, text in pieces if change != "right") == left
+    assert "".join(text for change, text in pieces if change != "left") == right
