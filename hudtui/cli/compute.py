@@ -279,5 +279,5 @@ def notes_text(offer: Offer) -> str:
     notes = ["spot"] if offer.spot else []
     notes += ["price varies"] if price.variable else []
     notes += [f"{price.prepaid_hours:g} h prepaid"] if price.prepaid_hours else []
-    notes += [f"disk {price.disk:.3f} of it"] if price.disk else []
+    notes += [f"incl. ${price.disk:.3f}/h disk"] if price.disk else []
     return ", ".join(notes)

@@ -161,7 +161,7 @@ def _print(offers: tuple[Offer, ...], simulated: frozenset[str], fit: Callable[[
         "GPUS",
         "VRAM",
         "PRICE/H",
-        "A GPU",
+        "PER GPU",
         "FROM",
         "REGION",
         "STOCK",

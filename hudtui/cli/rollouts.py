@@ -304,7 +304,7 @@ class _Person:
         self._expected = playing.request.by_hand or playing.policy is None or playing.request.take_over is not None
 
     async def reply(self, wanted: ReplyWanted) -> None:
-        """Read until the episode goes on: a reply, or a command."""
+        """Read until there is a reply or a command for the episode."""
         playing = self._playing
         if wanted.error is not None:
             if not self._expected:
@@ -347,7 +347,7 @@ class _Person:
         return "".join(lines).rstrip("\n")
 
     async def _line(self, turn: int | None) -> str | None:
-        """The next line of standard input; None at its end. The event loop goes on meanwhile."""
+        """The next line of standard input; None at its end. The event loop keeps running."""
         if self._prompts:
             typer.echo("... " if turn is None else f"turn {turn} (/help) > ", nl=False, err=True)
         loop = asyncio.get_running_loop()

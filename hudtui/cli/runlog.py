@@ -145,7 +145,7 @@ async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPa
         if monitor.store.summary(run).active:
             console.say("The run continues; hudtui runs stop ends it.")
         raise
-    finally:  # one that fails leaves the others at work
+    finally:  # a failed reader leaves the others at work
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

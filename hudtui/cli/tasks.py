@@ -165,7 +165,7 @@ def new(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Task file (.json or .jsonl); one that exists gets one more task."),
+        typer.Option("--output", "-o", metavar="FILE", help="Task file (.json or .jsonl). An existing file gets one more task."),
     ] = None,
     prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="What the agent is asked to do.")] = None,
     setup: Annotated[

@@ -174,7 +174,7 @@ async def _git(folder: Path) -> list[Fact]:
 
 
 _PROGRAMS: tuple[tuple[str, Sequence[str], str], ...] = (
-    ("tmux", ("-V",), "Without it, runs go on as plain background processes that cannot be attached to."),
+    ("tmux", ("-V",), "Without it, runs are plain background processes that cannot be attached to."),
     ("ssh", ("-V",), "Needed for machines other than this one."),
     ("git", ("--version",), "Needed for environments and packages that come from a repository."),
     ("npx", ("--version",), "Needed for environments that are started with `npx`."),

@@ -753,7 +753,7 @@ class Supervisor:
             wrapper = self._spawn(stage)
         began = clock()
         while clock() - began < START_LIMIT:
-            # Of two wrappers, as after a killed supervisor, the one that holds the lock counts.
+            # Of two wrappers, as after a killed supervisor, the holder of the lock counts.
             running = (wrapper and wrapper.poll() is None) or is_alive(read_json(self.record_path(stage, "lock")))
             begun = os.path.exists(self.record_path(stage, "start")) or os.path.exists(self.record_path(stage, "exit"))
             # From its record on, a window that is closed ends its stage.

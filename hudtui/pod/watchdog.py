@@ -125,7 +125,7 @@ class Watchdog:
         return None
 
     def due(self, now: float) -> Optional[str]:
-        """Why the run is to stop; None when it may go on."""
+        """Why the run is to stop; None when it may continue."""
         if now - self.armed > self.limit("max_seconds"):
             return "the guard's time of %.4g h is over" % (self.limit("max_seconds") / 3600)
         if self.idle() > self.limit("idle_seconds"):

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class ModelError(HudtuiError):
-    """The model's endpoint gave no answer that an episode could go on with."""
+    """The model's endpoint gave no usable answer."""
 
 
 class Chat(Protocol):
@@ -172,7 +172,7 @@ class _Play:
         return "max_turns"
 
     async def _call(self, player: EpisodePlayer, call: Any, seconds: float) -> tuple[str, list[Any]]:
-        """Carry out one call. Returns what the model is told, and the images that go with it."""
+        """Carry out one call. Returns the text for the model, and its images."""
         if player.stop is not None:
             return "error: the episode is over", []
         function = getattr(call, "function", None)

@@ -261,7 +261,7 @@ class Training:
             model = await self._registered(backend)
             step: int = await model.get_step()
             if step:
-                say(f"going on after step {step}; the state of the optimizer is not kept, the adapter is")
+                say(f"resuming after step {step}; the state of the optimizer is not kept, the adapter is")
             forget_after(self.out / METRICS, step)
             if (self.out / TRACES).exists():
                 forget_traces_after(self.out / TRACES, step)
@@ -483,7 +483,7 @@ def internal_config(recipe: Recipe, layout: ArtLayout) -> Any:
 
 
 def tasks_of_step(tasks: Sequence[Task], done: int, count: int, *, seed: int) -> list[Task]:
-    """The tasks of a step: each task once in an epoch, in an order that the seed decides, so that a resumed training goes on.
+    """The tasks of a step: each task once in an epoch, in an order that the seed decides: a resumed training continues it.
 
     Args:
         tasks: All tasks to train on.

@@ -377,7 +377,7 @@ def train(arguments: argparse.Namespace) -> None:
     trainer.accelerator.wait_for_everyone()
     chronicle.recall()
     if last:
-        say(f"going on from {last}")
+        say(f"resuming from {last}")
     chronicle.listen()
     try:
         trainer.train(resume_from_checkpoint=str(last) if last else None)

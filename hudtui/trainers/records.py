@@ -21,7 +21,7 @@ def begin_job(config: GymConfig, settings: Settings, recipe: Recipe, out: Path, 
     if os.environ.get("RANK", "0") != "0":
         return None
     about = {"model": recipe.model, "steps": recipe.steps, "group": recipe.num_generations, "tool": "hudtui"}
-    opened = open_telemetry(config, settings, out, about=about, resume=True)  # a second start goes on
+    opened = open_telemetry(config, settings, out, about=about, resume=True)  # a second start continues
     if isinstance(opened, str):
         say(f"warning: {opened}")
         return None

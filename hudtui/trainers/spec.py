@@ -11,7 +11,7 @@
     )
 
 Each rollout plays a task in an environment of its own. The tools of the model are the actions of the configuration, and `done`.
-The reward is that of the configuration's rubric. The episode is the one that `hudtui eval` plays: equal calls, equal rewards.
+The reward is that of the configuration's rubric. It is the same episode as in `hudtui eval`: equal calls, equal rewards.
 """
 
 from __future__ import annotations

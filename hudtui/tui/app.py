@@ -114,7 +114,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         AppAction("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
         AppAction("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
         AppAction("app.help", "Help", "What this screen is for, and its keys.", "question_mark,f1"),
-        AppAction("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q", decides=True),
+        AppAction("app.leave", "Quit", "Leave hudtui. Runs continue without it.", "q,ctrl+q", decides=True),
         AppAction(
             "app.stop",
             "Quit",
@@ -279,7 +279,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         try:
             self.parting = tuple(" ".join(one.words) for one in await self.spending.unattended())
         except Exception as error:
-            self.parting = (f"Rented machines may go on costing money. Which, could not be read: {error}. See: hudtui pods",)
+            self.parting = (f"Rented machines may still cost money; which could not be read: {error}. See: hudtui pods",)
         self.rented.close()
         await self.spending.close()
 
@@ -289,7 +289,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         super().exit(result, return_code, message)
 
     def terminal_lost(self) -> None:
-        """The terminal went away: end quietly. Runs live in tmux and go on."""
+        """The terminal went away: end quietly. Runs live in tmux and continue."""
         self.lost = True
         self.exit()
 
@@ -300,7 +300,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self._return_code = 1
         applog.log.error("the app ended without having been asked to")
         log = f"What led to it may stand in {self.log_file}" if self.log_file else "There is no log of it"
-        self.crash_words = ("hudtui ended without having been asked to. Runs go on; your files are as they were.", log)
+        self.crash_words = ("hudtui ended without having been asked to. Runs continue; your files are as they were.", log)
 
     def _handle_exception(self, error: Exception) -> None:
         """Keep what broke in a file, and say so in plain words when the terminal is back."""
@@ -316,7 +316,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         applog.log.error("the app broke", exc_info=error)
         path = applog.write_crash(self.places.state, error, __version__)
         self.crash_words = (
-            "hudtui broke and had to stop. Runs go on; your files are as they were.",
+            "hudtui broke and had to stop. Runs continue; your files are as they were.",
             f"What happened: {type(error).__name__}",
             f"Details for a report: {path}" if path else "The details could not be written to a file.",
         )
@@ -820,7 +820,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.say(f"Press Ctrl-C again, or {key}, to quit.")
 
     def action_leave(self) -> None:
-        """Leave; with runs going on or work that is not saved, say so first."""
+        """Leave; with active runs or unsaved work, ask first."""
         self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
 
     async def _leave(self) -> None:
@@ -843,7 +843,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if running:
             words = [f"● {run.title}" for run in running[:5]]
             words += [f"and {len(running) - 5} more"] if len(running) > 5 else []
-            parts.append([*words, "", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list"])
+            parts.append([*words, "", "They continue without hudtui. Open it here again to watch,", "or type: hudtui runs list"])
         if parts:
             title, lines = _quit_title(running, paid), tuple(line for part in parts for line in ("", *part))[1:]
             real = any(not one.simulated for one in paid)
@@ -912,7 +912,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             if await asyncio.to_thread(trust.missing, self.folder, powers):
                 await self.permit(powers)
                 return
-            lines = listing(powers, self.folder) or ("The files of this folder ask for nothing.",)
+            lines = listing(powers, self.folder) or ("The files of this folder ask for no permission.",)
             if not powers:
                 self.read("This folder", lines[0])
             elif await self.confirm("You trust this folder. It may", lines, yes="Trust it no longer", no="Close", danger=True):
@@ -977,7 +977,7 @@ def _quit_title(running: tuple[RunFact, ...], paid: tuple[UnattendedPod, ...]) -
     if paid:
         title += f" {plural(len(paid), 'machine')} {'goes' if len(paid) == 1 else 'go'} on costing money"
     elif running:
-        title += f" {plural(len(running), 'run')} {'is' if len(running) == 1 else 'are'} going on"
+        title += f" {plural(len(running), 'run')} {'is' if len(running) == 1 else 'are'} active"
     return title
 
 

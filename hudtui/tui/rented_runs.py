@@ -64,10 +64,10 @@ class RentedRuns:
         try:
             return await self._app.ask(prompt, secret=True)
         except NoActiveWorker:
-            return None  # asked for by something that nobody waits for
+            return None  # a question without a screen that waits for its answer
 
     def begin(self) -> None:
-        """The app has started: go on with what an earlier one has left."""
+        """The app has started: continue what an earlier app has left."""
         self._app.run_worker(self._take_up(), name="forever", group="manage", exit_on_error=False)
 
     async def _take_up(self) -> None:

@@ -78,7 +78,7 @@ class Spending:
         async with self._opening:
             found = await asyncio.to_thread(_open, self._app, self.session)
             if self.session is not None and found is not self.session:
-                self._before.append(self.session)  # somebody may be waiting for its answer
+                self._before.append(self.session)  # a screen may be waiting for its answer
             self.session = found
             return found
 
@@ -245,7 +245,7 @@ class Spending:
         self._told.add((str(error),))
         if not isinstance(error, HudtuiError):
             error = self._app.defect(error)
-        self._app.say(f"Rented machines could not be looked at: {error.lines()[0]}", severity="warning")
+        self._app.say(f"The state of rented machines is unknown: {error.lines()[0]}", severity="warning")
 
     # -- the guard of machines without a run; those of runs are the launcher's ------------------------------------------------
 
@@ -289,7 +289,7 @@ def _possible(folder: Path) -> bool:
     from hudtui.core.workspace import open_workspace
 
     settings = load_settings(folder, open_workspace(folder).platform)
-    # The demo's own simulator begins with the first question that somebody has for it.
+    # The demo's own simulator starts with the first question to it.
     return settings.get("PRIME_API_KEY") is not None or settings.get("HUDTUI_SIM") not in (None, "demo", "off")
 
 
@@ -371,7 +371,7 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
         others=[one.pod for one in orphans],
     )
     written = {one.name: one for one in overview.ledger.records()}
-    # One that is being asked for costs money from the next moment on; one that was asked for and never seen may not exist.
+    # A machine in order costs money from the next moment on; a machine that was ordered and never seen may not exist.
     asked = [one for one in written.values() if one.state == "intended" and one.held and spending.of(one.name)]
     alive = [one for one in spending.open if one.name not in written or written[one.name].state != "intended"]
     taken = sum(one.name not in noted for one in held.taken) if held is not None else 0
@@ -386,7 +386,7 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     known = [one for one in held.pods if one.pod.name in names] if held is not None else []
     old = [one.seen for one in known if not one.reachable and one.seen is not None]
     budget = ""
-    with contextlib.suppress(HudtuiError):  # a mistyped limit is told where money is about to be spent
+    with contextlib.suppress(HudtuiError):  # a mistyped limit is reported where money is about to be spent
         day = limits_from_settings(session.settings).day_budget
         budget = "" if day is None else money(day)
     per_hour = spending.per_hour + sum(one.hourly or 0.0 for one in asked)

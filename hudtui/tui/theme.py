@@ -223,5 +223,5 @@ def themes_for(colours: str | None) -> tuple[Theme, ...]:
 
 
 def default_theme(colours: str | None) -> str:
-    """Return the name of the theme to begin with: with 16 colours one that uses the terminal's own."""
+    """Return the name of the theme to begin with: with 16 colours a theme of the terminal's own colours."""
     return "ansi-dark" if colours == "standard" else DEFAULT

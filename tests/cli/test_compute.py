@@ -97,7 +97,7 @@ def test_offers_as_a_table(sim: PrimeSimulator, run: Run) -> None:
     assert prices == sorted(prices, key=float) and "~$0.44" in lines[1] and "price varies" in lines[1]
     assert all("(simulated)" in line for line in lines[1:])
     assert any("24 h prepaid" in line for line in lines) and any("€2.52" in line for line in lines)
-    assert any("$0.87" in line and "disk 0.008 of it" in line for line in lines)  # 0.86 and its disk
+    assert any("$0.87" in line and "incl. $0.008/h disk" in line for line in lines)  # 0.86 and its disk
     assert "no real money" in done.stderr and "without a GPU are not shown" in done.stderr
 
 

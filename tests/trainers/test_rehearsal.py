@@ -146,7 +146,7 @@ def test_a_training_that_was_killed_goes_on_from_its_last_whole_checkpoint(
         stream.write(json.dumps({"step": last + 1, "reward": 9}) + "\n")  # of a step that was done and lost
     done = subprocess.run(command(last + 2), cwd=folder, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    assert f"going on from out/checkpoints/checkpoint-{last}\n" in done.stdout
+    assert f"resuming from out/checkpoints/checkpoint-{last}\n" in done.stdout
     rewards = [(row["step"], row["reward"]) for row in read_rows(folder / "out" / "metrics.jsonl") if "reward" in row]
     assert [step for step, _ in rewards] == list(range(1, last + 3)) and all(reward <= 1 for _, reward in rewards)
     assert (folder / "out" / "model" / "adapter_model.safetensors").stat().st_size > 1000

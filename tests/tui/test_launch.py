@@ -247,7 +247,7 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         said = screen_text(app)
-        assert "a machine is being got for 2048" in said and "Quitting gives it up" in said and "go on without" not in said
+        assert "a machine is being got for 2048" in said and "Quitting gives it up" in said and "continue without" not in said
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
         assert not sim.alive
@@ -319,7 +319,7 @@ async def test_quitting_says_what_a_rented_run_goes_on_costing_and_who_ends_it(
         assert "1 machine goes on costing money" in said and f"costs $2.10/h (simulated): run {run} continues there" in said
         assert "its results are not fetched and its machine is not ended" in said and f"hudtui runs resume {run}" in said
         assert "Its guard switches it off in " in said and "1 h 00 min after the run has ended" in said
-        assert "They go on without hudtui" not in said
+        assert "They continue without hudtui" not in said
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
     (line,) = app.parting

@@ -161,7 +161,7 @@ def test_picture_of_an_address(snap: Any, project: Path, size: tuple[int, int]) 
     async def ask(pilot: Any) -> None:
         lines = ("Open this address in a browser.",)
         app = pilot.app
-        app.run_worker(app.ask("Log in at https://mcp.example/mcp", lines=lines, copy=ADDRESS, accept="Go on"), name="forever")
+        app.run_worker(app.ask("Log in at https://mcp.example/mcp", lines=lines, copy=ADDRESS, accept="Continue"), name="forever")
         await until(pilot, Ask)
 
     assert snap(HudtuiApp(project), size=size, run_before=ask)

@@ -221,7 +221,7 @@ async def test_quit_says_that_runs_go_on(
         await pilot.press("q")
         await pilot.pause()
         text = screen_text(app)
-        assert "1 run is going on" in text and "2048-greedy" in text and "go on without hudtui" in text
+        assert "1 run is active" in text and "2048-greedy" in text and "continue without hudtui" in text
         await pilot.press("n")
         await pilot.pause()
         assert app.is_running

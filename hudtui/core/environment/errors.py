@@ -194,7 +194,7 @@ def _http_failed(
         request = getattr(leaf, "_request", None)
         if isinstance(leaf, httpx2.RequestError) and request is not None and LOGIN_REQUEST in request.extensions:
             asked = secrets.hide(mask_url(str(request.url.copy_with(query=None))))
-            return ConnectError(f"the login of {url} cannot go on: {asked} gives no answer", why=text or type(leaf).__name__)
+            return ConnectError(f"the login of {url} cannot continue: {asked} gives no answer", why=text or type(leaf).__name__)
         if isinstance(leaf, httpx2.TimeoutException):
             return ConnectError(
                 f"{url} gave no answer in time",

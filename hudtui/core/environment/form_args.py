@@ -124,7 +124,7 @@ def _value(field: FormField, text: str) -> Any:
         return parse_json(text, field.name)
     except InputError as error:
         if field.type == "any":
-            return text  # several types are possible, and text is the one that anything fits
+            return text  # several types are possible, and everything fits into text
         example = {"boolean": "true", "integer": "3", "number": "2.5", "array": '["a", "b"]', "object": '{"key": "value"}'}
         raise InputError(
             f"this parameter is of type {field.type}, written as JSON",

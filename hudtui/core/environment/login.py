@@ -211,7 +211,7 @@ class ServerLogin(OAuthClientProvider):
         """What comes before the request is sent (again): the requests of a refresh or a login, or nothing."""
         sent = request.headers.get("Authorization")
         if response is None and not self._expired and self._seen == _stamp(self._server) and not self._options.again:
-            return "send"  # most requests: nobody else is waited for
+            return "send"  # most requests wait for no other
         await turn.enter_async_context(self._turn)
         if response is None:
             await self._load()
@@ -440,7 +440,7 @@ class ServerLogin(OAuthClientProvider):
             self._credentials = ClientCredentials(**{**vars(credentials), "issuer": issuer})
         elif not _same_issuer(credentials.issuer, issuer):
             raise LoginError(
-                f"{self._shown} leads its login to another authorization server than the one that the client is registered at",
+                f"{self._shown} leads its login to another authorization server than the server where the client is registered",
                 why=f"To {clean_line(mask_url(issuer), 200)}, not {clean_line(mask_url(credentials.issuer), 200)}.",
             )
 

@@ -350,7 +350,7 @@ class OpenEnvConnection(ServerConnection):
 
         Raises:
             RpcError: It refuses the action.
-            ConnectError: It cannot go on with the session.
+            ConnectError: It cannot continue the session.
         """
         answer = await self._ask(message, timeout)
         data = answer.get("data")
@@ -360,7 +360,7 @@ class OpenEnvConnection(ServerConnection):
             if data.get("code") in _AGENTS_FAULT:
                 raise RpcError(_REFUSED, text)
             raise ConnectError(
-                f"the OpenEnv server {self._shown} cannot go on with this session",
+                f"the OpenEnv server {self._shown} cannot continue this session",
                 why=self.secrets.hide(clean_line(text, 300)),
                 fix="Lower the number of episodes at once." if data.get("code") == "CAPACITY_REACHED" else None,
             )

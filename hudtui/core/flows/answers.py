@@ -110,7 +110,7 @@ class PersonAnswers:
         if not await self._person.confirm(f"Open the page that {server} names?", lines, yes="Open", no="Decline", danger=True):
             return False
         if not (has_desktop() and await open_externally(address)):
-            await self._person.ask("Open this address, then go on", lines=_lines(message), copy=address, accept="Go on")
+            await self._person.ask("Open this address, then continue", lines=_lines(message), copy=address, accept="Continue")
         return True
 
     async def sample(self, server: str, request: SampleRequest) -> Sample:
@@ -162,7 +162,7 @@ async def _shown(person: Person, title: str, address: str, redirect: LoginRedire
     )
     while not redirect.done.is_set():
         pasted = await person.ask(
-            title, lines=lines, copy=address, placeholder=f"{redirect.uri}?code=...", accept="Go on", until=redirect.done
+            title, lines=lines, copy=address, placeholder=f"{redirect.uri}?code=...", accept="Continue", until=redirect.done
         )
         if redirect.done.is_set():
             break
@@ -192,7 +192,7 @@ def _about(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _check(content: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    """Raise unless the answers fit the form; one that cannot be checked against is left to the server."""
+    """Raise unless the answers fit the form. A form that cannot be checked is left to the server."""
     from hudtui.core.environment.validation import NotCheckedError, Validator
 
     try:

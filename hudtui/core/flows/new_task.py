@@ -379,7 +379,7 @@ def _read_file(project: Project, file: Path) -> _TaskFile:
     """Read a task file that may get a further task.
 
     Raises:
-        InputError: Its name is not that of a task file, or it is not one that a v4 task can be added to.
+        InputError: Its name is not that of a task file, or a v4 task cannot be added to it.
     """
     from hudtui.core.tasks.formats import generation_of
 

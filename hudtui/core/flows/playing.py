@@ -100,7 +100,7 @@ class PlayRequest:
     """None: 0 for the scripted policies, and none for a model."""
     max_turns: int | None = None
     source: str | None = None
-    """An environment to play in instead of the one that the task names."""
+    """An environment to play in instead of the task's own."""
     timeout: float | None = None
     """Seconds for the connection, and for one call; None: the platform's setting CLIENT_TIMEOUT."""
     images: bool | None = None
@@ -163,7 +163,7 @@ class ReplyWanted:
     number: int
     """Of the turn, from 1."""
     error: HudtuiError | None = None
-    """Why the policy could not reply, where it failed. The episode goes on once the person or the policy replies."""
+    """Why the policy could not reply, where it failed. The episode continues once the person or the policy replies."""
 
 
 @dataclass(frozen=True)

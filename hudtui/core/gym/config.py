@@ -200,7 +200,7 @@ class _Reader:
             value = section.get(key)
             if value is not None and not isinstance(value, kind):
                 words = "a text" if key == "name" else "a mapping"
-                message = f"`{key}` is {words}, not {_kind(value)}; it is left out of what the platform is told"
+                message = f"`{key}` is {words}, not {_kind(value)}; it is not sent to the platform"
                 self.report("type", "warning", message, ("job", key), at_value=True)
         return section
 

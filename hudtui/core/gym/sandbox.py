@@ -609,7 +609,7 @@ def _all_or_any(function: Callable[[Iterable[Any]], bool]) -> Guard:
     def run(budget: Budget, /, *arguments: Any) -> Any:
         if len(arguments) != 1:
             return function(*arguments)
-        (values,) = arguments  # not a list of its items: the first one that decides ends the search
+        (values,) = arguments  # not a list of its items: the first item that decides ends the search
         return function(materialise(budget, values) if type(values) in _SIZED else iter_checked(budget, values))
 
     return run

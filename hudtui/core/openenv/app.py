@@ -303,7 +303,7 @@ class OpenEnvApp:
         self._sockets += 1
         session = EpisodeSession(self._served)
         waiting: asyncio.Queue[str | bytes] = asyncio.Queue(_WAITING)
-        # The client is listened to while a step is under way: one that goes ends its session at once.
+        # The client is listened to while a step is under way: a client that leaves ends its session at once.
         tasks = [asyncio.create_task(_receive(socket, waiting)), asyncio.create_task(self._work(socket, session, waiting))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

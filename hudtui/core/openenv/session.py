@@ -183,7 +183,7 @@ class EpisodeSession:
         """End the episode as a `done` of the agent would, unless it is over.
 
         Returns:
-            The reward; None where no episode has begun, and for one that broke off.
+            The reward; None where no episode has begun, and where it broke off.
         """
         if self._episode is None and self._player is not None:
             self._episode = await self._player.finish("done")

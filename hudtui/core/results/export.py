@@ -53,7 +53,7 @@ class WrittenExport:
 
 
 def form_of(path: Path) -> ExportForm | None:
-    """Return the form that the ending of a file says; None for one that fits several."""
+    """Return the form that the ending of a file says; None where several forms have this ending."""
     return _SUFFIXES.get(path.suffix.lower())
 
 
@@ -149,7 +149,7 @@ def _counted(pieces: Iterator[bytes | None], count: _Count) -> Iterator[bytes]:
 
 
 def export_pieces(index: ResultIndex, numbers: Sequence[int], form: ExportForm) -> Iterator[bytes | None]:
-    """Yield the text of each episode; None for one that the form has no place for.
+    """Yield the text of each episode; None for an episode that the form has no place for.
 
     Raises:
         InputError: An episode cannot be read.

@@ -21,7 +21,7 @@ _PLACES = ("outputs", ".art")
 """Where evaluations, verifiers and ART write by themselves."""
 _DEEPEST = 6
 _MOST = 5_000
-"""Most folders that are looked at."""
+"""The search ends after this many folders."""
 _SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages", "checkpoints", "checkpoint", "model", "weights", "logs"))
 _EVALUATIONS = frozenset(("rollouts",))
 """Engines that play without training."""

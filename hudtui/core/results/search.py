@@ -20,7 +20,7 @@ from hudtui.core.results.index import OVERLAP, ResultIndex
 from hudtui.core.results.values import EpisodeEntry, Transcript
 
 _REGION = 32 << 20
-"""Bytes that are searched before progress is told."""
+"""Bytes that are searched between two reports of progress."""
 _WORKERS = min(4, os.cpu_count() or 1)
 _MOST_OF_EPISODE = 20
 """Most hits of one episode."""

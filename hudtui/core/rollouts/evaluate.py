@@ -501,7 +501,7 @@ class EvalPrepared:
     out_dir: Path
     episodes: int
     job: TelemetryJob | None = None
-    """The job that the platform is told of; None without telemetry."""
+    """The job on the platform; None without telemetry."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ addresses and fields stands in this module, in two spellings:
 - `v4`, as HUD 0.4 speaks (and hud-vf-gym with it): everything at the telemetry address. Used where the platform has no address of
   an API, and where the user has set the telemetry address and not the API's: the key then goes to no other address.
 
-An episode never waits: what is to be sent stands in a queue, and a thread sends it. A failure is told once; after three in a row
-nothing more is sent. What is sent and written is redacted like a trace file (`trace.redact`), images left out.
+An episode never waits: what is to be sent stands in a queue, and a thread sends it. A failure is reported once; after three in a
+row nothing more is sent. What is sent and written is redacted like a trace file (`trace.redact`), images left out.
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ def open_telemetry(
 
 
 def sends_telemetry(settings: Settings) -> bool:
-    """Whether the jobs of configurations are told to the platform: there is a key, an address, and nothing against it."""
+    """Whether the jobs of configurations are sent to the platform: there is a key, an address, and nothing against it."""
     values, platform = check_settings(settings).values, settings.platform
     enabled = values.get(platform.own_variable("TELEMETRY_ENABLED")) is not False
     return enabled and platform.key_variable in values and settings.url("telemetry") is not None
 
 
 def _job(config: GymConfig, settings: Settings, out_dir: Path | None, *, resume: bool, sends: bool) -> TelemetryJob:
-    """The job of `out_dir`, where it is gone on with; else a new one, written there."""
+    """The job of `out_dir`, where it is continued; else a new job, written there."""
     file = None if out_dir is None else out_dir / JOB_FILE
     if resume and file is not None and (known := read_job(file)) is not None:
         return known
@@ -311,7 +311,7 @@ def _plain(body: Any) -> Any:
 
 
 class Telemetry:
-    """A job that is going on. Its methods may be called from any thread, and none of them raises or waits, but `close`."""
+    """A job in progress. Its methods may be called from any thread, and none of them raises or waits, but `close`."""
 
     def __init__(
         self, job: TelemetryJob, spelling: _Spelling | None, key: str | None, local: Path | None, secrets: tuple[str, ...]
@@ -447,4 +447,4 @@ class Telemetry:
         if not self._told:
             self._told = True
             where = f" to {self._address}" if self._address else ""
-            self._warn(f"telemetry: traces cannot be sent{where} ({clean_line(why, 200)}); the episodes go on without it")
+            self._warn(f"telemetry: traces cannot be sent{where} ({clean_line(why, 200)}); the episodes continue without it")

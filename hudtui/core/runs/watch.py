@@ -619,7 +619,7 @@ class _Seen:
             self._signs.pop(stage.name, None)
         for sign in find_symptoms(stage.name, fresh.data.decode("utf-8", "replace").split("\n")):
             kept = self._signs.setdefault(stage.name, deque(maxlen=_SIGNS))
-            if sign not in kept:  # one that comes back at every step must not push out the others
+            if sign not in kept:  # a sign of every step must not push out the others
                 kept.append(sign)
         return {} if log.stat is None else {stage.name: log.stat.modified}
 

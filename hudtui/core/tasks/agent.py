@@ -88,7 +88,7 @@ def _read(fields: Mapping[str, Any], found: list[FieldProblem]) -> AgentSettings
 
 
 def _object(value: Any, found: list[FieldProblem]) -> Mapping[str, Any]:
-    """The field as data, also where the record holds it as JSON text; empty where it is none."""
+    """The field as data, also where the record holds it as JSON text; empty where it is no mapping."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else None

@@ -174,7 +174,7 @@ def _wait(seconds: float, why: str) -> Iterator[Progress]:
     """Wait in short steps, so that the caller can stop between them."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
-        yield Progress("wait", f"{why}; going on in {left:.0f} s")
+        yield Progress("wait", f"{why}; continuing in {left:.0f} s")
         time.sleep(min(1.0, left))
 
 

@@ -180,7 +180,7 @@ class _Parquet:
                 self._schema,
                 compression="zstd",
                 use_dictionary=["mcp_config", "setup_tool", "evaluate_tool"],
-                write_statistics=["id"],  # nobody looks for tasks by the smallest and largest JSON text
+                write_statistics=["id"],  # the smallest and largest JSON text find no task
             )
         self._writer.write_table(pa.Table.from_batches(batches, self._schema), row_group_size=ROW_GROUP)
 

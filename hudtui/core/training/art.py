@@ -73,7 +73,7 @@ class Art:
             raise InputError("this run needs a task file and a config", fix="hudtui art train makes both from --env.")
         config, *code = config_files(spec)
         if spec.continues is not None:
-            raise InputError("a training with ART goes on by itself when it is started again", fix="hudtui runs resume RUN")
+            raise InputError("a training with ART continues by itself when it is started again", fix="hudtui runs resume RUN")
         if refused := [name for name in spec.training if name not in (*ALSO_ART, *ONLY_ART)]:
             raise InputError(
                 f"ART has no setting {', '.join(sorted(refused))}", fix=f"It takes: {', '.join(sorted((*ALSO_ART, *ONLY_ART)))}."
@@ -111,7 +111,7 @@ class Art:
                 if not where.dedicated
                 else "GPU 0 trains, GPU 1 serves"
             )
-        notes.append("ART keeps no state of the optimizer: a training that is started again goes on from its adapter alone")
+        notes.append("ART keeps no state of the optimizer: a training that is started again continues from its adapter alone")
         env = {**spec.variables, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
         if spec.platform:
             env["HUDTUI_PLATFORM"] = spec.platform

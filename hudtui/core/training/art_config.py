@@ -112,7 +112,7 @@ class ArtConfig:
         return Location(self.name) if self.document is None else self.document.location(path)
 
     def environment(self, name: str) -> ArtEnvironment:
-        """Return an environment: one of the file, or one that is built in.
+        """Return an environment of the file, or a built-in environment.
 
         Raises:
             InputError: It does not exist.

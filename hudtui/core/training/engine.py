@@ -84,7 +84,7 @@ class Rollouts:
         for option, value in options.items():
             if value is not None:
                 argv += [option, str(value)]
-        argv.append("--resume")  # a second attempt goes on where the first one was broken off
+        argv.append("--resume")  # a second attempt continues where the first ended
         env = {**spec.variables, **({"HUDTUI_PLATFORM": spec.platform} if spec.platform else {})}
         env[RUN_VARIABLE] = site.path("files")  # what these tasks ask for was agreed to when the run was started
         return Plan(

@@ -68,6 +68,6 @@ class JobOptions:
         None,
         "Rehearse with this small model instead of the built-in tiny one: a folder, or an id on the Hub.",
         label="rehearse with",
-        hint="a small model to rehearse with; a tiny one that is made on the spot when empty",
+        hint="a small model to rehearse with; when empty, a tiny model is made on the spot",
         group=TRAINING,
     )

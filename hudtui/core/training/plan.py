@@ -205,7 +205,7 @@ class RestartPolicy:
 
 @dataclass(frozen=True)
 class Stage:
-    """One command, in a window of its own. Stages run one after the other; services go on beside those after them."""
+    """One command, in a window of its own. Stages run one after the other; services run on beside those after them."""
 
     name: str
     """Also the name of its window and its log: small letters, digits, `-` and `_`."""

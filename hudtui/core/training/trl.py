@@ -149,7 +149,7 @@ class Trl:
                 PlanOutput("out/metrics.jsonl", "metrics", "one line a step"),
                 PlanOutput("out/traces.jsonl", "traces", "some episodes of each step"),
                 PlanOutput("out/model", "model", "the adapter" if recipe.lora else "the weights"),
-                PlanOutput("out/checkpoints", "model", "to go on from"),
+                PlanOutput("out/checkpoints", "model", "to resume from"),
             ),
             max_seconds=spec.max_seconds,
             wheel=spec.trainer_python is None and site.package is None,

@@ -78,7 +78,7 @@ class ComputeScreen(HudtuiScreen):
     AUTO_FOCUS = "#compute-offers VirtualTable"
     CSS_PATH = "compute.tcss"
     HELP = (
-        "All offers with their full prices: ★ marks the one that hudtui would take, and Detail says why. {key:table.select} "
+        "All offers with their full prices: ★ marks hudtui's choice, and Detail says why. {key:table.select} "
         "launches a run on the offer under the cursor, {key:compute.rent} rents it without a run. Once it is known which model "
         "will be trained (from Launch, from the last training, or by {key:compute.model}), machines that hold it come first. "
         "Below are the rented machines. This machine is an offer too: local."
@@ -132,7 +132,7 @@ class ComputeScreen(HudtuiScreen):
         self._asked_offers: float | None = None
         self._asked_pods: float | None = None
         self._model: str | None = None
-        """The model that the user has named; empty for none; None for the one that would be trained."""
+        """The model that the user has named; empty for none; None for the model that would be trained."""
 
     def content(self) -> Iterable[Widget]:
         """Whose money, the panes, and what failed."""

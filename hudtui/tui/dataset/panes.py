@@ -43,7 +43,7 @@ class TasksPane(Pane):
 
     Args:
         open_tasks: What is open.
-        screen: Where it says what it found; it also keeps the search that is going on.
+        screen: Where it says what it found; it also keeps the current search.
     """
 
     BORDER_TITLE = "Tasks"
@@ -259,7 +259,7 @@ class TasksPane(Pane):
             self._use(rows)
             start = 0
             while True:
-                ended = not self._open.reading  # asked before: what is read from now on is looked at next time
+                ended = not self._open.reading  # asked before: what is read from now on is drawn next time
                 steps = index.matching(want, start)
                 while (part := await asyncio.to_thread(_some, steps)) is not None:
                     new, start = part

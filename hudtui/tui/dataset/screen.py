@@ -68,8 +68,8 @@ class DatasetScreen(HudtuiScreen):
         ),
         AppAction("dataset.test", "Test", "Set this task up in its environment and evaluate it at once.", "T", decides=True),
         AppAction("dataset.play", "Play", "Play this task: by hand, or by a policy, turn by turn.", "h"),
-        AppAction("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c", asks=True),
-        AppAction("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P", asks=True),
+        AppAction("dataset.convert", "Convert", "Write a dataset file, after a preview.", "c", asks=True),
+        AppAction("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a preview.", "P", asks=True),
         AppAction(
             "dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False, asks=True
         ),
@@ -85,7 +85,7 @@ class DatasetScreen(HudtuiScreen):
         AppAction(
             "dataset.cancel",
             "Cancel",
-            "Stop the reading, the writing or the test that is going on.",
+            "Cancel the reading, the writing or the test in progress.",
             "ctrl+x",
             show=False,
             priority=True,
@@ -266,7 +266,7 @@ class DatasetScreen(HudtuiScreen):
             for notice in opened.notices:
                 self.say(notice.message, "information" if notice.severity == "info" else notice.severity)
         finally:
-            if this == self._reads:  # one that was cancelled may end when the next is under way
+            if this == self._reads:  # a cancelled reading may end when the next is under way
                 self.open.reading = False
                 if self.is_attached:
                     self.tasks.say_nothing()
@@ -357,7 +357,7 @@ class DatasetScreen(HudtuiScreen):
         going = self.going("read", "make", "test", "view")
         for worker in going:
             worker.cancel()
-        self.say("Cancelled." if going else "Nothing is going on.")
+        self.say("Cancelled." if going else "There is nothing to cancel.")
 
     # -- what is read so far -----------------------------------------------------------------------------------------
 

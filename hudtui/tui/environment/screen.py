@@ -302,7 +302,7 @@ class EnvironmentScreen(HudtuiScreen):
         return bool(self.going("look", "call", "new-task"))
 
     def action_cancel(self) -> None:
-        """Stop what is going on."""
+        """Cancel the current work."""
         going = self.going("look", "call", "new-task")
         for worker in going:
             worker.cancel()

@@ -63,7 +63,7 @@ class RunRead:
         return sparkline(self.rewards, width)
 
     def progress(self, width: int) -> list[tuple[str, str]]:
-        """Return what is told of a run in progress, the most important first: texts with their styles."""
+        """Return the facts of a run in progress, the most important first: texts with their styles."""
         found = [(f"step {self.step}" if self.step else self.stage, ""), (self.reward, "bold"), (self.spark(width), "$primary")]
         found += [(self.cost, ""), (f"~{self.left} left" if self.left else "", "$foreground-muted")]
         return [(text, style) for text, style in found if text]

@@ -73,7 +73,7 @@ class HomeScreen(HudtuiScreen):
         self.set_class(self.app.size.width < SIDE_BY_SIDE or not self.query_one(RewardPane).display, "-stacked")
 
     def _present(self, pane: Pane, there: bool) -> None:
-        """Show a pane that has something to show, and take away one that has nothing."""
+        """Show a pane that has something to show, and hide an empty pane."""
         if pane.disabled == there or pane.display != there:
             pane.disabled = not there
             pane.display = there
@@ -168,7 +168,7 @@ class HomeScreen(HudtuiScreen):
 
         here = self.app.folder
         own = here / DEFAULT_FOLDER
-        options = (f"in {home_short(own)}, a folder of its own (recommended)", f"in {home_short(here)}, beside what is there")
+        options = (f"in {home_short(own)}, a folder of its own (recommended)", f"in {home_short(here)}, beside its files")
         hint = f"It writes {', '.join((*FILES, '.env'))} and .hudtui/.   Enter chooses   Esc closes"
         chosen: int | None = await self.app.push_screen_wait(Pick("Demo workspace: the game 2048", options, hint=hint))
         if chosen is None:

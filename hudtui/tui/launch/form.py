@@ -80,7 +80,7 @@ KNOBS: Mapping[str, Knob] = {
     **OPTIONS_OF_ART,
     **knobs_of(Recipe),
     **knobs_of(RunRequest),
-    "machine": Knob("The machine that it runs on: this one, one of yours behind SSH, or one that is rented for it."),
+    "machine": Knob("The machine that it runs on: this machine, one of yours behind SSH, or a rented machine."),
     "more": Knob("Shows all other settings of the trainer.", label="more"),
 }
 SETTINGS = tuple(name for name in FORM if name in knobs_of(Recipe) and name not in knobs_of(RunRequest))
@@ -194,7 +194,7 @@ class Dropdown(Select[str]):
         return "" if self.value is Select.NULL else str(self.value)
 
     def offer(self, entries: Iterable[tuple[str, str]]) -> None:
-        """Offer other options (shown, text). The choice stays, also if it is none of them."""
+        """Offer other options (shown, text). The choice stays, also if it is not among them."""
         before, entries = self.text, list(entries)
         if before and before not in [text for _, text in entries]:
             entries.insert(0, next((one for one in self._entries if one[1] == before), (clean_line(before, 80), before)))

@@ -67,7 +67,7 @@ class LaunchScreen(HudtuiScreen):
     CSS_PATH = "launch.tcss"
     AUTO_FOCUS = "#launch-policy"
     HELP = (
-        "What will run, and where: on this machine, on one of yours behind SSH, or on one that is rented for it. The line above "
+        "What will run, and where: on this machine, on one of yours behind SSH, or on a rented machine. The line above "
         "the message says whether the run is ready, what it is expected to cost and what it costs at most. Nothing starts before "
         "{key:launch.start}, and what costs money asks once more. {key:launch.rehearse} rehearses a training free of charge. "
         "Arrow keys go from field to field, Enter opens a list; {key:launch.plan_down} scrolls the plan, and Enter on the plan "
@@ -75,7 +75,7 @@ class LaunchScreen(HudtuiScreen):
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction(
-            "launch.start", "Start", "Start this run. It goes on when hudtui is closed.", "ctrl+g", priority=True, decides=True
+            "launch.start", "Start", "Start this run. It continues when hudtui is closed.", "ctrl+g", priority=True, decides=True
         ),
         AppAction("launch.fix", "Fix", "Offer a fix for the first thing that is missing.", "f4"),
         AppAction(

@@ -135,7 +135,7 @@ class LogLines(ScrollView, can_focus=True):
         """Lines, filter or wrapping changed: keep the line in the first row where it is, or the end.
 
         Args:
-            top: The line of the first row; None for the one that is there now.
+            top: The line of the first row; None for the current first line.
         """
         if top is None:
             top = self._number_at(self.scroll_offset.y)

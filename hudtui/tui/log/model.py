@@ -19,7 +19,7 @@ SHOWN_LENGTH = 4000
 
 
 class LogBuffer:
-    """The newest `cap` lines of a log. A line keeps its number for ever; the first one that came in has 0, earlier ones less.
+    """The newest `cap` lines of a log. A line keeps its number for ever; the first that came in is 0, earlier ones are negative.
 
     Args:
         cap: Lines that are held; the oldest ones make room.
@@ -110,7 +110,7 @@ class LogBuffer:
         self._levels = None
 
     def clear(self) -> None:
-        """Forget the lines. Numbers go on."""
+        """Forget the lines. Numbers continue."""
         self.first = self.end
         self._lines.clear()
         self._arrivals.clear()

@@ -106,7 +106,7 @@ class LogView(Acting, Vertical):
     """
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("log.now", "Now", "Jump to the newest line and follow it.", "G,f", palette=False),
-        AppAction("log.pause", "Pause", "Hold the picture, or let it go on.", "space", palette=False),
+        AppAction("log.pause", "Pause", "Pause the log, or continue.", "space", palette=False),
         AppAction("log.search", "Search", "Mark and find text in the log.", "slash", palette=False),
         AppAction("log.next", "Next match", "Go to the next match.", "n", palette=False, show=False),
         AppAction("log.previous", "Previous match", "Go to the match before.", "N", palette=False, show=False),
@@ -507,7 +507,7 @@ class LogView(Acting, Vertical):
         self._draw()
 
     def action_pause(self) -> None:
-        """Hold, or go on."""
+        """Pause, or continue."""
         self.paused = not self.paused
         self._draw()
 

@@ -41,7 +41,7 @@ class Connection:
         if self.session is not None:
             return ("● connected", "bold $success")
         if draft.analysis is None:
-            return ("○ no environment was looked at", "$foreground-muted")
+            return ("○ no environment was inspected", "$foreground-muted")
         source = clean_line(draft.analysis.source, 40)
         if draft.foreign is not None:
             return (f"○ not checked: for {clean_line(draft.foreign, 30)}; last analysed: {source}", "$foreground-muted")

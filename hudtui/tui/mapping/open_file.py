@@ -91,7 +91,7 @@ class OpenFile:
         await self._screen.app.push_screen_wait(TextDialog(f"{before_name} → {after_name}", text))
 
     async def copy(self, *, now_and_then: bool = False) -> None:
-        """Keep a copy of unsaved work; a failure is told once. `now_and_then` copies only after a while."""
+        """Keep a copy of unsaved work; a failure is reported once. `now_and_then` copies only after a while."""
         if now_and_then and time.monotonic() - self._copied_at < COPY_EVERY:
             return
         try:

@@ -90,9 +90,7 @@ class MappingScreen(HudtuiScreen):
         AppAction("mapping.findings", "Findings", "Show the list of findings.", "l", show=False),
         AppAction("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False, asks=True),
         AppAction("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
-        AppAction(
-            "mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False, priority=True, yields=True
-        ),
+        AppAction("mapping.cancel", "Cancel", "Cancel the call in progress.", "ctrl+x", show=False, priority=True, yields=True),
     )
 
     def __init__(self) -> None:
@@ -689,7 +687,7 @@ class MappingScreen(HudtuiScreen):
         going = self.going("send")
         for worker in going:
             worker.cancel()
-        self.say("Cancelled." if going else "Nothing is going on.")
+        self.say("Cancelled." if going else "There is nothing to cancel.")
 
     def action_play(self) -> None:
         """Play a task with this configuration on a screen of its own."""

@@ -182,7 +182,7 @@ class ReplyPane(Pane):
 
 
 class ActionsPane(ViewsPane):
-    """What can be called, and what the agent is told before the task."""
+    """The actions, and the system prompt."""
 
     BORDER_TITLE = "Actions"
     HELP = "What the agent can call in this task. Enter puts an example into the reply; the other view is the prompt."

@@ -73,7 +73,7 @@ class PlayingScreen(HudtuiScreen):
         AppAction(
             "playing.start", "Start", "Set the task up in a fresh environment and play it.", "ctrl+g", priority=True, decides=True
         ),
-        AppAction("playing.pause", "Pause / go on", "Let the policy pause, or give the episode back to it.", "p"),
+        AppAction("playing.pause", "Pause / continue", "Let the policy pause, or give the episode back to it.", "p"),
         AppAction("playing.step", "One turn", "Let the policy play one turn.", "full_stop"),
         AppAction("playing.write", "Write reply", "Take over: let the policy pause, and write the next reply.", "w"),
         AppAction("playing.send", "Send", "Play the reply.", "f8", priority=True, decides=True),

@@ -47,7 +47,7 @@ class GroupList(TablePane["ResultGroup"]):
     Args:
         members: The episodes of a group, in the order of the file.
         ends: The smallest and the largest reward of all.
-        is_marked: Whether a group is the one that others are compared with.
+        is_marked: Whether other groups are compared with this group.
     """
 
     BORDER_TITLE = "Groups"
@@ -140,7 +140,7 @@ class EpisodeList(TablePane["EpisodeEntry"]):
     """The episodes of a group, of a cause of failure, or of a search.
 
     Args:
-        is_marked: Whether an episode is the one that others are compared with.
+        is_marked: Whether other episodes are compared with this episode.
     """
 
     BORDER_TITLE = "Episodes"

@@ -769,7 +769,7 @@ class ResultsScreen(HudtuiScreen):
     # -- what can be done --------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
-        """What needs episodes, one that is chosen, or two."""
+        """Reasons of the actions that need episodes, a chosen episode, or two."""
         name = action_id.partition(".")[2]
         if name in ("open", "refresh", "back", "cancel"):
             return None

@@ -35,7 +35,7 @@ _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Beside:
-    """How an episode differs from another one that is shown beside it."""
+    """How an episode differs from the episode beside it."""
 
     diff: EpisodeDiff
     side: Literal["left", "right"]

@@ -43,7 +43,7 @@ class RunList(TablePane[RunRow]):
 
     Args:
         now: The time, in seconds since the epoch.
-        compared: Ids of the runs that are compared with the one that is open; may change.
+        compared: Ids of the runs that are compared with the open run; may change.
     """
 
     BORDER_TITLE = "Runs"

@@ -358,7 +358,7 @@ class RunLogs(Vertical):
                 found = feed.feed(chunk)
                 state.partial = found.partial
                 if found.restarted:
-                    pane.append(["… the log was begun anew"])
+                    pane.append(["… the log was truncated or replaced"])
                     pane.forget_found()
                     state.line, state.number, state.rest = None, state.number + 1, chunk.offset
                     self._places[pane] = _Places(state.number, chunk.offset)

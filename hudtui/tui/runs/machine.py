@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.status import RunView
     from hudtui.core.training.metrics import MetricsReader
 
-EMPTY = "No figures of the machine yet. It reports its load every 10 seconds while the run goes on."
+EMPTY = "No figures of the machine yet. It reports its load every 10 seconds during the run."
 RECENT = 600.0
 """Seconds that the small curve of a row covers."""
 NEARLY_FULL = 0.95

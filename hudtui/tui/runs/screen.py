@@ -75,7 +75,7 @@ class RunScreen(HudtuiScreen):
         AppAction(
             "run.stop",
             "End or delete",
-            "End a run that is active, and verify that; delete one that has ended.",
+            "End a run that is active, and verify that; delete a run that has ended.",
             "x,delete",
             danger=True,
             asks=True,
@@ -330,7 +330,7 @@ class RunScreen(HudtuiScreen):
             self.run_worker(watch, name="forever", group="watch", exclusive=True, exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
-        """The screen is hidden: stop reading. Behind a dialog everything goes on."""
+        """The screen is hidden: stop reading. Behind a dialog everything continues."""
         if self.app.screen.is_modal:
             return
         self.workers.cancel_group(self, "watch")
@@ -410,7 +410,7 @@ class RunScreen(HudtuiScreen):
     # -- what can be done --------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
-        """Actions that need a run, an active one, one that has ended, or its session."""
+        """Reasons of the actions that need a run, an active or an ended run, or its session."""
         name = action_id.partition(".")[2]
         if name in _FREE:
             return None

@@ -92,7 +92,7 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
 
 
 def log_names(names: Iterable[str], shown: str | None) -> Content:
-    """The names of logs in a line; that of the one that is shown stands out."""
+    """The names of logs in a line; that of the shown log stands out."""
     styles = ((name, "bold reverse" if name == shown else "$foreground-muted") for name in names)
     return Content("  ").join(Content.styled(clean_line(name, 40), style) for name, style in styles)
 

@@ -44,7 +44,7 @@ _DASHES: tuple[tuple[int, ...], ...] = ((), (6, 4), (2, 4), (10, 3, 2, 3), (2, 8
 
 @dataclass(frozen=True)
 class SeriesStyle:
-    """How a series is told apart from the others of its chart."""
+    """What distinguishes a series from the others of its chart."""
 
     colour: str = ""
     """A style of `Content`; empty where the theme has no colours."""

@@ -114,7 +114,7 @@ class Pane(Acting, Container):
         return next((node for node in self.ancestors if isinstance(node, Panes)), None)
 
     def focus(self, scroll_visible: bool = True) -> Pane:
-        """Give the focus to the part of the pane that takes keys: the first one that can have it."""
+        """Give the focus to the part of the pane that takes keys: its first widget that can have it."""
         target = self.first_focus()
         if target is not None:
             target.focus(scroll_visible)

@@ -90,7 +90,7 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
         pieces = [line.wrap(width) if width and len(line) >= width // 2 else [line] for line in self._lines]
         self._wrapped = [piece for line in pieces for piece in line]
         self._starts = list(accumulate(map(len, pieces[:-1]), initial=0)) if pieces else []
-        # Set past the reactive: a new size of what is scrolled is no reason to lay the whole screen out anew.
+        # Set past the reactive: a new size of what is scrolled is no reason to lay out the whole screen again.
         self.set_reactive(Sheet.virtual_size, Size(width, len(self._wrapped)))
         self._scroll_update(self.virtual_size)
 

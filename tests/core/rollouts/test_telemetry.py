@@ -235,7 +235,7 @@ async def test_a_service_that_fails_is_told_of_once_and_then_left_alone(play, st
     finished = events[-1].summary
     assert len(finished.outcomes) == 4 and finished.failed == 0
     (warning,) = warnings_of(events)
-    assert re.search(words, warning) and "the episodes go on without it" in warning and KEY not in warning
+    assert re.search(words, warning) and "the episodes continue without it" in warning and KEY not in warning
     again = 2 if answer is None or answer[0] == 500 else 1
     assert len(stub.requests) <= 3 * again
 

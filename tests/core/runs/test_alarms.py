@@ -101,7 +101,7 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. G
         ("ERROR EngineCore encountered a fatal error.", "server", None),
         ("Skipping tuning as there is no suitable data. This can happen when all trajectories", "training", "higher temperature"),
         ("warning: step 2: the rewards of each group are equal, so that there is nothing to learn", "training", "--ruler"),
-        ("going on after step 3; the state of the optimizer is not kept, the adapter is", "training", "worse"),
+        ("resuming after step 3; the state of the optimizer is not kept, the adapter is", "training", "worse"),
         ("Error code: 400 - This model's maximum context length is 8192 tokens. However,", "training", "max_seq_len"),
         ("step 4: 8 episodes are being played; the model's server does NOT answer", "training", "gpu_memory_utilization"),
         ("step 3 loss=0.1 memory=3", None, None),

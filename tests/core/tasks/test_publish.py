@@ -247,7 +247,7 @@ def test_the_hub_is_busy_for_a_moment(hub: Any, push: Any, shard: dict[str, Path
         assert code == 0, log
         complete(hub, shard)
         if victim == 2:
-            assert "going on in 1 s" in log
+            assert "continuing in 1 s" in log
         forget(hub)
 
 

@@ -313,7 +313,7 @@ async def test_whatever_keeps_the_guard_from_looking_is_told_once_and_it_looks_a
             app.spending._look_again()
             while app.spending._timer is None:
                 await pilot.pause(0.02)
-        assert told == ["Rented machines could not be looked at: hudtui made a mistake here"]
+        assert told == ["The state of rented machines is unknown: hudtui made a mistake here"]
 
 
 async def test_without_a_key_and_without_a_ledger_nobody_is_asked(open_app: Any, settle: Any, project: Path) -> None:

@@ -43,7 +43,7 @@ _KEYS: Mapping[tuple[str, ...], Mapping[str, str]] = {
     ("rubric",): {"weights": "of the reward's components", "reward": "code of your own: FILE.py:NAME"},
     ("rubric", "weights"): dict.fromkeys(("task_completion", "tool_execution", "format_compliance"), "weight, 0 to 1"),
     ("defaults",): {"max_turns": "replies an episode may have"},
-    ("examples",): {"user": "what the agent is told", "assistant": "its reply"},
+    ("examples",): {"user": "the user's message", "assistant": "its reply"},
     ("job",): {"name": "of the run", "metadata": "kept with the run"},
 }
 _FLAGS = frozenset(("use_thinking", "use_context", "allow_unmapped"))

@@ -1,4 +1,4 @@
-"""Checks of the configuration's `examples`: a reply that an agent is shown must be one that hudtui carries out."""
+"""Checks of the configuration's `examples`: hudtui must be able to carry out every reply in them."""
 
 from __future__ import annotations
 
