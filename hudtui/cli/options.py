@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -22,6 +23,24 @@ NoTmux = Annotated[bool, typer.Option("--no-tmux", help="Run as detached process
 OneDocument = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 TrainerSettings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One of the trainer's settings; may be repeated.")
+]
+
+
+class LogLevel(StrEnum):
+    """A level, as it is typed."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+Grep = Annotated[
+    str | None,
+    typer.Option("--grep", metavar="PATTERN", help="Only lines in which this regular expression occurs.", show_default=False),
+]
+LowestLevel = Annotated[
+    LogLevel | None, typer.Option("--level", help="Only lines that are at least this serious.", show_default=False)
 ]
 
 EmitScript = Annotated[bool, typer.Option("--emit-script", help="Print the plan as a shell script, and start nothing.")]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ from hudtui.cli import console
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
+    from hudtui.cli.options import LogLevel
+    from hudtui.core.remote.log_file import Log
     from hudtui.core.remote.log_search import LogFilter
     from hudtui.core.rollouts.telemetry import TelemetryJob
     from hudtui.core.runs.status import StepRow
@@ -84,10 +86,11 @@ class Sink:
         as_json: One object a line.
         prefix: Name the window in front of each line.
         to_stderr: Standard output is kept for something else.
+        key: What JSON calls a window.
     """
 
-    def __init__(self, as_json: bool, *, prefix: bool, to_stderr: bool = False) -> None:
-        self._json, self._prefix, self._stderr = as_json, prefix, to_stderr
+    def __init__(self, as_json: bool, *, prefix: bool, to_stderr: bool = False, key: str = "window") -> None:
+        self._json, self._prefix, self._stderr, self._key = as_json, prefix, to_stderr, key
 
     def put(self, window: str, lines: list[str]) -> None:
         """Print lines of a window."""
@@ -96,7 +99,7 @@ class Sink:
         if self._json:
             from hudtui.core.text import dump_json
 
-            text = "\n".join(dump_json({"window": window, "line": line}) for line in lines)
+            text = "\n".join(dump_json({self._key: window, "line": line}) for line in lines)
         else:
             text = "\n".join(f"{window} | {line}" for line in lines) if self._prefix else "\n".join(lines)
         # The lines are clean already, and there may be very many of them.
@@ -120,12 +123,27 @@ class LogPart:
 EVERYTHING = LogPart()
 
 
-async def _begin(monitor: Monitor, run: str, window: str, part: LogPart) -> int:
+def log_filter(grep: str | None, level: LogLevel | None) -> LogFilter | None:
+    """Which lines `--grep` and `--level` name; None for all.
+
+    Raises:
+        InputError: The pattern is not a regular expression.
+    """
+    from hudtui.core.remote.log_search import Level, LogFilter
+
+    if not (grep or level):
+        return None
+    wanted = LogFilter(grep or "", level=Level[level.name] if level else Level.NONE)
+    wanted.test()
+    return wanted
+
+
+async def _begin(log: Log, part: LogPart) -> int:
     """Where to begin, whatever the filter."""
-    since = 0 if part.since is None else await monitor.tail_since(run, window, seconds=part.since)
+    since = 0 if part.since is None else await log.tail_since(seconds=part.since)
     if part.lines is None or part.wanted is not None:
         return since
-    return max(since, await monitor.tail(run, window, lines=part.lines))
+    return max(since, await log.tail(lines=part.lines))
 
 
 async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPart, sink: Sink) -> None:
@@ -138,13 +156,19 @@ async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPa
         part: What of them is printed.
         sink: Where they go.
     """
-    tasks = [asyncio.create_task(_follow(monitor, run, window, part, sink)) for window in windows]
     try:
-        await asyncio.gather(*tasks)
+        await follow_logs({window: monitor.log(run, window) for window in windows}, part, sink)
     except asyncio.CancelledError:
         if monitor.store.summary(run).active:
             console.say("The run continues; hudtui runs stop ends it.")
         raise
+
+
+async def follow_logs(logs: Mapping[str, Log], part: LogPart, sink: Sink) -> None:
+    """Print logs, by their windows, as they grow; see `follow_all`."""
+    tasks = [asyncio.create_task(_follow(log, window, part, sink)) for window, log in logs.items()]
+    try:
+        await asyncio.gather(*tasks)
     finally:  # a failed reader leaves the others at work
         for task in tasks:
             task.cancel()
@@ -181,11 +205,10 @@ async def launch(record: RunRecord, *, tmux: bool) -> None:
         raise
 
 
-async def _follow(monitor: Monitor, run: str, window: str, part: LogPart, sink: Sink) -> None:
+async def _follow(log: Log, window: str, part: LogPart, sink: Sink) -> None:
     from contextlib import aclosing
 
-    offset = await _begin(monitor, run, window, part)
-    batches = monitor.follow_lines(run, window, offset=offset, wanted=part.wanted, last=part.lines)
+    batches = log.follow_lines(offset=await _begin(log, part), wanted=part.wanted, last=part.lines)
     async with aclosing(batches) as lines:
         async for batch in lines:
             if batch.restarted:
@@ -193,18 +216,18 @@ async def _follow(monitor: Monitor, run: str, window: str, part: LogPart, sink: 
             sink.put(window, batch.done)
 
 
-async def print_log(monitor: Monitor, run: str, window: str, part: LogPart, sink: Sink) -> None:
+async def print_log(log: Log, window: str, part: LogPart, sink: Sink) -> None:
     """Print a log as it is now; see `follow_all`."""
     from contextlib import aclosing
 
     from hudtui.core.remote.logs import LineSplitter
 
-    offset = await _begin(monitor, run, window, part)
+    offset = await _begin(log, part)
     if part.wanted is not None:
-        await _search(monitor, run, window, part, sink, offset)
+        await _search(log, window, part, sink, offset)
         return
     feed, partial = LineSplitter(offset=offset), ""
-    async with aclosing(monitor.read(run, window, offset=offset)) as chunks:
+    async with aclosing(log.read(offset=offset)) as chunks:
         async for chunk in chunks:
             found = feed.feed(chunk)
             sink.put(window, found.done)
@@ -213,14 +236,14 @@ async def print_log(monitor: Monitor, run: str, window: str, part: LogPart, sink
         sink.put(window, [partial])
 
 
-async def _search(monitor: Monitor, run: str, window: str, part: LogPart, sink: Sink, offset: int) -> None:
+async def _search(log: Log, window: str, part: LogPart, sink: Sink, offset: int) -> None:
     """Print the lines that match; with a number of lines, the last ones."""
     from collections import deque
     from contextlib import aclosing
 
     assert part.wanted is not None
     last: deque[str] = deque(maxlen=part.lines)
-    async with aclosing(monitor.search(run, window, wanted=part.wanted, offset=offset)) as matches:
+    async with aclosing(log.search(wanted=part.wanted, offset=offset)) as matches:
         async for match in matches:
             if part.lines is None:
                 sink.put(window, [match.text])

@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,8 @@ from hudtui.cli.options import (
     Detach,
     DryRun,
     DryRunInWords,
+    Grep,
+    LowestLevel,
     NoTmux,
     StartWithoutAsking,
     TrainerSettings,
@@ -41,15 +42,6 @@ Window = Annotated[str | None, typer.Option("--window", "-w", help="Only the log
 
 _LINES = 200
 """Lines before the end at which a log begins by default."""
-
-
-class LogLevel(StrEnum):
-    """A level, as it is typed."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 def register(app: typer.Typer) -> None:
@@ -186,13 +178,8 @@ def logs(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Start at the first line.")] = False,
-    grep: Annotated[
-        str | None,
-        typer.Option("--grep", metavar="PATTERN", help="Only lines in which this regular expression occurs.", show_default=False),
-    ] = None,
-    level: Annotated[
-        LogLevel | None, typer.Option("--level", help="Only lines that are at least this serious.", show_default=False)
-    ] = None,
+    grep: Grep = None,
+    level: LowestLevel = None,
     since: Annotated[
         str | None,
         typer.Option("--since", metavar="TIME", help="Only what was written in this time: 30s, 10m, 1h30m.", show_default=False),
@@ -211,11 +198,7 @@ def logs(
         raise typer.BadParameter("write for instance 30s, 10m or 1h30m", param_hint="--since")
 
     async def work() -> None:
-        from hudtui.core.remote.log_search import Level, LogFilter
-
-        wanted = LogFilter(grep or "", level=Level[level.name] if level else Level.NONE) if grep or level else None
-        if wanted is not None:
-            wanted.test()
+        wanted = runlog.log_filter(grep, level)
         count = lines if lines is not None or everything or wanted is not None or seconds is not None else _LINES
         part = runlog.LogPart(None if everything else count, seconds, wanted)
         store, monitor = runlog.open_store()
@@ -229,7 +212,7 @@ def logs(
             console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
         else:
             for name in windows:
-                await runlog.print_log(monitor, chosen, name, part, sink)
+                await runlog.print_log(monitor.log(chosen, name), name, part, sink)
 
     _run(work(), as_json=as_json, compact=True)
 

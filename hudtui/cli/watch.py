@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from hudtui.cli import console, runlog
 from hudtui.cli.command import older_spellings
+from hudtui.cli.options import Grep, LogLevel, LowestLevel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from hudtui.core.training.metrics import MetricsReader
 
 _CURVE = 40
+_LINES = 200
+"""Lines before the end at which a log begins by default."""
 
 
 def register(app: typer.Typer) -> None:
@@ -78,7 +81,18 @@ def watch(
         int | None,
         typer.Option("--port", min=1, max=65535, help="Show the vLLM server on this port there.", show_default=False),
     ] = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Start this many lines before the end.")] = 200,
+    lines: Annotated[
+        int | None,
+        typer.Option(
+            "--lines",
+            "-n",
+            min=0,
+            help="Start this many lines before the end; by default 200, or all with a filter.",
+            show_default=False,
+        ),
+    ] = None,
+    grep: Grep = None,
+    level: LowestLevel = None,
     log: Annotated[bool, typer.Option("--log", help="Print every line, not only numbers and problems.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Print what the log holds now, and end.")] = False,
     sessions: Annotated[bool, typer.Option("--list", help="List the tmux sessions there, and end.")] = False,
@@ -95,7 +109,20 @@ def watch(
             raise typer.BadParameter("a model server is shown alone", param_hint="--port")
         console.run(_watch_server(target, port, once, as_json), as_json=as_json, compact=True)
         return
-    console.run(_watch(target, session, file, lines, log, once, sessions, as_json), as_json=as_json, compact=not sessions)
+    shown = _Shown(lines, log, once, sessions, as_json, grep, level)
+    console.run(_watch(target, session, file, shown), as_json=as_json, compact=not sessions)
+
+
+class _Shown(NamedTuple):
+    """What is printed of a session or a log."""
+
+    lines: int | None
+    log: bool
+    once: bool
+    sessions: bool
+    as_json: bool
+    grep: str | None
+    level: LogLevel | None
 
 
 async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> None:
@@ -122,36 +149,59 @@ async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> No
                 return
 
 
-async def _watch(
-    target: str, session: str | None, file: str | None, lines: int, log: bool, once: bool, listing: bool, as_json: bool
-) -> None:
+async def _watch(target: str, session: str | None, file: str | None, shown: _Shown) -> None:
     from contextlib import aclosing
 
     from hudtui.core.remote.hosts import HostPool
     from hudtui.core.remote.known_hosts import KnownHosts
     from hudtui.core.runs.sessions import SessionWatcher, find_session
 
+    wanted = runlog.log_filter(shown.grep, shown.level)
     async with HostPool(
         KnownHosts(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
     ) as pool:
         host = await pool.open(target)
-        if listing:
-            await _list(host, as_json)
+        if shown.sessions:
+            await _list(host, shown.as_json)
             return
         foreign = await find_session(host, session=session, file=file)
         console.say(_about(foreign, host.name))
-        watching = SessionWatcher(host, foreign, lines=lines)
-        sink = _Sink(watching, log=log, as_json=as_json)
+        watching = SessionWatcher(host, foreign, lines=_LINES if shown.lines is None else shown.lines)
+        if wanted is not None:
+            await _filtered(watching, runlog.LogPart(shown.lines, wanted=wanted), shown)
+            return
+        sink = _Sink(watching, log=shown.log, as_json=shown.as_json)
         try:
-            async with aclosing(watching.follow(once=once)) as events:
+            async with aclosing(watching.follow(once=shown.once)) as events:
                 async for seen in events:
                     sink.put(seen)
         finally:
-            if not as_json and watching.numbers.told:
+            if not shown.as_json and watching.numbers.told:
                 console.out()
                 _table(watching.numbers, others=False)
-        if once and not as_json and not watching.numbers.told:
+        if shown.once and not shown.as_json and not watching.numbers.told:
             console.say("No numbers were recognised.")
+
+
+async def _filtered(watching: SessionWatcher, part: runlog.LogPart, shown: _Shown) -> None:
+    """Print the lines of the logs that match, from their first lines on."""
+    from contextlib import aclosing
+
+    from hudtui.core.errors import InputError
+
+    async with aclosing(watching.follow(once=True)) as events:
+        async for _ in events:
+            pass  # what the sources are is known now
+    sources = [source.name for source in watching.foreign.sources]
+    logs = {name: log for name in sources if (log := watching.log(name)) is not None}
+    if not logs:
+        raise InputError("there is no log to search", why="a terminal keeps no earlier lines", fix="Name a log: --file PATH.")
+    sink = runlog.Sink(shown.as_json, prefix=len(logs) > 1, key="source")
+    if not shown.once:
+        await runlog.follow_logs(logs, part, sink)
+        return
+    for name, log in logs.items():
+        await runlog.print_log(log, name, part, sink)
 
 
 async def _list(host: Host, as_json: bool) -> None:

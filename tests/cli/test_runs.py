@@ -224,9 +224,15 @@ def test_killing_the_command_leaves_the_run(workspace: Path) -> None:
 
 async def test_a_log_that_cannot_be_followed_leaves_none_of_the_others_at_work(capsys: pytest.CaptureFixture[str]) -> None:
     class Watcher:
-        async def follow_lines(self, run: str, window: str, **_: object) -> AsyncGenerator[LineBatch, None]:
+        def __init__(self, window: str = "") -> None:
+            self.window = window
+
+        def log(self, run: str, window: str) -> Watcher:
+            return Watcher(window)
+
+        async def follow_lines(self, **_: object) -> AsyncGenerator[LineBatch, None]:
             yield LineBatch(["begun"], "")
-            if window == "broken":
+            if self.window == "broken":
                 raise MachineError("the machine is gone")
             await asyncio.Event().wait()
 

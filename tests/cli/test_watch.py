@@ -71,6 +71,11 @@ def test_a_log_here_is_watched(tmp_path: Path) -> None:
     rows = [
         json.loads(line) for line in hudtui("runs", "watch", "local", "-f", str(path), "--once", "--json").stdout.splitlines()
     ]
+    matches = ("runs", "watch", "local", "--once", "--json", "--file")
+    (found,) = hudtui(*matches, str(path), "-n", "1", "--grep", "begun|memory").stdout.splitlines()
+    assert json.loads(found) == {"source": "train.log", "line": "torch.OutOfMemoryError: CUDA out of memory"}
+    assert json.loads(hudtui(*matches, str(path), "--grep", "BEGUN|gun").stdout)["line"].startswith("begun")
+    assert hudtui(*matches, str(tmp_path / "none"), "--grep", "x").exit_code == 5
     assert [sorted(set(row) - {"source", "at"}) for row in rows] == [["metrics"], ["alarm"]]
     assert rows[0]["metrics"]["reward"] == 0.25 and rows[1]["alarm"]["kind"] == "memory"
 

@@ -19,8 +19,9 @@ from hudtui.core.remote.host import Disconnected
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.status import RunView
 from hudtui.tui.log.lines import LogLines
+from hudtui.tui.log.reading import OPENING_LINES
 from hudtui.tui.log.view import LogView
-from hudtui.tui.runs.logs import OPENING_LINES, RunLogs
+from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.words import alarm_lines, head, log_names
 from hudtui.tui.widgets.charts import ChartLine, curves
 from hudtui.tui.widgets.dialog import Ask
@@ -354,8 +355,8 @@ async def test_a_run_that_could_not_be_looked_at_is_tried_again(
     open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs.make_run(project, "live-aaaa", "finished", log="begun\n")
-    for module in ("screen", "logs"):
-        monkeypatch.setattr(f"hudtui.tui.runs.{module}._AGAIN", 0.1)
+    for module in ("runs.screen", "log.reading"):
+        monkeypatch.setattr(f"hudtui.tui.{module}._AGAIN", 0.1)
     cut = True
     look = LocalHost.stat
 

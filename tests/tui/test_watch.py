@@ -9,6 +9,7 @@ from typing import Any
 
 from support import tmux_world, vllm_server
 
+from hudtui.tui.log.reading import OPENING_LINES
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 
 own_tmux = tmux_world.own_tmux
@@ -106,6 +107,27 @@ async def test_a_model_server_is_followed_by_its_port(open_app: Any, project: Pa
         finally:
             server.shutdown()
             thread.join()
+
+
+async def test_the_whole_of_a_log_is_searched(open_app: Any, project: Path, screen_text: Any) -> None:
+    """Lines that were never fetched are found, alone by their level, and read when they are scrolled to."""
+    count = 3 * OPENING_LINES
+    texts = {7: "the seed is 3", 11: "ERROR: no space", count - 5: "the seed is 4"}
+    (project / "their.log").write_text("".join(f"line {n} {texts.get(n, 'INFO step')}\n" for n in range(count)))
+    async with open_app(project, size=(100, 30)) as (app, pilot):
+        app.open_screen("watch", file=str(project / "their.log"))
+        await until(pilot, lambda: getattr(app.screen, "NAME", "") == "watch" and f"line {count - 1}" in log_text(app.screen))
+        log = app.screen.logs.view
+        assert len(log.buffer) == OPENING_LINES and log.before
+        app.screen.logs.front.focus()
+        await pilot.press("l", "l", "l")
+        await until(pilot, lambda: log_text(app.screen).splitlines() == ["line 11 ERROR: no space"])
+        await pilot.press("l")
+        await until(pilot, lambda: f"line {count - 1}" in screen_text(app))
+        await pilot.press("slash", *"seed", "enter")
+        await until(pilot, lambda: "“seed”: 2 of 2" in screen_text(app))
+        await pilot.press("N")
+        await until(pilot, lambda: "line 7 the seed" in screen_text(app) and "“seed”: 1 of 2" in screen_text(app))
 
 
 async def test_a_machine_that_is_none_is_told(open_app: Any, project: Path, screen_text: Any) -> None:

@@ -204,7 +204,7 @@ async def _run(
     yield RunBegun(run)
     feed = LineSplitter()
     partial = ""
-    following = Monitor(store).follow(run, "play")
+    following = Monitor(store).log(run, "play").follow()
     async with aclosing(following) as chunks:
         async for chunk in chunks:
             lines = feed.feed(chunk)

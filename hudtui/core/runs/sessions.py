@@ -26,6 +26,7 @@ from rich.cells import cell_len
 from hudtui.core.errors import InputError, MachineError, RunError
 from hudtui.core.remote.host import FileRefused, FileStat, Host
 from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host, find_target
+from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
 from hudtui.core.runs.alarms import Alarm, LogSymptom, RunFacts, find_alarms, find_symptoms, reward_spread
@@ -108,6 +109,8 @@ class LogSource:
     """The name shown for this source."""
     path: str | None = None
     pane: str | None = None
+    times: str | None = None
+    """The file that records when the log grew, where hudtui has started its run."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +223,7 @@ async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
     except FileRefused:
         return ()
     names = [name for name in status.stages if name.isprintable() and "/" not in name][:_STAGES] if status else []
-    sources = [LogSource(name, path=f"{folder}/logs/{name}.log") for name in names]
+    sources = [LogSource(name, path=f"{folder}/logs/{name}.log", times=f"{folder}/log_times.jsonl") for name in names]
     if await host.stat(f"{folder}/out/metrics.jsonl") is not None:
         sources.append(LogSource("metrics", path=f"{folder}/out/metrics.jsonl"))
     return tuple(sources)
@@ -245,6 +248,8 @@ class SessionWatcher:
         self.before: dict[str, int] = {}
         """For each source, the bytes before the first line that was included."""
         self._signs: deque[LogSymptom] = deque(maxlen=_SIGNS)
+        self._logs: dict[str, LogSource] = {}
+        """The files of lines among the sources, as soon as their first bytes are read."""
 
     @property
     def numbers(self) -> MetricsReader:
@@ -262,6 +267,11 @@ class SessionWatcher:
             active=True, signs=signs, wrong=numbers.wrong, spread=reward_spread(numbers), broken=numbers.series("broken")
         )
         return (*servers, *find_alarms(facts))
+
+    def log(self, source: str) -> LogFile | None:
+        """Return the log of a followed source; None for a terminal, which keeps no earlier lines, and for a tracker's file."""
+        found = self._logs.get(source)
+        return None if found is None or found.path is None else LogFile(LogPlace(self.host, found.path, found.times))
 
     async def follow(self, *, once: bool = False) -> AsyncGenerator[SessionUpdate, None]:
         """Yield the new lines of all sources.
@@ -353,6 +363,7 @@ class SessionWatcher:
         """Follow a file of lines, which has `end` bytes now."""
         assert source.path is not None
         host, path = self.host, source.path
+        self._logs[source.name] = source
         start = 0 if self._lines is None else await offset_of_last_lines(host, path, self._lines)
         self.before[source.name] = start
         if start:

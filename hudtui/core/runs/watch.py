@@ -8,17 +8,16 @@ import json
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from dataclasses import replace
-from pathlib import PurePosixPath
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from hudtui.core.compute.hardware import size
 from hudtui.core.errors import HudtuiError, MachineError, RunError
-from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, Host
+from hudtui.core.remote.host import FileChunk, FileRefused, Host
 from hudtui.core.remote.hosts import find_host
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.log_search import Level, LogFilter, LogMatch, SearchProgress, offset_of_time, search_log
-from hudtui.core.remote.logs import CHUNK, LineBatch, LineSplitter, TailReader, lines_before, offset_of_last_lines
+from hudtui.core.remote.log_file import Log, LogPlace
+from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.alarms import SILENT, LogSymptom, RunFacts, StageFacts, find_alarms, find_symptoms, reward_spread
 from hudtui.core.runs.forecast import expected_cost
 from hudtui.core.runs.launch import error_sentence
@@ -324,155 +323,59 @@ class Monitor:
             raise RunError(f"run {run} has no window {clean_line(chosen)!r}", fix=f"Its windows: {', '.join(names)}.")
         return machine.path("logs", f"{chosen}.log")
 
-    async def tail(self, run: str, window: str | None = None, *, lines: int = 1000) -> int:
-        """Return the byte offset of the last `lines` lines of a log. It reads backwards from the end, so a large log is cheap."""
-        return 0 if self._waits(run) else await offset_of_last_lines(self._machine(run).host, self.log_path(run, window), lines)
-
-    async def tail_since(self, run: str, window: str | None = None, *, seconds: float) -> int:
-        """Return the byte offset of a log at a time in the past, exact to some seconds.
-
-        Raises:
-            RunError: The run's supervisor is from an older hudtui, and has not recorded when the log grew.
-            MachineError: The machine does not answer.
-        """
+    def log_place(self, run: str, window: str | None = None) -> LogPlace | None:
+        """Return where the log of a stage is; None while it cannot be asked for (see `_waits`)."""
         if self._waits(run):
-            return 0
-        machine, stage = self._machine(run), PurePosixPath(self.log_path(run, window)).stem
-        found = await offset_of_time(machine.host, machine.path("log_times.jsonl"), stage, seconds)
-        if found is None:
-            raise RunError(f"when the lines of run {run} were written is not recorded", fix="Leave out --since.")
-        return found
+            return None
+        machine = self._machine(run)
+        return LogPlace(machine.host, self.log_path(run, window), machine.path("log_times.jsonl"))
 
-    async def search(
-        self,
-        run: str,
-        window: str | None = None,
-        *,
-        wanted: LogFilter,
-        offset: int = 0,
-        stop: int | None = None,
-        most: int | None = None,
-        progress: Callable[[SearchProgress], None] = lambda _: None,
-    ) -> AsyncGenerator[LogMatch, None]:
-        """Yield the lines of a log that match, from its first line or from `offset`; see `log_search.search_log`."""
-        if self._waits(run):
-            return
-        host, path = self._machine(run).host, self.log_path(run, window)
-        found = search_log(host, path, wanted, offset=offset, stop=stop, most=most, progress=progress)
-        async with contextlib.aclosing(found) as matches:
-            async for match in matches:
-                yield match
+    def is_active(self, run: str) -> bool:
+        """Return whether a run is active, by the store."""
+        return self.store.summary(run).active
 
-    async def offset_before(self, run: str, window: str | None = None, *, offset: int, lines: int) -> int:
-        """Return the byte offset of the line that is `lines` lines before `offset`; 0 at the beginning of the log."""
-        if self._waits(run):
-            return 0
-        return await offset_of_last_lines(self._machine(run).host, self.log_path(run, window), lines, end=offset)
+    async def ask_active(self, run: str) -> bool:
+        """Return whether a run is active, by its machine if that answers."""
+        if self.is_active(run):
+            with contextlib.suppress(RunError, MachineError):  # wait for a silent machine, as for the log itself
+                await self._machine(run).sync(self.store)
+        return self.is_active(run)
 
-    async def lines_before(self, run: str, window: str | None = None, *, offset: int, lines: int) -> tuple[int, list[str]]:
-        """Return the lines of a log before the line at `offset`, and the offset of the first of them; see `logs.lines_before`."""
-        if self._waits(run):
-            return offset, []
-        return await lines_before(self._machine(run).host, self.log_path(run, window), offset, lines)
+    def log(self, run: str, window: str | None = None) -> RunLog:
+        """Return the log of a stage; by default of the current or last stage."""
+        return RunLog(self, run, window)
 
-    async def follow_lines(
-        self,
-        run: str,
-        window: str | None = None,
-        *,
-        offset: int = 0,
-        wanted: LogFilter | None = None,
-        last: int | None = None,
-        progress: Callable[[SearchProgress], None] = lambda _: None,
-    ) -> AsyncGenerator[LineBatch, None]:
-        """Yield the complete lines of a log from `offset`, as they are written, until the run has ended.
 
-        With a filter, the lines that are there already are searched on their machine, and only those that match are fetched.
-        Consume it inside `contextlib.aclosing` when leaving early.
+@dataclass(frozen=True)
+class RunLog(Log):
+    """The log of a stage of a run, wherever it is: on the run's machine, or among the results here."""
 
-        Args:
-            run: The run.
-            window: Name of the stage; by default the current or last stage.
-            offset: Byte offset of the first line.
-            wanted: Which lines; None for all.
-            last: With a filter, so many of the lines that are there already, the last ones; None for all.
-            progress: Called while the lines that are there already are searched.
+    monitor: Monitor = field(compare=False)
+    run: str
+    window: str | None = None
+    """The stage; None for the current or last stage."""
 
-        Raises:
-            InputError: The pattern is not a regular expression.
-            MachineError: The machine does not answer.
-        """
-        test = None if wanted is None else wanted.test()
-        if wanted is not None:
-            end = max(offset, await self.tail(run, window, lines=1))
-            kept: deque[str] = deque(maxlen=last)
-            level = Level.NONE
+    @property
+    def name(self) -> str:
+        return f"{self.run}-{self.window}" if self.window else self.run
 
-            def reached(at: SearchProgress) -> None:
-                nonlocal level
-                level = at.level
-                progress(at)
+    def place(self) -> LogPlace | None:
+        return self.monitor.log_place(self.run, self.window)
 
-            there = self.search(run, window, wanted=wanted, offset=offset, stop=end, progress=reached)
-            async with contextlib.aclosing(there) as matches:
-                async for match in matches:
-                    if last is None:
-                        yield LineBatch([match.text], "")
-                    else:
-                        kept.append(match.text)
-            if kept:
-                yield LineBatch(list(kept), "")
-            # What comes may belong to the last line that is there, such as the frames of a traceback.
-            test, offset = wanted.test(level), end
-        feed, partial = LineSplitter(offset=offset), ""
-        async with contextlib.aclosing(self.follow(run, window, offset=offset)) as chunks:
-            async for chunk in chunks:
-                found = feed.feed(chunk)
-                partial = found.partial
-                if found.restarted and wanted is not None:
-                    test = wanted.test()
-                done = found.done if test is None else [line for line in found.done if test(line)]
-                if done or found.restarted:
-                    yield LineBatch(done, "", found.restarted)
-        if partial and (test is None or test(partial)):
-            yield LineBatch([partial], "")
-
-    async def read(self, run: str, window: str | None = None, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
-        """Yield the bytes of a log from `offset` to its current end."""
-        if self._waits(run):
-            return
-        host, path = self._machine(run).host, self.log_path(run, window)
-        facts = await host.stat(path)
-        if facts is not None and not facts.regular:
-            raise FileRefused(f"{path} on {host.name} is not read", why=NOT_A_FILE)
-        end = facts.size if facts else 0
-        while offset < end:
-            data = await host.get(path, offset=offset, limit=min(CHUNK, end - offset))
-            if not data:
-                return
-            yield FileChunk(offset, data)
-            offset += len(data)
-
-    async def follow(
-        self, run: str, window: str | None = None, *, offset: int = 0, to_the_end: bool = True
-    ) -> AsyncGenerator[FileChunk, None]:
-        """Yield the bytes of a log from `offset`, as they are written.
+    async def follow(self, *, offset: int = 0, to_the_end: bool = True) -> AsyncGenerator[FileChunk, None]:
+        """Yield the bytes of the log from `offset`, as they are written.
 
         Consume it inside `contextlib.aclosing` when leaving early.
 
         Args:
-            run: The run.
-            window: Name of the stage; by default the current or last stage.
             offset: First byte; see `tail`.
             to_the_end: Stop when the run has ended and its log is read completely; otherwise continue without end.
         """
-        while self._waits(run):
-            if to_the_end and not self.store.summary(run).active:
+        while (place := self.place()) is None:
+            if to_the_end and not self.monitor.is_active(self.run):
                 return
             await asyncio.sleep(0.25)
-        machine = self._machine(run)
-        path = self.log_path(run, window)
-        chunks = machine.host.follow(path, offset=offset)
+        chunks = place.host.follow(place.path, offset=offset)
         end = offset
         step: asyncio.Task[FileChunk | None] | None = None
         try:
@@ -486,12 +389,8 @@ class Monitor:
                         return
                     end = chunk.offset + len(chunk.data)
                     yield chunk
-                elif to_the_end:
-                    if self.store.summary(run).active:
-                        with contextlib.suppress(RunError, MachineError):  # wait for a silent machine, as for the log itself
-                            await machine.sync(self.store)
-                    if not self.store.summary(run).active:
-                        break
+                elif to_the_end and not await self.monitor.ask_active(self.run):
+                    break
         finally:
             if step is not None:
                 step.cancel()
@@ -501,7 +400,7 @@ class Monitor:
             if closing is not None:
                 await closing()
         # Read the rest from wherever the log is now: a rented machine may be gone.
-        async with contextlib.aclosing(self.read(run, window, offset=end)) as rest:
+        async with contextlib.aclosing(self.read(offset=end)) as rest:
             async for chunk in rest:
                 yield chunk
 

@@ -20,8 +20,9 @@ from hudtui.core.flows.person import Choice
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
 from hudtui.tui.facts import Facts
+from hudtui.tui.log.reading import SELDOM
 from hudtui.tui.runs.list_pane import RunList
-from hudtui.tui.runs.logs import SELDOM, RunLogs
+from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
 from hudtui.tui.runs.words import head, title
 from hudtui.tui.screen import TOGETHER, HudtuiScreen

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
@@ -17,6 +17,7 @@ from textual.widgets import ContentSwitcher
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.actions import AppAction
+from hudtui.tui.log.reading import ReadLogs
 from hudtui.tui.log.view import LogView
 from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
 from hudtui.tui.runs.words import alarm_lines, log_names
@@ -66,13 +67,13 @@ class SessionList(TablePane["TmuxSession"]):
         return one.run or one.name, _windows(one), (ago(age), "table--muted")
 
 
-class SourceLogs(Vertical):
+class SourceLogs(ReadLogs):
     """The logs of a session, one for each window or file; one of them is shown."""
 
     DEFAULT_CSS = "SourceLogs { height: 1fr; }"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, fail: Callable[[Exception], None]) -> None:
+        super().__init__(fail)
         self.by_source: dict[str, LogView] = {}
         self._switcher = ContentSwitcher()
 
@@ -102,6 +103,8 @@ class SourceLogs(Vertical):
             sources: Names of the sources.
             stay: Stay at the first line while others come in.
         """
+        for log in self.by_source.values():
+            self.drop(log)
         self._switcher.current = None  # the next log has the name of the one before: only a change shows it
         await self._switcher.remove_children()
         self.by_source = {name: LogView(empty="Nothing has come yet.") for name in sources}
@@ -159,7 +162,7 @@ class WatchScreen(HudtuiScreen):
         self.server: ModelServer | None = None
         """The newest state of the model server that is followed."""
         self.list = SessionList()
-        self.logs = SourceLogs()
+        self.logs = SourceLogs(self.fail)
         self.pane = RunPane(self.logs, ("metrics", "log"))
         self.panes = Panes(self.list, self.pane, id="watch-panes")
         self._whole = False
@@ -306,11 +309,11 @@ class WatchScreen(HudtuiScreen):
             self.run_worker(self._read(watching), name="forever", group="read", exclusive=True, exit_on_error=False)
 
     def on_log_view_earlier(self, event: LogView.Earlier) -> None:
-        """The logs from their first lines on."""
+        """What tmux remembers of its panes."""
         self._again(event, whole=True)
 
     def on_log_view_latest(self, event: LogView.Latest) -> None:
-        """The ends of the logs again."""
+        """The ends of the panes again."""
         self._again(event, whole=False)
 
     def _again(self, event: LogView.Asked, *, whole: bool) -> None:
@@ -347,6 +350,10 @@ class WatchScreen(HudtuiScreen):
     def _take(self, seen: SessionUpdate) -> None:
         log = self.logs.by_source[seen.source]
         assert self.watching is not None
+        if (file := self.watching.log(seen.source)) is not None and seen.lines:
+            if not self.logs.reads(log):
+                self.logs.read(log, file)
+            return  # a file is read by its pane, which reaches every line of it
         log.before = self.watching.before.get(seen.source, 0)
         lines = [*seen.lines, *([f"… {seen.note}"] if seen.note else [])]
         full = log.after is not None

@@ -116,7 +116,7 @@ async def test_the_run_does_not_need_the_app(store: RunStore, make: Make) -> Non
     again = RunStore(store.state_dir)
     assert (await ended(again, record.id)).state == "finished"
     monitor, data = Monitor(again), b""
-    async for chunk in monitor.read(record.id, "s0"):
+    async for chunk in monitor.log(record.id, "s0").read():
         data += chunk.data
     assert data == b"one\ntwo\n"
 

@@ -32,25 +32,25 @@ async def test_a_log_is_followed_to_the_end_of_the_run(store: RunStore, make: Ma
     record = make("for i in $(seq 30); do echo line $i; sleep 0.03; done", "echo second")
     await start(record, store)
     monitor, data = Monitor(store), b""
-    async for chunk in monitor.follow(record.id, "s0"):
+    async for chunk in monitor.log(record.id, "s0").follow():
         assert chunk.offset == len(data)
         data += chunk.data
     assert data == b"".join(b"line %d\n" % number for number in range(1, 31))
     assert store.summary(record.id).state == "finished"
-    assert [chunk.data async for chunk in monitor.follow(record.id, "s1")] == [b"second\n"]
-    assert [chunk.data async for chunk in monitor.follow(record.id, "s0", offset=len(data) - 8)] == [b"line 30\n"]
+    assert [chunk.data async for chunk in monitor.log(record.id, "s1").follow()] == [b"second\n"]
+    assert [chunk.data async for chunk in monitor.log(record.id, "s0").follow(offset=len(data) - 8)] == [b"line 30\n"]
 
 
 async def test_following_goes_on_where_another_app_left_off(store: RunStore, make: Make) -> None:
     record = make("for i in $(seq 20); do echo line $i; sleep 0.05; done")
     await start(record, store)
     seen = b""
-    async with aclosing(Monitor(store).follow(record.id)) as chunks:
+    async with aclosing(Monitor(store).log(record.id).follow()) as chunks:
         async for chunk in chunks:
             seen += chunk.data
             if b"line 5\n" in seen:
                 break
-    async for chunk in Monitor(RunStore(store.state_dir)).follow(record.id, offset=len(seen)):
+    async for chunk in Monitor(RunStore(store.state_dir)).log(record.id).follow(offset=len(seen)):
         seen += chunk.data
     assert seen == b"".join(b"line %d\n" % number for number in range(1, 21))
 
@@ -63,9 +63,9 @@ async def test_what_belongs_to_an_error_is_kept_where_the_search_ends_and_follow
     record = make(script + "; printf '  frame 2\\nINFO on\\nERROR last'")
     await start(record, store)
     monitor, found = Monitor(store), []
-    while await monitor.tail(record.id, lines=1) == 0:  # noqa: ASYNC110  # until there is a line before the last one
+    while await monitor.log(record.id).tail(lines=1) == 0:  # noqa: ASYNC110  # until there is a line before the last one
         await asyncio.sleep(0.05)
-    async with aclosing(monitor.follow_lines(record.id, wanted=LogFilter(level=Level.ERROR))) as batches:
+    async with aclosing(monitor.log(record.id).follow_lines(wanted=LogFilter(level=Level.ERROR))) as batches:
         async for batch in batches:
             found += batch.done
             if "  frame 1" in found:
@@ -138,8 +138,8 @@ async def test_a_run_that_never_began_can_be_looked_at(store: RunStore, make: Ma
     view = await Monitor(store).view(record.id)
     assert view.summary.state == "planned" and view.elapsed is None and view.silent is None
     assert [stage.state for stage in view.stages] == ["waiting"]
-    assert [chunk async for chunk in Monitor(store).read(record.id)] == []
-    assert await Monitor(store).tail(record.id) == 0
+    assert [chunk async for chunk in Monitor(store).log(record.id).read()] == []
+    assert await Monitor(store).log(record.id).tail() == 0
 
 
 async def test_windows_that_are_none_are_refused(store: RunStore, make: Make) -> None:
@@ -153,10 +153,10 @@ async def test_the_last_page_comes_from_the_end(store: RunStore, make: Make) -> 
     record = make("seq 100000")
     await start(record, store)
     monitor = Monitor(store)
-    async for _ in monitor.follow(record.id):
+    async for _ in monitor.log(record.id).follow():
         pass
-    offset = await monitor.tail(record.id, lines=3)
-    assert b"".join([chunk.data async for chunk in monitor.read(record.id, offset=offset)]) == b"99998\n99999\n100000\n"
+    offset = await monitor.log(record.id).tail(lines=3)
+    assert b"".join([chunk.data async for chunk in monitor.log(record.id).read(offset=offset)]) == b"99998\n99999\n100000\n"
 
 
 async def test_what_another_process_keeps_is_seen_at_once(store: RunStore, make: Make) -> None:

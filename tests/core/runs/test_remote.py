@@ -75,7 +75,7 @@ async def test_a_run_elsewhere_is_launched_watched_and_leaves_its_files_there(st
     folder = Path.home() / record.folder
     assert folder.stat().st_mode & 0o777 == 0o700
     monitor, data = Monitor(store, hosts=find_host), b""
-    async for chunk in monitor.follow(record.id, "s0"):
+    async for chunk in monitor.log(record.id, "s0").follow():
         data += chunk.data
     assert data.decode() == "hello\nü\n"
     assert (await monitor.view(record.id)).stages[0].exit == 0

@@ -147,7 +147,7 @@ async def test_who_watches_goes_on_with_what_came_home_when_the_machine_is_gone(
     assert [event.data.get("name") for event in last.events if event.type == "step"][-1] == "terminate"
     view = await monitor.view(record.id)
     assert view.result.reward == 1.0 and not view.summary.active
-    assert b"".join([chunk.data async for chunk in monitor.follow(record.id, "before")]) == b"first\n"
+    assert b"".join([chunk.data async for chunk in monitor.log(record.id, "before").follow()]) == b"first\n"
 
 
 async def _last(monitor: Monitor, run: str) -> RunView:
@@ -155,7 +155,7 @@ async def _last(monitor: Monitor, run: str) -> RunView:
 
 
 async def _all(monitor: Monitor, run: str) -> bytes:
-    return b"".join([chunk.data async for chunk in monitor.follow(run)])
+    return b"".join([chunk.data async for chunk in monitor.log(run).follow()])
 
 
 async def test_what_is_missing_here_is_told_before_anything_is_rented(world: World) -> None:
@@ -224,7 +224,7 @@ async def test_stopping_while_another_gets_the_machine_gives_it_up(world: World)
     events = await getting
     assert (summary.state, summary.machine) == ("stopped", "released") and not world.sim.alive
     assert "stopped" in events and world.created == 1
-    assert [chunk async for chunk in Monitor(world.store).follow(record.id, "s0")] == []
+    assert [chunk async for chunk in Monitor(world.store).log(record.id, "s0").follow()] == []
 
 
 async def test_leaving_a_run_leaves_it_and_its_results_come_home_later(world: World) -> None:

@@ -1,0 +1,341 @@
+"""Reading logs into panes: from the end, earlier lines, around a match, from a level up, on the machine where they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textual.containers import Vertical
+
+from hudtui.core.text import clean_line
+from hudtui.tui.log.model import Level
+from hudtui.tui.log.view import LogView
+
+if TYPE_CHECKING:
+    from hudtui.core.remote.host import FileChunk
+    from hudtui.core.remote.log_file import Log
+    from hudtui.core.remote.logs import LineSplitter
+
+OPENING_LINES = 2_000
+"""A log is opened so many lines before its end."""
+MOST_FOUND = 10_000
+"""Lines that a search finds at most."""
+_MARK_EVERY = 200
+"""Lines of a log for which a place is kept."""
+_SETTLE = 0.3
+"""Seconds after a change of the level before the log is searched."""
+_AGAIN = 3.0
+"""Seconds after which what went wrong is tried again; twice as long each time, up to `SELDOM`."""
+SELDOM = 60.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A log that is read, and from where."""
+
+    log: Log
+    begin: int | None = None
+    """Byte offset of the first line, from which on as much is read as a pane holds; None for the end of the log."""
+    since: int | None = None
+    """Byte offset from which on the log is wanted; where only some lines are, the others are looked for from there on."""
+    line: int | None = None
+    """Byte offset of a line to go to, behind `begin`."""
+    level: Level = Level.NONE
+    """Only lines of the whole log that are at least this serious."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether the first lines are shown, not the end."""
+        return self.begin is not None
+
+
+class _Places:
+    """Where in its log the lines of a pane are: for every few hundred lines, the byte offset at which one begins."""
+
+    def __init__(self, number: int, offset: int) -> None:
+        self._marks = deque([(number, offset)])
+
+    def mark(self, number: int, offset: int) -> None:
+        """The line that gets this number begins at this offset."""
+        if number - self._marks[-1][0] >= _MARK_EVERY:
+            self._marks.append((number, offset))
+
+    def first(self, held: int) -> tuple[int, int]:
+        """Return number and offset of the first line from number `held` on whose place is known; of the newest line else."""
+        while len(self._marks) > 1 and self._marks[0][0] < held:
+            self._marks.popleft()
+        return self._marks[0]
+
+    def put_before(self, number: int, offset: int) -> None:
+        """Earlier lines begin here."""
+        self._marks.appendleft((number, offset))
+
+
+@dataclass
+class _State:
+    """How far a log is read."""
+
+    feed: LineSplitter
+    first: int
+    """The number of the first line."""
+    number: int
+    """The number that the next line gets."""
+    rest: int
+    """Byte offset of the next line."""
+    line: int | None
+    """Byte offset of the line to go to, until that has come."""
+    passed: int = 0
+    """Lines that came before the chunk with that line."""
+    partial: str = ""
+
+
+class ReadLogs(Vertical):
+    """Panes whose logs are read here, and which reach every line of them. Messages of other panes bubble on.
+
+    Args:
+        fail: Shows an error. Reading continues.
+    """
+
+    def __init__(self, fail: Callable[[Exception], None], *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._fail = fail
+        self._readings: dict[LogView, Reading] = {}
+        """What is read into each pane."""
+        self._places: dict[LogView, _Places] = {}
+
+    def reads(self, pane: LogView) -> bool:
+        """Return whether a log is read into the pane."""
+        return pane in self._readings
+
+    def read(self, pane: LogView, log: Log) -> None:
+        """Read a log into a pane, from the part on that was read before."""
+        before = self._readings.get(pane)
+        if before is None or before.log != log:
+            before = Reading(log)
+        self._read(pane, replace(before, log=log, line=None))
+
+    def drop(self, pane: LogView) -> None:
+        """Read no more into a pane."""
+        for what in ("read", "above", "go", "search"):
+            self.workers.cancel_group(self, self._group(pane, what))
+        self._readings.pop(pane, None)
+        self._places.pop(pane, None)
+
+    # -- what a pane asks for ------------------------------------------------------------------------------------------
+
+    def on_log_view_earlier(self, event: LogView.Earlier) -> None:
+        """The log from its first line on."""
+        self._again(event, begin=0, since=None, line=None)
+
+    def on_log_view_latest(self, event: LogView.Latest) -> None:
+        """The end of the log again."""
+        self._again(event, begin=None, since=None, line=None)
+
+    def on_log_view_since(self, event: LogView.Since) -> None:
+        """The log from a moment on."""
+        self._answer(event, self._go_back, "go", event.seconds)
+
+    def on_log_view_levelled(self, event: LogView.Levelled) -> None:
+        """Only the lines from a level up, or all."""
+        self._again(event, level=event.log.level)
+
+    def on_log_view_above(self, event: LogView.Above) -> None:
+        """Some lines before the first one."""
+        self._answer(event, self._put_before, "above")
+
+    def on_log_view_wanted(self, event: LogView.Wanted) -> None:
+        """The lines around a place."""
+        self._answer(event, self._go_to, "go", event.offset)
+
+    def on_log_view_searched(self, event: LogView.Searched) -> None:
+        """The whole log is searched, or no longer."""
+        self._answer(event, self._search, "search")
+
+    def _answer(self, event: LogView.Asked, work: Callable[..., Any], what: str, *about: Any) -> None:
+        if (reading := self._readings.get(event.log)) is not None:
+            event.stop()
+            self._work(event.log, partial(work, event.log, reading, *about), what)
+
+    def _again(self, event: LogView.Asked, **other: Any) -> None:
+        if event.log not in self._readings:
+            return
+        event.stop()
+        self._read(event.log, replace(self._readings[event.log], **other))
+
+    async def _put_before(self, pane: LogView, reading: Reading) -> None:
+        pane.flush()
+        number, offset = self._places[pane].first(pane.buffer.first)
+        first = pane.buffer.first
+        try:
+            begin, lines = await reading.log.lines_before(offset=offset, lines=OPENING_LINES)
+        except Exception as error:
+            pane.put_before((), number, offset)
+            self._fail(error)
+            return
+        if first == pane.buffer.first <= number and len(lines) <= pane.room + number - first:
+            pane.put_before(lines, number, begin)
+            self._places[pane].put_before(number - len(lines), begin)
+        else:  # the pane is full
+            self._read(pane, replace(reading, begin=begin, line=offset))
+
+    async def _go_to(self, pane: LogView, reading: Reading, offset: int) -> None:
+        try:
+            begin = await reading.log.offset_before(offset=offset, lines=OPENING_LINES // 2)
+        except Exception as error:
+            self._fail(error)
+            return
+        self._read(pane, replace(reading, begin=begin, line=offset))
+
+    async def _go_back(self, pane: LogView, reading: Reading, seconds: float) -> None:
+        try:
+            offset = await reading.log.tail_since(seconds=seconds)
+        except Exception as error:
+            self._fail(error)
+            return
+        self._read(pane, replace(reading, begin=offset, since=offset, line=None))
+
+    async def _search(self, pane: LogView, reading: Reading) -> None:
+        from hudtui.core.remote.log_search import LogFilter
+
+        pattern = pane.pattern
+        if pattern is None or not pane.searching:
+            return
+        wanted = LogFilter(pattern.text, regex=pattern.regex)
+        found = reading.log.search(wanted=wanted, most=MOST_FOUND, progress=lambda at: pane.searched(at.offset))
+        try:
+            async with aclosing(found) as matches:
+                async for match in matches:
+                    pane.found([match.offset])
+        except Exception as error:
+            self._fail(error)
+        if pane.searching:
+            pane.searched(None)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _read(self, pane: LogView, reading: Reading) -> None:
+        """Read a log into its pane, in place of what is read there."""
+        before = self._readings.get(pane)
+        if before is None or before.log != reading.log:
+            pane.forget_found()
+            reading = replace(reading, level=pane.level)
+        self._readings[pane] = reading
+        pane.clear()
+        pane.reaches, pane.selected = True, reading.level is not Level.NONE
+        if reading.stays and not pane.selected:
+            pane.stay()
+        self._work(pane, partial(self._follow, pane, reading), "read")
+
+    def _work(self, pane: LogView, work: Callable[[], Any], what: str) -> None:
+        """Carry out work for a pane; what it does for the same purpose ends."""
+        # Where the app ends before the worker begins, the coroutine is never made.
+        self.run_worker(work, name="forever", group=self._group(pane, what), exclusive=True, exit_on_error=False)
+
+    def _group(self, pane: LogView, what: str) -> str:
+        return f"log {id(pane)} {what}"
+
+    async def _follow(self, pane: LogView, reading: Reading) -> None:
+        """Read a log until its run has ended. Failures are shown, and reading continues where it stopped."""
+        pane.save_name = f"{clean_line(reading.log.name).replace('/', '_')}.log"
+        state: _State | None = None
+        pause = _AGAIN
+        while True:
+            try:
+                if reading.level is not Level.NONE:
+                    await self._follow_level(pane, reading)
+                else:
+                    if state is None:
+                        state = await self._begin(pane, reading)
+                    await self._follow_all(pane, reading, state)
+                return
+            except Exception as error:
+                self._fail(error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, SELDOM)
+
+    async def _begin(self, pane: LogView, reading: Reading) -> _State:
+        from hudtui.core.remote.logs import LineSplitter
+
+        offset = reading.begin
+        if offset is None:
+            offset = await reading.log.tail(lines=OPENING_LINES)
+        number = pane.buffer.end
+        self._places[pane] = _Places(number, offset)
+        pane.before = offset
+        return _State(LineSplitter(offset=offset), number, number, offset, reading.line)
+
+    async def _follow_all(self, pane: LogView, reading: Reading, state: _State) -> None:
+        """Read a log on, to its end or until the pane is full."""
+        feed = state.feed
+        async with aclosing(reading.log.follow(offset=feed.offset)) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                found = feed.feed(chunk)
+                state.partial = found.partial
+                if found.restarted:
+                    pane.append(["… the log was truncated or replaced"])
+                    pane.forget_found()
+                    state.line, state.number, state.rest = None, state.number + 1, chunk.offset
+                    self._places[pane] = _Places(state.number, chunk.offset)
+                    pane.before = chunk.offset
+                room = pane.room if reading.stays else len(found.done)
+                pane.append(found.done[:room])
+                if len(found.done) > room:  # more would push the first lines out
+                    pane.after = state.rest if room == 0 else chunk.offset + _size_of_lines(chunk.data, room)
+                    self._arrive(pane, state, chunk)
+                    return
+                self._arrive(pane, state, chunk)
+                state.number += len(found.done)
+                if (end := chunk.data.rfind(b"\n")) >= 0:
+                    state.rest = chunk.offset + end + 1
+                    self._places[pane].mark(state.number, state.rest)
+                if pane.buffer.dropped:
+                    pane.before = self._places[pane].first(pane.buffer.first)[1]
+        if state.partial:
+            pane.append([state.partial])
+        pane.ended = True
+
+    def _arrive(self, pane: LogView, state: _State, chunk: FileChunk) -> None:
+        """Go to the line that is wanted, as soon as it has come in."""
+        if state.line is None:
+            return
+        before = chunk.data[: max(state.line - chunk.offset, 0)].count(b"\n")
+        state.passed += before
+        if state.line < chunk.offset + len(chunk.data):
+            state.line = None
+            pane.flush()
+            number = state.first + state.passed
+            if pane.buffer.first <= number < pane.buffer.end:
+                pane.go_to(number)
+
+    async def _follow_level(self, pane: LogView, reading: Reading) -> None:
+        """Read the lines that are serious enough, of the whole log or from a moment on."""
+        from hudtui.core.remote.log_search import LogFilter
+
+        pane.searched(0)
+        await asyncio.sleep(_SETTLE)  # the key that chooses a level goes through all of them
+        pane.clear()
+        pane.selected = True
+        pane.searched(reading.since or 0)
+        batches = reading.log.follow_lines(
+            offset=reading.since or 0,
+            wanted=LogFilter(level=reading.level),
+            progress=lambda at: pane.searched(at.offset),
+        )
+        async with aclosing(batches) as lines:
+            async for batch in lines:
+                pane.append(batch.done)
+        pane.searched(None)
+        pane.ended = True
+
+
+def _size_of_lines(data: bytes, lines: int) -> int:
+    """Return the bytes of the first `lines` lines, as many as there are at least."""
+    place = 0
+    for _ in range(lines):
+        place = data.index(b"\n", place) + 1
+    return place
