@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -11,6 +10,7 @@ from textual.widgets import Static
 
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
+from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.scrolling import Page
 
@@ -94,17 +94,8 @@ class PlanPane(Pane):
             lines += [Content(""), Content.assemble(("Plan", "bold $primary"), (keys, "$foreground-muted"))]
             if self._unfolded:
                 width = max(self.query_one("#launch-plan").content_size.width, 40)
-                lines += [
-                    Content(part)
-                    for line in self._plan
-                    for part in _hanging(clean_line(line.label, 10), clean_line(line.text), width)
-                ]
+                for line in self._plan:
+                    lines += hanging_lines(Content(f"{clean_line(line.label, 10):<10} "), Content(clean_line(line.text)), width)
             else:
                 lines.append(Content(clean_line(self._summary, 300)))
         self.query_one("#launch-plan", Static).update(Content("\n").join(lines))
-
-
-def _hanging(label: str, text: str, width: int) -> list[str]:
-    """A line of the plan, wrapped with a hanging indent."""
-    parts = textwrap.wrap(text, max(width - 11, 20), break_on_hyphens=False) or [""]
-    return [f"{label if number == 0 else '':<10} {part}" for number, part in enumerate(parts)]

@@ -16,7 +16,7 @@ from hudtui.tui.editor.reply_editor import ReplyEditor
 from hudtui.tui.editor.yaml_editor import GLYPHS
 from hudtui.tui.mapping.configuration_pane import SEVERITIES
 from hudtui.tui.mapping.draft import LiveConfig
-from hudtui.tui.mapping.hanging import Hanging
+from hudtui.tui.widgets.hanging import Hanging
 from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.sheet import Sheet

@@ -11,6 +11,7 @@ from textual.content import Content
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
@@ -130,9 +131,7 @@ def alarm_lines(alarms: Sequence[Alarm], width: int) -> list[Content]:
 
 def _wrapped(text: str, width: int, style: str, *, lead: str = "  ") -> list[Content]:
     """A sentence in as many lines as it takes."""
-    from textwrap import wrap
-
-    return [Content.styled(line, style) for line in wrap(clean_line(text), width, initial_indent=lead, subsequent_indent="  ")]
+    return [line.stylize(style) for line in hanging_lines(Content(lead), Content(clean_line(text)), width)]
 
 
 def result_table(result: RunResult) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

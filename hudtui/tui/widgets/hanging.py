@@ -9,6 +9,13 @@ from textual.style import Style
 from textual.visual import RenderOptions, Visual
 
 
+def hanging_lines(lead: Content, body: Content, width: int) -> list[Content]:
+    """Return a lead and what follows it, wrapped at spaces to lines of at most `width` cells where words allow it."""
+    indent = lead.cell_length
+    first, *rest = body.wrap(max(width - indent, 1)) or [Content("")]
+    return [lead + first, *(Content(" " * indent) + line for line in rest)]
+
+
 class Hanging(Visual):
     """A lead and what follows it, wrapped to whatever width there is.
 
@@ -26,9 +33,7 @@ class Hanging(Visual):
         return self.lead.plain + self.body.plain
 
     def _lines(self, width: int) -> Content:
-        indent = self.lead.cell_length
-        first, *rest = self.body.wrap(max(width - indent, 1)) or [Content("")]
-        return Content("\n").join([self.lead + first, *(Content(" " * indent) + line for line in rest)])
+        return Content("\n").join(hanging_lines(self.lead, self.body, width))
 
     def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
         """Draw it."""
