@@ -188,7 +188,7 @@ class Acting:
                 begins(REGISTRY[action_id])
             reason = self.why_not(action_id)
             if reason:  # the message bar fills in the keys that a reason names
-                shell.say(f"{REGISTRY[action_id].title}: {reason}", severity="warning")
+                shell.say(f"{REGISTRY[action_id].title}: {reason}")
                 return
             if REGISTRY[action_id].decides and not shell.typed.deliberate:
                 words = "many keys came at once, so it was not done; press its key again"

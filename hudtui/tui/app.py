@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from textual import events
 from textual._compositor import CompositorUpdate
 from textual.app import App
+from textual.content import Content
 from textual.filter import Monochrome, NoColor
 from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBar
@@ -27,6 +28,7 @@ from textual.worker import Worker, get_current_worker
 from hudtui import __version__
 from hudtui.core.errors import HudtuiError
 from hudtui.core.paths import AppPaths, app_paths
+from hudtui.core.text import clean_line
 from hudtui.tui import preferences
 from hudtui.tui.actions import REGISTRY, Acting, AppAction, keys_of, shown, with_keys
 from hudtui.tui.cells import Cells, ChangedCells
@@ -718,7 +720,10 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Ask, from a worker, which of several it is; None when the user gives up."""
         from hudtui.tui.widgets.pick import Pick
 
-        lines = [f"{choice.label}   {choice.help}" if choice.help else choice.label for choice in choices]
+        lines = [
+            Content.assemble(clean_line(one.label), (f"   {clean_line(one.help)}" if one.help else "", "$foreground-muted"))
+            for one in choices
+        ]
         index: int | None = await self.push_screen_wait(Pick(title, lines, careful=True))
         return None if index is None else choices[index].value
 

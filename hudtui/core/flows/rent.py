@@ -217,11 +217,11 @@ async def _watch(host: Host, pod: Pod, provider: Provider, ledger: Ledger, looku
 def limits_sentence(limits: Limits) -> str:
     """Return what ends a pod with these limits, as one sentence."""
     bounds = (
-        (limits.run_budget, "when it has cost {}"),
-        (limits.max_hours, "after {} hours"),
-        (limits.day_budget, "when all machines have cost {} today"),
+        (limits.run_budget, "at {}", money),
+        (limits.max_hours, "after {} h", amount),
+        (limits.day_budget, "at {} a day for all machines", money),
     )
-    words = [text.format(amount(value)) for value, text in bounds if value is not None]
+    words = [text.format(shown(value)) for value, text, shown in bounds if value is not None]
     return f"It is ended {' or '.join(words)}." if words else watchdog.UNLIMITED
 
 

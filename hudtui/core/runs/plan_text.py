@@ -97,8 +97,9 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
 def readiness_text(prepared: Preparation) -> str:
     """Return in one sentence whether a run can be started, and what it is expected to cost and costs at most."""
     if prepared.record is None:
-        count = len(prepared.missing)
-        return f"Not ready: {count} {'thing is' if count == 1 else 'things are'} missing."
+        first, *others = prepared.missing
+        more = f" (and {plural(len(others), 'more problem')})" if others else ""
+        return f"Not ready: {clean_line(first.text, 160)}{more}."
     spec, forecast = prepared.record.spec, prepared.forecast
     rent = spec.rent
     if rent is None:

@@ -177,9 +177,9 @@ class PodsPane(Pane):
         if snapshot is None:
             return
         sure = sum(one.reachable for one in snapshot.pods)
-        parts = [f"{sure} alive"] if sure else []
+        parts = [f"{sure} rented"] if sure else []
         if old := len(snapshot.unreachable):
-            parts.append(f"{old} may be alive")
+            parts.append(f"{old} may be rented")
         if snapshot.orphans:
             parts.append(f"{len(snapshot.orphans)} unclaimed: {{key:compute.orphans}} ends them")
         if taken:
@@ -293,7 +293,7 @@ def pod_lines(
         fact("cost", f"{cost.text} so far{source}", "bold")
         pays = holdings.wallet_lasts(holding)
         if pays is not None:
-            fact("wallet", f"pays for {duration(pays * 3600)} of all that is alive", "bold $warning" if pays < 1 else "")
+            fact("wallet", f"pays for {duration(pays * 3600)} of all machines", "bold $warning" if pays < 1 else "")
         lines += [Content(""), *limit_lines(holding.limits, LimitUsage(cost.hours, cost.spent, holdings.spending.today), keys)]
     if holding.verdict is not None and holding.verdict.reasons:
         style = "bold $error" if holding.verdict.level == "end" else "$warning"

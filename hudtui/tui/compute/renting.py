@@ -19,8 +19,8 @@ KEY = "PRIME_API_KEY"
 _LIMITS = (
     ("run_budget", "budget for this machine"),
     ("day_budget", "budget for all machines in a day"),
-    ("max_hours", "hours that it may live"),
-    ("idle_minutes", "minutes that it may idle"),
+    ("max_hours", "hours until it is ended"),
+    ("idle_minutes", "idle minutes until it is ended"),
 )
 
 

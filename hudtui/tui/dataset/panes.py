@@ -155,7 +155,7 @@ class TasksPane(Pane):
         if others:
             tasks, use = ("1 task", "uses") if others == 1 else (f"{others:,} tasks", "use")
             return [f"{checked}; calls of {tasks} that {use} {names} are not", f"calls of {tasks} not checked"]
-        return [f"{checked}, seen {age_text(analysis_age(self._open.analysis, self.app.services.now()))}"]
+        return [f"{checked}, inspected {age_text(analysis_age(self._open.analysis, self.app.services.now()))}"]
 
     def _filter_words(self) -> str:
         if len(self.filter) == 2:

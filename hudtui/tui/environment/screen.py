@@ -144,7 +144,7 @@ class EnvironmentScreen(HudtuiScreen):
         if name in ("look", "generate", "new-task", "notes") and self.source is None:
             return "name an environment first"
         if name in ("generate", "new-task", "notes") and self.analysis is None:
-            return "the environment was not reached yet"
+            return "the environment is not connected yet"
         if name == "generate" and self.analysis is not None and not self.analysis.agent_tools:
             return "this environment has no tools for an agent"
         if name == "new-task" and self.source is not None and not self.source.servers:
@@ -250,7 +250,7 @@ class EnvironmentScreen(HudtuiScreen):
             answers = None if by_itself else await self._answers()
             found = await analyze_source(source, self.app, on_event=self._progress, answerer=answers)
         except HudtuiError:
-            self._show_state(f"✗ not reached{shown}", "$error")
+            self._show_state(f"✗ connection failed{shown}", "$error")
             raise
         except asyncio.CancelledError:
             self._show_state(f"○ cancelled{shown}")
@@ -322,9 +322,11 @@ class EnvironmentScreen(HudtuiScreen):
             self._show_state("○ read from a file", "$foreground-muted", server)
         elif fresh:
             took = analysis.timings.get("connect")
-            self._show_state(f"✓ seen now{f' in {span(took)}' if took is not None else ''}", "$success", server)
+            self._show_state(f"✓ connected{f' in {span(took)}' if took is not None else ''}", "$success", server)
         else:
-            self._show_state(f"○ seen {age_text(analysis_age(analysis, self.app.services.now()))}", "$foreground-muted", server)
+            self._show_state(
+                f"○ inspected {age_text(analysis_age(analysis, self.app.services.now()))}", "$foreground-muted", server
+            )
         self.refresh_bindings()
 
     def _show_state(self, text: str = "", style: str = "$foreground-muted", server: str = "") -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hudtui.core.compute.limits import money
 from hudtui.core.errors import HudtuiError
+from hudtui.core.runs.listing import model_of
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.watch import Monitor
 from hudtui.core.text import clean_line
@@ -93,10 +94,10 @@ class RunReader:
 
 def _read(view: RunView, record: RunRecord) -> RunRead:
     points = view.metrics.quantity("reward") if not view.result.rows else ()
-    summary, spec = view.summary, record.spec
+    summary, model = view.summary, model_of(record.spec) or ""
     return RunRead(
         name=clean_line(summary.name, 60),
-        model=clean_line((spec.policy if record.engine == "rollouts" else (spec.model or "").rpartition("/")[2]) or "", 60),
+        model=clean_line(model if record.engine == "rollouts" else model.rpartition("/")[2], 60),
         reward="" if view.reward is None else f"{view.reward:.3f}",
         rewards=tuple(point.y for point in points),
         curve=tuple((point.x, point.y) for point in points) if len(points) > 1 else (),

@@ -279,7 +279,7 @@ class Panes(Acting, Container):
     def on_mount(self) -> None:
         """Panes of a narrow terminal are never all shown first."""
         self._narrow = self.app.size.width < self._least_width
-        self.call_after_refresh(self.rearrange)
+        self.rearrange()
 
     def on_resize(self) -> None:
         """A terminal that became narrow shows one pane."""

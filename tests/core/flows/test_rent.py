@@ -95,7 +95,7 @@ async def test_a_pod_is_rented_after_one_question_with_everything_in_it(world: W
         "It is the cheapest.",
         "at $2.10/h",
         "Your wallet ($100.00) lasts",
-        "It is ended when it has cost 25",
+        "It is ended at $25.00 or after 24 h or at $100.00 a day for all machines.",
         "When hudtui is closed, a guard on it",
         "SSH key SHA256:",
     ):

@@ -457,7 +457,7 @@ async def test_the_line_of_readiness_says_what_is_paid(
     assert found == "Ready (simulated): $2.10/h; limits: $9.00 for this run, $100.00 a day for all, 24 h, 30 idle minutes."
     trained = await _prepare(project, store, RunRequest(provider="prime"), starts=False)
     assert trained.forecast is not None and readiness_text(trained) == f"Ready (simulated). {trained.forecast.text}"
-    assert readiness_text(await _prepare(project, store, played)) == "Not ready: 1 thing is missing.", "the SSH key"
+    assert readiness_text(await _prepare(project, store, played)) == "Not ready: there is no SSH key to log in with."
     _machine_with(monkeypatch)
     here = RunRequest(engine="rollouts", policy="random", host="me@box")
     assert readiness_text(await _prepare(project, store, here)) == "Ready: no machine is rented."

@@ -51,7 +51,7 @@ async def test_machines_stay_in_sight_while_their_provider_does_not_answer(
         away(world)
         await app.screen.look()
         text = screen_text(app)
-        assert "hudtui-mine" in text and "? ready" in text and "1 may be alive" in text
+        assert "hudtui-mine" in text and "? ready" in text and "1 may be rented" in text
         assert "does not answer" in text and "last known state" in text
         assert "No machine is rented" not in text and "Nothing is alive" not in text
         assert "/h" in header(app, screen_text) and " as of " in header(app, screen_text)
@@ -72,7 +72,7 @@ async def test_at_a_start_with_the_provider_away_what_the_ledger_knows_is_shown(
         assert "/h" in header(app, screen_text)
         await pilot.press("4", "p")
         await settle(pilot)
-        assert "hudtui-mine" in screen_text(app) and "1 may be alive" in screen_text(app)
+        assert "hudtui-mine" in screen_text(app) and "1 may be rented" in screen_text(app)
 
 
 async def test_without_machines_it_is_not_said_that_nothing_is_alive_unless_that_was_heard(
