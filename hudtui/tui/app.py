@@ -140,6 +140,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             "exclamation_mark",
             show=False,
         ),
+        AppAction("app.picture", "Screenshot", "Write this screen into the folder, as an SVG picture.", show=False),
+        AppAction("app.log", "Log of hudtui", "Follow hudtui's own log.", show=False),
+        AppAction("app.ring", "Bell on/off", "Ring the terminal's bell when a run ends or has an alarm, or not.", show=False),
         AppAction("app.theme", "Theme", "Choose the colours; the monochrome theme has none.", show=False),
         AppAction(
             "app.mouse",
@@ -175,6 +178,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """The terminal went away."""
         self._back: dict[str, str | None] = {}
         self._messages: deque[tuple[datetime, Severity, str]] = deque(maxlen=MESSAGES_KEPT)
+        self.chosen: list[str] = []
+        """Actions that were chosen from the palette, the last one first."""
         self._told_how_to_leave = False
         self.asked_to_end = False
         """Someone left, or the system told hudtui to end."""
@@ -926,11 +931,51 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         except HudtuiError as error:
             self.fail(error)
 
+    def why_not(self, action_id: str) -> str | None:
+        """There has to be a log."""
+        return "no log is written" if action_id == "app.log" and self.log_file is None else super().why_not(action_id)
+
+    def action_log(self) -> None:
+        """Follow hudtui's own log."""
+        self.open_screen("watch", machine="local", file=str(self.log_file))
+
+    def action_picture(self) -> None:
+        """Write a picture, once the palette is gone."""
+        self.call_after_refresh(self._shoot)
+
+    def _shoot(self) -> None:
+        name = f"hudtui-{getattr(self.screen, 'NAME', '') or 'screen'}-{self.services.now():%H%M%S}.svg"
+        try:
+            self.say(f"The picture is in {self.save_screenshot(name, str(self.folder))}", severity="success")
+        except OSError as error:
+            self.say(f"The picture cannot be written: {error.strerror}", severity="error")
+
+    def action_ring(self) -> None:
+        """Ring, or be silent."""
+        on = not self.preferences.bell
+        self.preferences = preferences.change(self.places.state / preferences.FILE, bell=on)
+        self.say("The bell rings when a run ends or has an alarm." if on else "The bell is off.")
+
+    def tell_of_run(self, text: str, *, bad: bool) -> None:
+        """Tell what has happened to a run: with the bell, and where no screen shows it, as a message."""
+        if self.preferences.bell:
+            self.bell()
+        if getattr(self.screen, "NAME", "") != "run":
+            self.say(text, severity="warning" if bad else "success")
+
     def action_theme(self) -> None:
         """Choose a theme."""
-        from hudtui.tui.palette import Palette, ThemeProvider
+        from hudtui.tui.palette import ThemePick, theme_names
 
-        self.push_screen(Palette(providers=[ThemeProvider], placeholder="Theme"))
+        before, names = self.theme, theme_names(self.available_themes)
+
+        def chosen(at: int | None) -> None:
+            if at is None:
+                self.theme = before
+            else:
+                self.set_theme(names[at])
+
+        self.push_screen(ThemePick(names, before), chosen)
 
     def set_theme(self, name: str) -> None:
         """Take a theme and keep the choice."""

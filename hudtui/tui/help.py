@@ -16,6 +16,7 @@ from hudtui.tui.actions import ActiveKey, AppAction
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.steps import GLYPHS, STYLES, WORDS, State
 from hudtui.tui.widgets.dialog import Dialog
+from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.pane import Pane, Panes
 
@@ -39,7 +40,9 @@ class HelpScreen(Dialog[None]):
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("help.close", "Close", "Close the help.", "question_mark,q,f1", palette=False),
+        AppAction("help.filter", "Filter", "Show only the keys whose title or explanation holds a text.", "slash", palette=False),
     )
+    DEFAULT_CSS = "HelpScreen Field { display: none; } HelpScreen.-filtered Field { display: block; }"
 
     def __init__(self, screen: Screen[object], keys: list[ActiveKey], keymap_file: str, text: list[tuple[str, str, str]]) -> None:
         super().__init__()
@@ -54,13 +57,40 @@ class HelpScreen(Dialog[None]):
         """Purpose, keys by group, signs."""
         with Vertical(classes="dialog -wide"):
             yield Static(Content(f"Help: {self._from.TITLE or 'this screen'}"), classes="dialog-title")
+            yield Field(placeholder="filter the keys")
             with VerticalScroll(classes="dialog-body -tall"):
                 yield Static(id="help-body")
-            yield Static(Content("↑↓ scroll   Esc close"), classes="dialog-keys")
+            yield Static(Content("↑↓ scroll   / filter   Esc close"), classes="dialog-keys")
+
+    def on_mount(self) -> None:
+        """The text takes the keys."""
+        self.query_one(VerticalScroll).focus()
+
+    def action_filter(self) -> None:
+        """Narrow the list by typing."""
+        self.add_class("-filtered")
+        self.query_one(Field).focus()
+
+    def on_input_changed(self, event: Field.Changed) -> None:
+        """Show what matches."""
+        event.stop()
+        self.on_resize()
 
     def on_resize(self) -> None:
         """Columns follow the width."""
-        self.query_one("#help-body", Static).update(self._body(min(int(self.app.size.width * 0.96), 110) - 6))
+        width = min(int(self.app.size.width * 0.96), 110) - 6
+        word = self.query_one(Field).value.casefold()
+        self.query_one("#help-body", Static).update(self._matches(word, width) if word else self._body(width))
+
+    def _matches(self, word: str, width: int) -> Content:
+        """The keys whose title or explanation holds a word."""
+        rows = [
+            row
+            for key in self._keys
+            if word in f"{key.action.title} {key.action.tooltip}".casefold()
+            for row in self._rows(key, width)
+        ]
+        return Content("\n").join(rows) if rows else Content.styled(f"No key matches {word!r}.", "$foreground-muted")
 
     def _body(self, width: int) -> Content:
         parts: list[Content] = []

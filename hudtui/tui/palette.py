@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from hudtui.tui.actions import Acting, AppAction, chain_actions, keys_of, shown
 from hudtui.tui.steps import SCREENS, screen_class
 from hudtui.tui.theme import OWN
+from hudtui.tui.widgets.pick import Pick
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hudtui.tui.app import HudtuiApp
+
+
+_CHOSEN = 8
+"""Actions that are offered first: those that were chosen last."""
 
 
 class ActionProvider(Provider):
@@ -50,9 +55,21 @@ class ActionProvider(Provider):
         return f"{action.title}  ({shown(keys[0])})" if keys else action.title
 
     async def discover(self) -> Hits:
-        """Everything, while nothing is typed."""
-        for _, label, text, run in self._actions():
-            yield DiscoveryHit(Content(label), run, text=label, help=text)
+        """Everything, while nothing is typed; what was chosen last comes first."""
+        chosen = cast("HudtuiApp", self.app).chosen
+        actions = sorted(self._actions(), key=lambda found: chosen.index(found[0].id) if found[0].id in chosen else len(chosen))
+        for action, label, text, run in actions:
+            yield DiscoveryHit(Content(label), self._noted(action, run), text=label, help=text)
+
+    def _noted(self, action: AppAction, run: Callable[[], Any]) -> Callable[[], Any]:
+        """Carry an action out, and offer it first the next time."""
+
+        def carry_out() -> Any:
+            chosen = cast("HudtuiApp", self.app).chosen
+            chosen[:] = [action.id, *(one for one in chosen if one != action.id)][:_CHOSEN]
+            return run()
+
+        return carry_out
 
     async def search(self, query: str) -> Hits:
         """Actions whose title or explanation holds what is typed, letters in order; what ends something by its words only."""
@@ -63,35 +80,29 @@ class ActionProvider(Provider):
             if action.danger and not all(re.search(rf"\b{word}", f"{label} {text}".lower()) for word in words):
                 continue
             if score > 0:
-                yield Hit(score, matcher.highlight(label), run, text=label, help=text)
+                yield Hit(score, matcher.highlight(label), self._noted(action, run), text=label, help=text)
             elif all(re.search(word, text.lower()) for word in words):
-                yield Hit(0.01, Content(label), run, text=label, help=text)
+                yield Hit(0.01, Content(label), self._noted(action, run), text=label, help=text)
 
 
-class ThemeProvider(Provider):
-    """Offers the themes; the choice is kept."""
+class ThemePick(Pick):
+    """Gives the index of a theme of `names`. The theme under the cursor is shown at once."""
 
-    def _themes(self) -> Iterator[tuple[str, Callable[[], Any]]]:
-        app = cast("HudtuiApp", self.app)
-        own = [theme.name for theme in OWN]
-        for name in [
-            *own,
-            *sorted(name for name in app.available_themes if name not in own and not name.startswith("textual-ansi")),
-        ]:
-            yield name, partial(app.set_theme, name)
+    def __init__(self, names: Sequence[str], current: str) -> None:
+        self._names = names
+        at = names.index(current) if current in names else 0
+        super().__init__("Theme", (f"{'●' if name == current else ' '} {name}" for name in names), at=at)
 
-    async def discover(self) -> Hits:
-        """All themes, our own first."""
-        for name, run in self._themes():
-            yield DiscoveryHit(Content(name), run, text=name)
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Show the theme."""
+        event.stop()
+        self.app.theme = self._names[self._shown[event.option_index]]
 
-    async def search(self, query: str) -> Hits:
-        """Themes by name."""
-        matcher = self.matcher(query)
-        for name, run in self._themes():
-            score = matcher.match(name)
-            if score > 0:
-                yield Hit(score, matcher.highlight(name), run, text=name)
+
+def theme_names(themes: Iterable[str]) -> list[str]:
+    """Return the names of the themes that can be chosen, hudtui's own first."""
+    own = [theme.name for theme in OWN]
+    return [*own, *sorted(name for name in themes if name not in own and not name.startswith("textual-ansi"))]
 
 
 class Palette(CommandPalette):

@@ -20,6 +20,8 @@ class Preferences:
     """Empty for the default."""
     mouse: bool = True
     """Whether the app takes the mouse."""
+    bell: bool = True
+    """Whether the terminal's bell rings when a run ends or has an alarm."""
     configs: tuple[tuple[str, str], ...] = ()
     """Project folder and the configuration that was open there last; the newest last, no more than `KEPT`."""
     noted: tuple[str, ...] = ()
@@ -46,6 +48,7 @@ def load(path: Path) -> Preferences:
             kept = Preferences(
                 theme if isinstance(theme, str) else "",
                 mouse if isinstance(mouse, bool) else True,
+                data.get("bell") is not False,
                 tuple(
                     (a, b) for a, b, *_ in (pair for pair in pairs if len(pair) == 2) if isinstance(a, str) and isinstance(b, str)
                 )[-KEPT:],

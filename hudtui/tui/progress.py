@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from hudtui.tui.app import HudtuiApp
@@ -70,6 +70,7 @@ class RunProgress:
                 wanted = [run for run in facts.runs[:READ] if run.running or not self._is_final(run.id)]
                 found = await self._reader.read([run.id for run in wanted])
                 if any(self.found.get(run) != read for run, read in found.items()):
+                    self._announce(found)
                     self.found |= found
                     app.show_progress()
                 self._unread = {run.id for run in wanted} - set(found)
@@ -83,6 +84,18 @@ class RunProgress:
                     continue
         except Exception as error:
             app.fail(error)
+
+    def _announce(self, found: Mapping[str, RunRead]) -> None:
+        """Tell the user of runs that have ended, and of new alarms, whatever screen is shown."""
+        for run, read in found.items():
+            before = self.found.get(run)
+            if before is None or before.ended:
+                continue
+            words = [f"{read.state}{f', reward {read.reward}' if read.reward else ''}"] if read.ended else []
+            words += [alarm for alarm in read.alarms if alarm not in before.alarms]
+            if words:
+                bad = bool(read.alarms) or read.state not in ("finished", "stopped")
+                self._app.tell_of_run(f"{read.name}: {'; '.join(words)}", bad=bad)
 
     def _is_final(self, run: str) -> bool:
         """Whether nothing new will be read of a run."""

@@ -282,7 +282,14 @@ async def test_a_theme_is_kept_for_the_next_start(open_app: Callable[..., Any], 
     async with open_app(project, services=SERVICES) as (app, pilot):
         app.action_theme()
         await settle(pilot)
-        await pick(pilot, "hudtui-light", "hudtui-light")
+        await pilot.press("down")
+        await settle(pilot)
+        assert app.theme == "hudtui-light", "the theme under the cursor is shown"
+        await pilot.press("escape")
+        await settle(pilot)
+        assert app.theme == "hudtui", "and is not taken by leaving"
+        app.action_theme()
+        await pilot.press(*"hudtui-light", "enter")
         await settle(pilot)
         assert app.theme == "hudtui-light"
     assert json.loads((app_paths().state / preferences.FILE).read_text())["theme"] == "hudtui-light"
@@ -368,6 +375,34 @@ async def test_what_ends_something_is_found_by_its_words_only(open_app: Callable
         assert not [text for text in await found("undo") if "unclaimed" in text]
         assert [text for text in await found("unclaimed") if "End unclaimed" in text]
         assert [text for text in await found("hlp") if "Help" in text], "all others are found by letters in order"
+
+
+async def test_the_palette_offers_first_what_was_chosen_last(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path
+) -> None:
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        await pilot.press("ctrl+p")
+        await settle(pilot)
+        await pick(pilot, "screenshot", "Screenshot")
+        for _ in range(400):
+            if "The picture is in" in app.screen.message:
+                break
+            await pilot.pause(0.02)
+        (picture,) = project.glob("hudtui-home-*.svg")
+        assert "hudtui" in picture.read_text() and "Search for" not in picture.read_text(), "the screen, and not the palette"
+        await pilot.press("ctrl+p")
+        await settle(pilot)
+        assert _options(app)[0].prompt.plain.startswith("Screenshot")
+
+
+async def test_help_is_filtered(open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path) -> None:
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        await pilot.press("question_mark")
+        await settle(pilot)
+        await pilot.press("slash", *"leave hud")
+        await settle(pilot)
+        text = screen_text(app)
+        assert "Leave hudtui." in text and "Go to the overview" not in text
 
 
 async def test_help_in_a_text_lists_the_keys_of_the_text_and_none_that_is_typed(

@@ -418,7 +418,23 @@ async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: 
         shown = screen_text(app)
         assert "! play ran out of memory: torch.OutOfMemoryError: CUDA out of memory." in shown
         assert "Lower batch_size" in shown and "! loss is NaN or infinite since step 2" in shown
-        assert "■ complete: the log has ended" in shown
+        await _until(pilot, lambda: "■ complete: the log has ended" in screen_text(app))
+
+
+async def test_the_end_of_a_run_is_told_on_another_screen(
+    open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(project, "live-aaaa", "running")
+    monkeypatch.setattr("hudtui.tui.app.EVERY", 0.1)
+    monkeypatch.setattr("hudtui.tui.progress.SHOWN", 0.1)
+    rung: list[bool] = []
+    async with open_app(project, size=(120, 36)) as (app, pilot):
+        monkeypatch.setattr(app, "bell", lambda: rung.append(True))
+        await _until(pilot, lambda: "live-aaaa" in app.progress.found)
+        assert not rung
+        RunStore(project / ".hudtui").append("live-aaaa", "finished")
+        await _until(pilot, lambda: "2048 greedy: finished, reward 0.438" in screen_text(app))
+        assert rung == [True]
 
 
 # -- several stages, the machine, events ---------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hudtui.core.environment.values import ContentBlock, ToolResult
 from hudtui.core.json_text import pretty
 from hudtui.core.tasks.table import Bars, Lengths, TaskStats
 from hudtui.tui.dataset.detail import stats_content
-from hudtui.tui.mapping.hanging import Hanging
+from hudtui.tui.widgets.hanging import Hanging
 
 
 @pytest.mark.parametrize(

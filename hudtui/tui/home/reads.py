@@ -49,6 +49,8 @@ class RunRead:
     """About how long it takes yet."""
     cost: str = ""
     alarms: tuple[str, ...] = ()
+    state: str = ""
+    """The store's word: `running`, `finished`, `failed`, ..."""
     ended: bool = False
     """Nothing of it will change."""
 
@@ -107,6 +109,7 @@ def _read(view: RunView, record: RunRecord) -> RunRead:
         left="" if view.left is None else span(view.left),
         cost="" if view.cost is None else money(view.cost, summary.currency),
         alarms=tuple(clean_line(alarm.text, 300) for alarm in view.alarms) if summary.active else (),
+        state=summary.state,
         ended=not summary.active and not summary.holds_machine,
     )
 

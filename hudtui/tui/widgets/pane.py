@@ -279,7 +279,9 @@ class Panes(Acting, Container):
     def on_mount(self) -> None:
         """Panes of a narrow terminal are never all shown first."""
         self._narrow = self.app.size.width < self._least_width
-        self.rearrange()
+        if self._narrow:
+            self.rearrange()
+        self.call_after_refresh(self.rearrange)  # once the screen has disabled panes of its own
 
     def on_resize(self) -> None:
         """A terminal that became narrow shows one pane."""
