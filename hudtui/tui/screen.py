@@ -182,9 +182,9 @@ class HudtuiScreen(Acting, Screen[None]):
 
     def expire_message(self, seconds: float) -> None:
         """Empty the message bar of what was told that long ago and needs no answer; Ctrl-E shows it later on."""
-        bar = self.query_one(MessageBar)
-        if bar.severity in ("information", "success") and bar.age >= seconds:
-            bar.clear()
+        for bar in self.query(MessageBar):  # a screen that is still being made has none
+            if bar.severity in ("information", "success") and bar.age >= seconds:
+                bar.clear()
 
     @property
     def is_busy(self) -> bool:

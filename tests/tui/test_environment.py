@@ -157,7 +157,7 @@ async def test_cancelling_ends_nothing_of_another_screen(open_app: Any, project:
             await settle(pilot)
             app.screen.action_cancel()
             await settle(pilot)
-            assert app.screen is not home and "Nothing" in app.screen.message
+            assert app.screen is not home and "nothing" in app.screen.message.lower()
         assert all(work.is_running for work in works)
 
 

@@ -100,10 +100,10 @@ class NextPane(TextPane):
 
     def _welcome(self, width: int) -> Content:
         rows = (
-            ("home.demo", "Demo workspace", "a small working example, the game 2048; free, simulated machines"),
-            ("app.open-environment", "Connect an environment", "see its tools, call them, and write a configuration"),
+            ("home.demo", "Demo workspace", "a working example, the game 2048; costs nothing"),
+            ("app.open-environment", "Connect an environment", "see and call its tools, write a configuration"),
             ("app.open-dataset", "Open a task file", "check its tasks, and convert them"),
-            ("app.settings", "Keys and addresses", "only what you use needs one; local runs need none"),
+            ("app.settings", "Keys and addresses", "what you use may need one; local runs need none"),
         )
         lines = [Content.styled("hudtui takes you from an MCP environment to a monitored training run.", "bold")]
         lines.append(Content.styled("There is no project in this folder yet. Begin with:", _MUTED))

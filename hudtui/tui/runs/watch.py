@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
@@ -269,7 +270,11 @@ class WatchScreen(HudtuiScreen):
     def _follow_server(self, host: Host, port: int) -> None:
         self.foreign = self.watching = self.server = None
         self.workers.cancel_group(self, "read")
-        self.run_worker(self._read_server(host, port), name="forever", group="read", exclusive=True, exit_on_error=False)
+        self._start_reading(partial(self._read_server, host, port))
+
+    def _start_reading(self, work: Callable[[], Any]) -> None:
+        # Where the app ends before the worker begins, the coroutine is never made.
+        self.run_worker(work, name="forever", group="read", exclusive=True, exit_on_error=False)
 
     async def _read_server(self, host: Host, port: int) -> None:
         """Show the state of a model server, and its curves by time."""
@@ -306,7 +311,7 @@ class WatchScreen(HudtuiScreen):
             self._tell()
             self.panes.open(self.pane)
         if watching is self.watching:
-            self.run_worker(self._read(watching), name="forever", group="read", exclusive=True, exit_on_error=False)
+            self._start_reading(partial(self._read, watching))
 
     def on_log_view_earlier(self, event: LogView.Earlier) -> None:
         """What tmux remembers of its panes."""
