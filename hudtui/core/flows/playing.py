@@ -32,6 +32,9 @@ from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.gym.reply import Call, parse_call
 from hudtui.core.gym.values import ExampleRound, GymConfig
 from hudtui.core.project import Project
+from hudtui.core.results.find import results_at
+from hudtui.core.results.foreign import name as short_name
+from hudtui.core.results.index import ResultIndex
 from hudtui.core.rollouts.chat import ChatOptions
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import config_digest, connector, open_policy, playable_tasks, secrets_of
@@ -43,7 +46,6 @@ from hudtui.core.rollouts.trace import (
     episode_from_json,
     episode_to_json,
     opening_of,
-    read_lines,
     read_trace,
     redact,
     transcript,
@@ -585,13 +587,13 @@ def _opening(episode: Episode) -> str:
 
 
 def _recorded(file: Path, task: str) -> tuple[int, int]:
-    """How many episodes a trace holds, and how many of them are of a task."""
-    total = own = 0
-    with contextlib.suppress(InputError):
-        for _, _, record in read_lines(file):
-            total += 1
-            own += isinstance(record, dict) and record.get("task") == task
-    return total, own
+    """How many episodes a trace holds, and how many of them are of a task; as `hudtui rollouts` counts them."""
+    if not file.exists():
+        return 0, 0
+    index = ResultIndex(results_at(file))
+    while not index.advance(1.0).complete:
+        pass
+    return len(index.entries), sum(entry.task == short_name(task) for entry in index.entries)
 
 
 def read_fork(text: str, folder: Path, task: str | None = None) -> ForkPoint:
