@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hudtui.core.gym.values import GymConfig
     from hudtui.core.lockfile import LockFile
     from hudtui.core.settings import Settings
+    from hudtui.core.tasks.read import TaskReader
     from hudtui.core.tasks.task import Task
 
 CheckState = Literal["fine", "warning", "missing"]
@@ -100,10 +101,10 @@ class PreflightReport:
 # --- files ----------------------------------------------------------------------------------------------------------------
 
 
-def check_files(request: RunRequest, workspace: Workspace, settings: Settings, report: PreflightReport) -> None:
+def check_files(request: RunRequest, workspace: Workspace, settings: Settings, report: PreflightReport, read: TaskReader) -> None:
     """Check the lock file, tasks and configuration. Reads files, and the Hub if the tasks are on the Hub."""
     lock_image, dataset = _lock(workspace, report)
-    _check_tasks(request, workspace, settings, lock_image, dataset, report)
+    _check_tasks(request, workspace, settings, lock_image, dataset, report, read)
     _check_config(request, workspace, report)
 
 
@@ -158,6 +159,7 @@ def _check_tasks(
     lock_image: str | None,
     dataset: str | None,
     report: PreflightReport,
+    read: TaskReader,
 ) -> None:
     only = str(workspace.task_files[0]) if len(workspace.task_files) == 1 else None
     source = request.tasks or dataset or only
@@ -167,7 +169,7 @@ def _check_tasks(
         fix = "Name one: hudtui rl TASKS" + ("" if names else ", or make a dataset: hudtui hf tasks.json --name my-org/my-tasks")
         report.add("tasks", "missing", text, fix, remedy="choose-tasks" if names else None, options=names)
         return
-    from hudtui.core.tasks.read import find_source, read_tasks
+    from hudtui.core.tasks.read import find_source
 
     try:
         token = settings.secret("HF_TOKEN")
@@ -177,11 +179,11 @@ def _check_tasks(
             "folder": workspace.folder,
             "token": token.get_secret_value() if token else None,
         }
-        found = read_tasks(source, lock_image=lock_image, **known)
+        found = read(source, lock_image=lock_image, **known)
         place = find_source(source, folder=workspace.folder)
         plain = place.kind != "hub" and Path(workspace.folder / source).is_file()
         if plain and lock_image is not None:
-            plain = len(read_tasks(source, **known).tasks) == len(found.tasks)
+            plain = len(read(source, **known).tasks) == len(found.tasks)
     except HudtuiError as error:
         report.refuse("tasks", error)
         return

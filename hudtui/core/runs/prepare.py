@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hudtui.core.remote.host import Host
     from hudtui.core.runs.forecast import Forecast
     from hudtui.core.settings import Settings
+    from hudtui.core.tasks.read import TaskReader
 
 DEFAULT_COUNT = 2
 """GPUs of a training by default: one serves the model, the other trains it."""
@@ -88,6 +89,7 @@ async def prepare_run(
     *,
     providers: Mapping[str, Provider] | None = None,
     starts: bool = True,
+    read: TaskReader | None = None,
 ) -> Preparation:
     """Check everything that a run needs, and plan it. Rents nothing; writes at most a copy of the tasks into `.hudtui/`.
 
@@ -98,6 +100,7 @@ async def prepare_run(
         store: The project's runs.
         providers: Providers by name; None opens them by the settings.
         starts: False if the plan is only shown: the provider need not know this computer's SSH key.
+        read: Reads the tasks; the one of an earlier plan does not read an unchanged file again.
 
     Raises:
         InputError: An option is invalid.
@@ -107,7 +110,11 @@ async def prepare_run(
     report = PreflightReport()
     for remark in request.remarks:
         report.add("training", "warning", remark)
-    await asyncio.to_thread(check_files, request, workspace, settings, report)
+    if read is None:
+        from hudtui.core.tasks.read import TaskReader
+
+        read = TaskReader()
+    await asyncio.to_thread(check_files, request, workspace, settings, report, read)
     choice: OfferChoice | None = None
     estimate: Estimate | None = None
     provider: Provider | None = None

@@ -725,6 +725,10 @@ class LoadedTasks:
     """Tasks in the source, the unusable ones included."""
 
 
+_REMEMBERED = 10_000
+"""Tasks of a file that a `TaskReader` holds at most."""
+
+
 def read_tasks(
     path: Path | str,
     *,
@@ -779,6 +783,37 @@ def read_tasks(
         problems += batch.problems
         total += batch.count
     return LoadedTasks(tuple(tasks), tuple(problems), os.fspath(path), total)
+
+
+class TaskReader:
+    """`read_tasks`, which reads a file again only when the file, or a variable that is named in it, has changed since."""
+
+    def __init__(self) -> None:
+        self._known: dict[str | None, tuple[object, dict[str, str | None], LoadedTasks]] = {}
+
+    def __call__(
+        self, path: str, *, folder: Path, lookup: Lookup, lock_image: str | None = None, platform: Platform, token: str | None
+    ) -> LoadedTasks:
+        """Return all tasks of a source; see `read_tasks`."""
+        try:
+            facts = (folder / path).stat()
+            key = (folder / path, facts.st_ino, facts.st_size, facts.st_mtime_ns, platform)
+        except OSError:
+            key = None
+        known = self._known.get(lock_image)
+        if known is not None and known[0] == key and all(lookup(name) == value for name, value in known[1].items()):
+            return known[2]
+        asked: dict[str, str | None] = {}
+
+        def asking(name: str) -> str | None:
+            asked[name] = lookup(name)
+            return asked[name]
+
+        found = read_tasks(path, lookup=asking, lock_image=lock_image, platform=platform, folder=folder, token=token)
+        self._known.pop(lock_image, None)
+        if key is not None and found.total <= _REMEMBERED and (folder / path).is_file():
+            self._known[lock_image] = key, asked, found
+        return found
 
 
 def find_task(opened: OpenedSource, wanted: str | None = None) -> Task:

@@ -27,6 +27,7 @@ from hudtui.tui.compute.pods import PodsPane, gone_lines, pod_lines
 from hudtui.tui.compute.renting import Renting
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.pane import Pane, Panes
 from hudtui.tui.widgets.scrolling import Page
@@ -57,7 +58,7 @@ class OfferDetailPane(Pane):
 
     def compose(self) -> ComposeResult:
         with Page():
-            yield Static()
+            yield CalmStatic()
 
     def show(self, title: str, body: Content) -> None:
         """Show a text under a title."""
@@ -142,7 +143,7 @@ class ComputeScreen(HudtuiScreen):
                 yield self._offers
                 yield self._detail
             yield self._pods
-        yield Static(id="compute-warning")
+        yield CalmStatic(id="compute-warning")
 
     def on_mount(self) -> None:
         """Begin without warnings."""

@@ -20,6 +20,7 @@ from hudtui.core.text import clean_line
 from hudtui.tui.dataset.open_tasks import OpenTasks
 from hudtui.tui.dataset.rows import PROBLEMS, SORTS, ProblemRows, Shown, TaskRows, columns_for
 from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fields import Field, FilterField
 from hudtui.tui.widgets.pane import Pane, ViewsPane
 from hudtui.tui.widgets.scrolling import Page
@@ -355,7 +356,7 @@ class TaskDetailPane(ViewsPane):
 
     def __init__(self) -> None:
         super().__init__(id="ds-detail")
-        self.texts: dict[str, Static] = {view: Static(id=f"ds-{view}") for view in _VIEWS}
+        self.texts: dict[str, Static] = {view: CalmStatic(id=f"ds-{view}") for view in _VIEWS}
         self.pages: dict[str, Page] = {view: Page(text, id=f"ds-{view}-page") for view, text in self.texts.items()}
 
     def compose(self) -> ComposeResult:
@@ -401,7 +402,7 @@ class ProblemsPane(Pane):
     def __init__(self) -> None:
         super().__init__(id="ds-problems-pane")
         self.table = VirtualTable(PROBLEMS, empty="No problem was found.", id="ds-problems")
-        self.sentence = Static(id="ds-problem")
+        self.sentence = CalmStatic(id="ds-problem")
 
     def compose(self) -> ComposeResult:
         yield self.table

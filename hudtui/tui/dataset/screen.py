@@ -25,6 +25,7 @@ from hudtui.tui.dataset.panes import TICK, ProblemsPane, TaskDetailPane, TasksPa
 from hudtui.tui.dataset.task_work import TaskWork
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import cut_left
 from hudtui.tui.widgets.pane import Panes
@@ -108,7 +109,7 @@ class DatasetScreen(HudtuiScreen):
 
     def content(self) -> Iterable[Widget]:
         """What is open, table, detail."""
-        yield Static(id="ds-head")
+        yield CalmStatic(id="ds-head")
         hint = "{key:dataset.open} names one, or a dataset on the Hub"
         yield EmptyState("No task file was found in this project.", hint, id="ds-empty")
         with Panes(id="ds-panes"):

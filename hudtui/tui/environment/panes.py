@@ -10,7 +10,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Input, Static, Tree
+from textual.widgets import Input, Tree
 from textual.widgets.tree import TreeNode
 
 from hudtui.core.environment.form_args import form_fields
@@ -21,6 +21,7 @@ from hudtui.core.text import clean, clean_line
 from hudtui.tui.actions import AppAction
 from hudtui.tui.environment.tool_form import ToolForm
 from hudtui.tui.environment.tree import Branches
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.json_view import JsonView, schema_text
@@ -211,7 +212,7 @@ class ToolPane(Pane):
 
     def __init__(self) -> None:
         super().__init__(id="env-tool")
-        self.about = Static(id="env-about")
+        self.about = CalmStatic(id="env-about")
         self.form = ToolForm(id="env-form")
 
     def compose(self) -> ComposeResult:

@@ -27,6 +27,7 @@ from hudtui.tui.environment.panes import Leaf, ResultPane, ToolPane, ToolsPane
 from hudtui.tui.environment.tool_form import ToolForm
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fields import Field, TextEntry
 from hudtui.tui.widgets.pane import Panes
@@ -103,7 +104,7 @@ class EnvironmentScreen(HudtuiScreen):
         with Horizontal(id="env-source"):
             yield Static(Content.styled("Source ", "bold $primary"), classes="label")
             yield TextEntry(placeholder="text-2048, org/name:tag, folder, URL, lock file, -- command …", id="source")
-            yield Static(id="env-state")
+            yield CalmStatic(id="env-state")
         yield EmptyState(_NOTHING, _HINT, id="env-empty")
         with Panes(id="env-panes"):
             yield self._tools

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import Static
 
 from hudtui.core.text import clean_line, home_short, plural
 from hudtui.tui.facts import Facts, Money, RunFact
 from hudtui.tui.steps import GLYPHS, SCREENS, STEPS, STYLES
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fit import cut, cut_left, pad
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
@@ -46,7 +46,7 @@ class TextPane(Pane):
 
     def __init__(self, *, title: str = "", id: str | None = None) -> None:  # noqa: A002
         super().__init__(title=title, id=id)
-        self.body = Static()
+        self.body = CalmStatic()
         self.body.can_focus = True
 
     def compose(self) -> ComposeResult:

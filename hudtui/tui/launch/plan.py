@@ -10,6 +10,7 @@ from textual.widgets import Static
 
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.scrolling import Page
@@ -45,7 +46,7 @@ class PlanPane(Pane):
 
     def compose(self) -> ComposeResult:
         with Page():
-            yield Static(id="launch-plan")
+            yield CalmStatic(id="launch-plan")
 
     @property
     def page(self) -> Page:

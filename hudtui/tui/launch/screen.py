@@ -29,6 +29,7 @@ from hudtui.tui.launch import form
 from hudtui.tui.launch.form import FieldsPane, label_of
 from hudtui.tui.launch.plan import PlanPane
 from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.pane import Panes
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
     from hudtui.core.settings import Settings
+    from hudtui.core.tasks.read import TaskReader
     from hudtui.core.trust import Untrusted
 
 _RENTED = ("prime", "sky")
@@ -111,6 +113,7 @@ class LaunchScreen(HudtuiScreen):
         """The run that a machine was asked for last."""
         self._timer: Any = None
         self._quoted: dict[str, _Quoted] = {}
+        self._tasks: TaskReader | None = None
         self._engine = ""
         """The engine that was chosen for the machine; empty once the user, or who opened the screen, has chosen one."""
         self._machines: tuple[str, ...] = ()
@@ -144,8 +147,8 @@ class LaunchScreen(HudtuiScreen):
                     yield FieldsPane(title, form.GROUPS[title], id=f"launch-{title.lower()}")
             yield FieldsPane("Training", [*form.GROUPS["Training"], *more], id="launch-trains")
             yield PlanPane(id="launch-plan-pane")
-        yield Static(id="launch-hint")
-        yield Static(id="launch-ready")
+        yield CalmStatic(id="launch-hint")
+        yield CalmStatic(id="launch-ready")
 
     def on_mount(self) -> None:
         """The usual answers."""
@@ -379,8 +382,8 @@ class LaunchScreen(HudtuiScreen):
             form.MORE_OF_ART: more and art,
             form.MORE_OF_OTHERS: more and not art,
         }
-        for pane in self.query(FieldsPane):
-            pane.show(shown, engine)
+        for name in ("what", "where", "limits", "trains"):
+            self.query_one(f"#launch-{name}", FieldsPane).show(shown, engine)
         self.query_one("#launch-row-gpus").display = self._rents and machine != form.OFFER
         if self.focused is None or not self.focused.display or not all(one.display for one in self.focused.ancestors[:3]):
             self._choice("tasks" if plays else "engine").focus()
@@ -448,6 +451,7 @@ class LaunchScreen(HudtuiScreen):
         from hudtui.core.runs.plan_text import plan_lines, plan_summary
         from hudtui.core.runs.prepare import prepare_run
         from hudtui.core.runs.store import RunStore
+        from hudtui.core.tasks.read import TaskReader
 
         workspace = self.app.workspace
         store = RunStore(workspace.state_dir)
@@ -457,8 +461,10 @@ class LaunchScreen(HudtuiScreen):
         else:
             settings, providers = await asyncio.to_thread(self._settings), None
         self._show_limits(settings)
+        if self._tasks is None:
+            self._tasks = TaskReader()
         request = await self._request_to_prepare()
-        prepared = await prepare_run(request, workspace, settings, store, providers=providers)
+        prepared = await prepare_run(request, workspace, settings, store, providers=providers, read=self._tasks)
         if prepared.record is None:
             return prepared, (), ""
         shown = await asyncio.to_thread(plan_lines, prepared.record, store, prepared)

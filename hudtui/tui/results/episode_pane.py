@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Static
 
 from hudtui.core.results.images import images_by_turn
 from hudtui.tui.actions import AppAction
 from hudtui.tui.results.transcript import Beside, TranscriptPage, episode_name, head_lines, message_page, reward_text, turn_page
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.json_view import JsonView
 from hudtui.tui.widgets.pane import ViewsPane
 from hudtui.tui.widgets.pictures import why_no_pictures
@@ -92,7 +92,7 @@ class EpisodePane(ViewsPane):
         self._group: Callable[[], Sequence[Content]] = tuple
         self._page = TranscriptPage()
         self._recorded: Transcript | None = None
-        self._head = Static(classes="episode-head")
+        self._head = CalmStatic(classes="episode-head")
         self._sheet = Sheet()
         self._record = JsonView()
 

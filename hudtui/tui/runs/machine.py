@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import Static
 
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.charts import series_styles
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
@@ -169,7 +169,7 @@ class MachinePane(MetricsPane):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(by_time=True, empty=EMPTY, id=id)
         self._view: RunView | None = None
-        self._rows = Static(id="machine-rows")
+        self._rows = CalmStatic(id="machine-rows")
 
     def compose_above(self) -> ComposeResult:
         """The rows."""

@@ -9,11 +9,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static, TabbedContent, TabPane
+from textual.widgets import TabbedContent, TabPane
 
 from hudtui.tui.actions import AppAction
 from hudtui.tui.runs.machine import MachinePane
 from hudtui.tui.runs.words import event_cells, result_table
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.json_view import JsonView
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 from hudtui.tui.widgets.pane import Pane
@@ -89,8 +90,7 @@ class RunPane(Pane):
         self._mounts: dict[str, AwaitMount] = {}
         self._waiting: dict[str, Callable[[Any], object]] = {}
         """Draws what a tab does not show yet, given its content."""
-        self._head = Static(id="run-head")
-        self._shown: Content | None = None
+        self._head = CalmStatic(id="run-head")
         self._no_run = title
 
     def compose(self) -> ComposeResult:
@@ -134,11 +134,9 @@ class RunPane(Pane):
         return max(self._head.size.width - 2, 20)
 
     def tell(self, title: str, head: Content) -> None:
-        """Show the title on the border, and the head. What is shown already is not drawn again."""
+        """Show the title on the border, and the head."""
         self.name_on_border(title or self._no_run)
-        if self._shown != head:
-            before, self._shown = self._shown, head
-            self._head.update(head, layout=before is None or before.plain.count("\n") != head.plain.count("\n"))
+        self._head.update(head)
 
     def show_curves(self, runs: Iterable[Numbers], *, by_time: bool | None = None) -> None:
         """Show the numbers of the run, and of those that are compared with it; `by_time` as in `MetricsPane.show`."""
@@ -184,8 +182,7 @@ class RunPane(Pane):
 
     def forget(self) -> None:
         """Show nothing of a run."""
-        self._shown = None
-        self._head.update("")
+        self._head.update(Content(""))
         self.name_on_border(self._no_run)
         self.show_curves(())
         self.show_load(None)

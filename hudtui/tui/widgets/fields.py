@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import Reactive
 from textual.widgets import Input
 
 from hudtui.core.text import clean
@@ -24,6 +26,9 @@ class Field(Input):
     Field, Field.-textual-compact { height: 1; border: none; padding: 0 1; background: $panel; }
     Field:focus { border: none; background: $panel; background-tint: $foreground 5%; }
     """
+
+    virtual_size = Reactive(Size(0, 0))
+    """Of the whole text. The field stays as wide as it is when that changes: nothing has to be laid out."""
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ import pytest
 
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
+from hudtui.core.tasks import read
 from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.task import ToolCall
 
@@ -194,3 +195,23 @@ def test_token_budget(write: Write, task: Make) -> None:
     read = read_tasks(write("t.json", task(prompt="word " * 100)), token_budget=50)
     assert [(problem.field, problem.code) for problem in read.problems] == [("prompt", "too-long")]
     assert len(read.tasks) == 1
+
+
+def test_an_unchanged_file_is_read_once(write: Write, task: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write("t.jsonl", task(mcp_config={"hud": {"url": "${WHERE}"}}), task(id="b"))
+    reads, whole = [], read.read_tasks
+    monkeypatch.setattr(read, "read_tasks", lambda *args, **more: reads.append(args) or whole(*args, **more))
+    values = {"WHERE": "http://127.0.0.1"}
+    reader = read.TaskReader()
+
+    def found() -> read.LoadedTasks:
+        return reader("t.jsonl", folder=path.parent, lookup=values.get, platform=read.HUD, token=None)
+
+    assert found() is found() and len(found().tasks) == 2 and len(reads) == 1
+    del values["WHERE"]
+    assert any("WHERE" in str(problem) for problem in found().problems) and len(reads) == 2
+    write("t.jsonl", task(id="c"), task(id="d"), task(id="e"))
+    assert [one.id for one in found().tasks] == ["c", "d", "e"]
+    path.unlink()
+    with pytest.raises(InputError):
+        found()

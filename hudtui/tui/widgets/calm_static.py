@@ -1,0 +1,28 @@
+"""A text that is drawn again when it differs, and laid out again when its height does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from textual.content import Content
+from textual.visual import VisualType
+from textual.widgets import Static
+
+if TYPE_CHECKING:
+    from textual.css.styles import RulesMap
+
+
+class CalmStatic(Static):
+    """`Static` for a text that is updated often. To lay out the whole screen costs more than to draw it."""
+
+    def update(self, content: VisualType = "", *, layout: bool = True) -> None:
+        """Show a text; see `Static.update`. Nothing is done when it is shown already."""
+        before, width = self.content, self.content_size.width
+        if isinstance(content, Content) and isinstance(before, Content):
+            if content.is_same(before):
+                return
+            layout = layout and (not width or self._height(content, width) != self._height(before, width))
+        super().update(content, layout=layout)
+
+    def _height(self, content: Content, width: int) -> int:
+        return content.get_height(cast("RulesMap", self.styles), width)
