@@ -2,9 +2,7 @@
 
 from typing import ClassVar
 
-from hudtui.core.rollouts.reward import HUDBaseRubric
-from hudtui.core.rollouts.values import Episode
-from hudtui.core.tasks.task import Task
+from hudtui.gym import Episode, HUDBaseRubric, Task
 
 
 class Careful(HUDBaseRubric):

@@ -1,6 +1,6 @@
 """An environment for TRL's `GRPOTrainer(environment_factory=...)`: models with tool calls of their own play hudtui's tasks.
 
-    from hudtui.trainers.spec import HudtuiSpec
+    from hudtui.gym import HudtuiSpec
 
     spec = HudtuiSpec("configs/2048.yaml", "tasks.jsonl")
     trainer = GRPOTrainer(

@@ -171,6 +171,21 @@ def test_secrets_are_masked_wherever_they_were_echoed(tmp_path):
     assert episode.task_id == "board-4"  # what is too short to be a secret masks nothing
 
 
+@pytest.mark.parametrize(
+    "secret",
+    ['a"quoted"key', "back\\slash\\key", "two\nlines\tkey", "schlüssel-数-🙂", "nabcdefgh", "\x1b[31mkey!", "/a/path/key"],
+)
+def test_a_secret_is_masked_however_json_writes_it(tmp_path, secret):
+    around = f"before \n{secret}\\ after"
+    episode = replace(EPISODE, evaluation={"text": around, secret: 1}, error=secret)
+    write_episode(tmp_path / "traces.jsonl", episode, secrets=[secret])
+    (found,) = read_trace(tmp_path / "traces.jsonl")
+    assert found.evaluation == {"text": f"before \n{MASK}\\ after", MASK: 1} and found.error == MASK
+    write_episode(tmp_path / "plain.jsonl", episode, secrets=["nothing-like-it"])
+    (plain,) = read_trace(tmp_path / "plain.jsonl")
+    assert plain == episode
+
+
 def test_whatever_a_server_sends_makes_a_line_that_can_be_read(tmp_path):
     path = tmp_path / "traces.jsonl"
     deep = value = []
