@@ -160,18 +160,20 @@ class _Play:
             self._replies += 1
             self._tokens += answer.usage.completion_tokens if answer.usage else 0
             calls = choice.message.tool_calls or []
+            said = choice.message.content or ""
             if not calls:
+                player.say(said)
                 return "done"
             shown: list[Any] = []
             for index, call in enumerate(calls):
-                text, parts = await self._call(player, call, seconds if index == 0 else 0.0)
+                text, parts = await self._call(player, call, *(("", 0.0) if index else (said, seconds)))
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
                 shown += parts
             if shown:  # a tool's message holds text alone
                 messages.append({"role": "user", "content": shown})
         return "max_turns"
 
-    async def _call(self, player: EpisodePlayer, call: Any, seconds: float) -> tuple[str, list[Any]]:
+    async def _call(self, player: EpisodePlayer, call: Any, said: str, seconds: float) -> tuple[str, list[Any]]:
         """Carry out one call. Returns the text for the model, and its images."""
         if player.stop is not None:
             return "error: the episode is over", []
@@ -185,7 +187,7 @@ class _Play:
         if not isinstance(arguments, dict):
             self._errors += 1
             return f"error: the arguments of {clean_line(name, 80)} are no JSON object", []
-        turn: Turn = await player.call(name, arguments, seconds=seconds)
+        turn: Turn = await player.call(name, arguments, said=said, seconds=seconds)
         self._errors += turn.is_error
         content = player.messages[-1]["content"] if player.messages else ""
         images = [part for part in content if part.get("type") == "image_url"] if isinstance(content, list) else []

@@ -7,8 +7,9 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import art
@@ -50,7 +51,6 @@ async def dead_server() -> tuple[str, str]:
     """A server that took the connection and never answers again."""
     silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(1000), "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
-    art_worker.LOOK_EVERY, art_worker.SILENT, art_worker.PATIENCE = 0.1, 0.2, 0.1
     found: list[MachineError] = []
     gatherer = Gatherer(rollouts(), 2, health=f"http://127.0.0.1:{port}/v1/models")
     try:
@@ -149,8 +149,9 @@ async def main() -> dict[str, Any]:
             return 400, {"error": {"message": "This model's maximum context length is 8192 tokens"}}
         return 200, message("done") if body["messages"][-1]["role"] == "tool" else call("move", direction="left")
 
-    dead, fix = await dead_server()
-    behind, stopped = await dead_while_training()
+    with patch.multiple(art_worker, LOOK_EVERY=0.1, SILENT=0.2, PATIENCE=0.1):
+        dead, fix = await dead_server()
+        behind, stopped = await dead_while_training()
     slow = await rollouts(0.5).play(task(), Hangs())
     with endpoint(answer) as (base, _):
         long = await too_long(base)

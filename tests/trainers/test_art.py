@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,29 +40,52 @@ def record(number: int, *, module: str = "hudtui.envs.text_2048") -> dict[str, A
     }
 
 
+Job = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def host(art_python: str) -> Iterator[Job]:
+    """Runs jobs in one process that has imported ART."""
+    words = [art_python, "-P", str(ROOT / "tests" / "support" / "art_host.py")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def job(call: str, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> tuple[int, str]:
+            process.stdin.write(json.dumps({"call": call, "argv": argv, "cwd": str(cwd), "env": env}) + "\n")
+            process.stdin.flush()
+            answer = json.loads(process.stdout.readline())
+            return answer["code"], answer["output"]
+
+        yield job
+        process.stdin.close()
+
+
 class Worker:
     """Runs the worker in a folder."""
 
-    def __init__(self, python: str, folder: Path) -> None:
-        self.python, self.folder = python, folder
+    def __init__(self, python: str, folder: Path, host: Job) -> None:
+        self.python, self.folder, self.host = python, folder, host
         (folder / "gym.yaml").write_text(GYM)
         self.tasks([record(number) for number in range(3)])
 
     def tasks(self, records: Sequence[Mapping[str, Any]]) -> None:
         (self.folder / "tasks.json").write_text(json.dumps(records))
 
-    def start(self, *words: str, recipe: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> Any:
+    def _words(self, recipe: Mapping[str, Any] | None, env: Mapping[str, str] | None) -> tuple[list[str], dict[str, str]]:
         made = recipe_from({**RECIPE, **(recipe or {})})
         (self.folder / "recipe.json").write_text(json.dumps(made.to_json()))
-        argv = [self.python, "-P", "-m", "hudtui.trainers.art_worker", "--recipe", "recipe.json", "--tasks", "tasks.json"]
-        argv += ["--config", "gym.yaml", "--out", "out", *words]
-        full = {**os.environ, "HUDTUI_PYTHON": sys.executable, **(env or {})}
-        return subprocess.Popen(argv, cwd=self.folder, env=full, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        argv = ["--recipe", "recipe.json", "--tasks", "tasks.json", "--config", "gym.yaml", "--out", "out"]
+        return argv, {**os.environ, "HUDTUI_PYTHON": sys.executable, **(env or {})}
 
-    def run(self, *words: str, **more: Any) -> tuple[int, str]:
-        with self.start(*words, **more) as process:
-            output, _ = process.communicate(timeout=200)
-        return process.returncode, output
+    def start(self, *, recipe: Mapping[str, Any]) -> Any:
+        """In a process of its own, for signals."""
+        argv, env = self._words(recipe, None)
+        argv = [self.python, "-P", "-m", "hudtui.trainers.art_worker", *argv]
+        return subprocess.Popen(argv, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, *words: str, recipe: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+        argv, full = self._words(recipe, env)
+        return self.host("worker", [*argv, *words], self.folder, full)
 
     @property
     def records(self) -> Path:
@@ -71,8 +94,8 @@ class Worker:
 
 
 @pytest.fixture
-def worker(own_world: Path, art_python: str) -> Worker:
-    return Worker(art_python, own_world)
+def worker(own_world: Path, art_python: str, host: Job) -> Worker:
+    return Worker(art_python, own_world, host)
 
 
 Rows = Callable[[Path], list[dict[str, Any]]]
@@ -156,6 +179,7 @@ def test_a_model_behind_an_endpoint_plays_with_the_environment_s_tools(worker: W
     episodes = list(read_trace(worker.folder / "out" / "traces.jsonl"))
     assert {episode.stop for episode in episodes} == {"done"}
     assert [turn.call["arguments"] for turn in episodes[0].turns] == [{"direction": "left"}, {"direction": "down"}]
+    assert episodes[0].messages[-1] == {"role": "assistant", "content": "I am done."}
     rewards = [episode.scores.reward for episode in episodes]
     assert len(set(rewards)) <= 2 and min(rewards) > 0
     assert "the rewards of each group are equal, so that there is nothing to learn" in output
@@ -221,15 +245,14 @@ def test_nothing_that_can_be_played_ends_it_with_words(worker: Worker, tasks: li
 
 def test_what_the_worker_decides_by_itself(worker: Worker) -> None:
     """A dead server, a conversation that is too long, a slow episode, the settings of ART: without a process for each."""
-    words = [worker.python, "-P", str(ROOT / "tests" / "trainers" / "inside_art.py"), str(worker.folder)]
-    env = {**os.environ, "HUDTUI_PYTHON": sys.executable, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, cwd=worker.folder, env=env, capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    found = json.loads(done.stdout.rpartition("RESULT ")[2])
+    env = {**os.environ, "HUDTUI_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    code, output = worker.host("inside", [str(worker.folder)], worker.folder, env)
+    assert code == 0, output[-5000:]
+    found = json.loads(output.rpartition("RESULT ")[2].splitlines()[0])
     assert "has not answered for" in found["dead"] and "gpu_memory_utilization" in found["dead_fix"]
-    assert "the model's server does NOT answer" in done.stdout
+    assert "the model's server does NOT answer" in output
     assert "has not answered for" in found["dead_behind"] and found["training_stopped"], "a training behind a dead server"
-    assert "step 3: training for" in done.stdout
+    assert "step 3: training for" in output
     assert "longer than the model's 8192 tokens" in found["long"]
     assert "took longer than 0.5 s" in found["slow"]
     assert found["shared"] == {

@@ -207,12 +207,13 @@ class EpisodePlayer:
         began = perf_counter()
         return await self._play(reply, self._interpreter.interpret(reply), seconds, began, tokens)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], *, seconds: float = 0.0) -> Turn:
+    async def call(self, name: str, arguments: Mapping[str, Any], *, said: str = "", seconds: float = 0.0) -> Turn:
         """Play one call that a model made by its own tool calling, as the reply that says it in the configuration's form.
 
         Args:
             name: An action: one of `actions`.
             arguments: By name; JSON values.
+            said: What the model said beside the call, for the record.
             seconds: What the model took, for the record.
 
         Raises:
@@ -221,8 +222,13 @@ class EpisodePlayer:
         self._require_open()
         began = perf_counter()
         meaning = self._interpreter.interpret_call(name, arguments)
-        thought = "<think></think>\n" if self.config.parser.use_thinking else ""
+        thought = f"<think>{said}</think>\n" if self.config.parser.use_thinking else f"{said}\n" if said else ""
         return await self._play(f"{thought}<tool>{meaning.tool}</tool>", meaning, seconds, began)
+
+    def say(self, reply: str) -> None:
+        """Record a reply without a call, of a model that calls tools by itself. Nothing is played."""
+        self._require_open()
+        self._messages.append({"role": "assistant", "content": reply})
 
     def interpret(self, reply: str) -> Interpretation:
         """What a reply would mean in this episode. Nothing is played."""
