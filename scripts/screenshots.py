@@ -61,6 +61,21 @@ async def trained(pilot: Any) -> None:
     await pilot.pause(4)
 
 
+async def with_art(pilot: Any) -> None:
+    """A training with ART, of an environment that a file describes."""
+    pilot.app.open_screen("launch", engine="art", machine="local", art_config="art.yaml", environment="mine")
+    await pilot.pause(4)
+
+
+async def art_records(pilot: Any) -> None:
+    """An episode of ART's own records."""
+    found = next((pilot.app.folder / ".hudtui" / "runs").glob("*/out/.art"))
+    pilot.app.open_screen("results", path=str(found.relative_to(pilot.app.folder)))
+    await pilot.pause(2)
+    await pilot.press("enter")
+    await pilot.pause(1)
+
+
 async def compared(pilot: Any) -> None:
     """Two episodes of a task beside each other."""
     pilot.app.open_screen("results", path="outputs/random")
@@ -100,6 +115,13 @@ LATER = (
     Shot("launch-rented", ("4", "l"), size=WIDE, then=trained),
 )
 """With machines that are alive, and a training."""
+
+ART = (
+    Shot("art-launch", size=WIDE, then=with_art),
+    Shot("art-run", ("5", "m"), size=WIDE, then=rehearsed),
+    Shot("art-results", size=WIDE, then=art_records),
+)
+"""With a rehearsal of a training with ART."""
 
 
 async def settle(pilot: Any) -> None:
@@ -203,6 +225,21 @@ def rehearse(python: Path, folder: Path) -> None:
         raise SystemExit(f"hudtui rl --rehearse failed:\n{done.stderr}")
 
 
+def rehearse_with_art(python: Path, folder: Path) -> bool:
+    """A rehearsal of a training with ART, where its environment is there. Returns whether it is."""
+    trainer = Path(__file__).resolve().parent.parent / ".venv-art" / "bin" / "python"
+    if not trainer.exists():
+        print("no .venv-art: no pictures of a training with ART", file=sys.stderr)
+        return False
+    (folder / "art.yaml").write_text("environments:\n  mine: {dataset: tasks.json, max_turns: 12}\n")
+    words = ["art", "train", "--env", "mine", "--config", "art.yaml", "--scenarios", "4", "--val-scenarios", "2", "--seed", "1"]
+    words += ["--rehearse", "--python", str(trainer), "--yes"]
+    done = subprocess.run([python, "-m", "hudtui", "--trust", *words], cwd=folder, text=True, capture_output=True)
+    if done.returncode:
+        raise SystemExit(f"hudtui art train --rehearse failed:\n{done.stdout[-2000:]}{done.stderr}")
+    return True
+
+
 def end_simulator(home: Path) -> None:
     """End the demo's simulator, with its machines."""
     with contextlib.suppress(OSError, ValueError):
@@ -252,13 +289,17 @@ def main() -> int:
         print("no Fira Code or DejaVu under /usr/share/fonts: SVG only", file=sys.stderr)
     make_demo(Path(sys.executable), home / "demo")
     play(Path(sys.executable), home / "demo")
-    wanted = [shot for shot in (*SHOTS, *LATER) if not given.only or shot.name in given.only]
-    ready = False
+    wanted = [shot for shot in (*SHOTS, *LATER, *ART) if not given.only or shot.name in given.only]
+    ready = played = False
     for shot in wanted:
         if shot in LATER and not ready:
             rent(Path(sys.executable), home / "demo")
             rehearse(Path(sys.executable), home / "demo")
             ready = True
+        if shot in ART and not played:
+            if not rehearse_with_art(Path(sys.executable), home / "demo"):
+                break
+            played = True
         svg = asyncio.run(take(shot, home))
         if str(home.parent) in svg:
             print(f"{shot.name} shows a path of this machine", file=sys.stderr)

@@ -26,7 +26,9 @@ def export(
         str | None, typer.Argument(help="A run: its id, its name, or the beginning of an id; by default the newest.")
     ] = None,
     step: Annotated[int | None, typer.Option("--step", min=1, help="Step of a checkpoint; by default the final model.")] = None,
-    form: Annotated[str, typer.Option("--format", help="adapter, or merged (needs the training environment).")] = "adapter",
+    form: Annotated[
+        str, typer.Option("--format", help="adapter, or merged (in the environment of the training, or of rehearsals here).")
+    ] = "adapter",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="New folder; exports/<run> by default.", show_default=False)
     ] = None,

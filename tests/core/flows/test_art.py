@@ -154,7 +154,8 @@ async def test_only_tasks_with_one_of_the_targets_are_taken(project):
 
 
 async def test_a_reward_of_one_s_own_replaces_that_of_the_environment(project, monkeypatch):
-    Path("mine.py").write_text("def short(episode, task):\n    return 1.0 / (1 + len(episode.turns))\n")
+    Path("helper.py").write_text("def one_of(number):\n    return 1.0 / number\n")
+    Path("mine.py").write_text("import helper\n\ndef short(episode, task):\n    return helper.one_of(1 + len(episode.turns))\n")
     text = "environments: {mine: {dataset: tasks.json, reward: 'mine.py:short'}}"
     monkeypatch.delenv("HUDTUI_TRUST")
     agree(project.folder, task_powers([GAME], Path("tasks.json")))
