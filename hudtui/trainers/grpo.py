@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import random
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +35,8 @@ from hudtui.trainers.replies import BatchReplies, Generated, RankSync, ReplySour
 from hudtui.trainers.rollout import EpisodeRunner, TrainingEpisode
 from hudtui.trainers.tokens import ChatTokens, chat_tokens_for
 
+HANDOVER = "handover"
+"""Folder, in the folder of the output, of the adapters that a server on a CPU loads."""
 SERVER = "HUDTUI_VLLM_URL"
 """Variable with the address of a model server; empty: the trainer generates by itself."""
 
@@ -297,7 +300,7 @@ def make_trainer(
             raise InputError("on a CPU a model's server takes adapters alone", fix="Leave out lora: false.")
         from hudtui.trainers.handover import attach
 
-        attach(trainer, server, out / "handover")
+        attach(trainer, server, out / HANDOVER)
     # `dr_grpo` divides the loss by the longest completion, which is that of an episode here and not that of a reply.
     trainer.max_completion_length = min(recipe.max_seq_len, recipe.max_tokens * players.most_turns)
     if trainer.accelerator.num_processes > 1:
@@ -389,6 +392,7 @@ def train(arguments: argparse.Namespace) -> None:
     trainer.accelerator.wait_for_everyone()
     if trainer.accelerator.is_main_process:
         tokenizer.save_pretrained(str(out / "model"))
+        shutil.rmtree(out / HANDOVER, ignore_errors=True)
         why = f" before its end: {chronicle.why}" if chronicle.why else ""
         say(f"training is over at step {trainer.state.global_step}{why}; {'adapter' if recipe.lora else 'model'} in {out}/model")
 

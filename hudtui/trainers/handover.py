@@ -54,13 +54,14 @@ class AdapterHandover:
             return
         place = self._folder / name
         self._trainer.model.save_pretrained(str(place))
-        self._post("load_lora_adapter", {"lora_name": name, "lora_path": str(place)})
+        # In place: a server that outlived an earlier trainer may have this step already.
+        self._post("load_lora_adapter", {"lora_name": name, "lora_path": str(place), "load_inplace": True})
         if self.model:
             self._post("unload_lora_adapter", {"lora_name": self.model})
             shutil.rmtree(self._folder / self.model, ignore_errors=True)
         self.model = name
 
-    def _post(self, what: str, body: dict[str, str]) -> None:
+    def _post(self, what: str, body: dict[str, Any]) -> None:
         request = urllib.request.Request(
             f"{self._url}/v1/{what}", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
         )

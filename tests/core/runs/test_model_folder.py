@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import json
 from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from support.model_folder import model_folder, weights
 from hudtui.core.compute import hardware as machines
 from hudtui.core.compute.hardware import Gpu, Hardware
 from hudtui.core.remote.hosts import close_hosts, find_host
-from hudtui.core.runs.launch import launch
+from hudtui.core.runs.launch import continue_launch, launch
 from hudtui.core.runs.prepare import prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -164,24 +166,30 @@ async def test_a_folder_travels_with_the_run_and_a_disk_without_room_is_said(
         assert missing.name == "disk" and "3.0 free" in missing.text and "Make room" in (missing.fix or "")
 
 
-async def test_large_files_are_sent_once_and_it_is_said_how_far(
+async def test_a_large_file_is_sent_with_progress_and_goes_on_after_a_break(
     own_world: Path, store: RunStore, make: Callable[..., RunRecord], ssh_box: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = Path.home() / ".ssh" / "config"
     config.parent.mkdir(mode=0o700, exist_ok=True)
     lines = ("HostName 127.0.0.1", f"Port {ssh_box.port}", f"User {getpass.getuser()}", f"IdentityFile {ssh_box.server.key}")
     config.write_text("Host gpu-box\n" + "".join(f"  {line}\n" for line in lines) + "  StrictHostKeyChecking accept-new\n")
-    monkeypatch.setattr("hudtui.core.runs.launch._IN_MEMORY", 100)
+    monkeypatch.setattr("hudtui.core.runs.launch._SAY_EVERY", 0.01)
     large = own_world / "model.safetensors"
-    large.write_bytes(weights(1 << 18))
-    files = (PlanFile("files/model/m/model.safetensors", file_ref(large)),)
+    large.write_bytes(weights(6 << 20))
+    name = "files/model/m/model.safetensors"
     host = find_host("gpu-box")
     try:
-        record = make("cmp files/model/m/model.safetensors " + str(large), host="gpu-box", files=files)
-        record = RunRecord(**{**vars(record), "folder": f".hudtui/runs/{record.id}"})
-        said = [event.data.get("message") async for event in launch(record, host, store) if event.type == "note"]
-        assert "model.safetensors: 100 % of 1 MiB sent" in said
-        there = await host.stat(f"{record.folder}/files/model/m/model.safetensors")
-        assert there is not None and there.size == large.stat().st_size
+        record = make("true", host="gpu-box", files=(PlanFile(name, file_ref(large)),))
+        record = replace(record, folder=f".hudtui/runs/{record.id}")
+        said = []
+        async with aclosing(launch(record, host, store)) as events:
+            async for event in events:
+                if event.type == "note":
+                    said.append(str(event.data["message"]))
+                    break  # as with Ctrl-C
+        said += [str(event.data["message"]) async for event in continue_launch(record.id, host, store) if event.type == "note"]
+        assert len(set(said)) == len(said) and said[-1] == "model.safetensors: 100 % of 24 MiB sent"
+        assert await host.get(f"{record.folder}/{name}", limit=1 << 30) == large.read_bytes()
+        assert not (await host.run(["find", record.folder, "-name", "*.part"])).stdout
     finally:
         await close_hosts()
