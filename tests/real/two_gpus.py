@@ -18,7 +18,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -63,19 +62,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("two-gpus"))
     given = parser.parse_args()
     model, vllm, trainer = given.model.absolute(), given.vllm.absolute(), given.trainer.absolute()
-    given.out.mkdir(parents=True)
+    given.out.mkdir(parents=True, exist_ok=True)
     os.chdir(given.out)
     here = Path.cwd()
     python = wrapper(here / "bin" / "python", trainer / "bin" / "python", PYTHONPATH=str(ROOT))
     wrapper(here / "bin" / "vllm", vllm / "bin" / "vllm", VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1")
     process, sim = simulator(here / "sim")
-    (here / "home").mkdir()
+    (here / "home").mkdir(exist_ok=True)
     own = {"HOME": str(here / "home"), "HUDTUI_SIM": sim["url"], "HUDTUI_SIM_KEY": sim["key"], "HUDTUI_PYTHON": sys.executable}
     os.environ.update(own, HUDTUI_TRUST=str(here))
     for name in [name for name in os.environ if name.startswith("XDG_")]:
         del os.environ[name]
     try:
-        rows = rehearse(model, python, sim)
+        if not Path("run.json").exists():  # what was done is not done again
+            rehearse(model, python)
+        rows = look(model, python, sim)
     finally:
         process.terminate()
         process.wait(60)
@@ -84,8 +85,8 @@ def main() -> None:
     sys.exit(not all(right for _, right in rows.values()))
 
 
-def rehearse(model: Path, python: Path, sim: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Carry the plan out, and return what was seen: for each line of the table the facts, and whether they are right."""
+def rehearse(model: Path, python: Path) -> None:
+    """Carry the plan out; leaves plan.json and run.json."""
     example = EXAMPLE.format(board=opening(500).strip().replace("\n", "\n      "), action="left")
     Path("gym.yaml").write_text(CONFIG.format(examples=example))
     Path("tasks.json").write_text(json.dumps([task(f"board-{seed}", seed) for seed in range(1, 9 + HELD_OUT)]))
@@ -93,42 +94,61 @@ def rehearse(model: Path, python: Path, sim: dict[str, Any]) -> dict[str, tuple[
     command("pods", "keys", "register", "--yes")
     words = ["rl", "run", "tasks.json", "-c", "gym.yaml", "--provider", "prime", "--gpus", "2xA100", "--rehearse"]
     words += ["--rehearse-model", str(model), "--python", str(python), "--steps", str(STEPS), "--set", f"held_out={HELD_OUT}"]
-    plan = json.loads(command(*words, "--dry-run"))
-    Path("plan.json").write_text(json.dumps(plan, indent=1))
-    began = time.monotonic()
-    run = json.loads(command(*words, "--yes", "--json"))
-    took = time.monotonic() - began
-    Path("run.json").write_text(json.dumps(run, indent=1))
+    Path("plan.json").write_text(command(*words, "--dry-run"))
+    Path("run.json").write_text(command(*words, "--yes", "--json"))
+
+
+CHANGE = """
+import sys, torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+model, adapter = sys.argv[1:]
+tokens = AutoTokenizer.from_pretrained(model)("You play 2048. left() right() up() down()", return_tensors="pt")
+base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+with torch.no_grad():
+    before = base(**tokens).logits.log_softmax(-1)
+    after = PeftModel.from_pretrained(base, adapter)(**tokens).logits.log_softmax(-1)
+print((before - after).abs().max().item())
+"""
+
+
+def look(model: Path, python: Path, sim: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Return what was seen: for each line of the table the facts, and whether they are right."""
+    plan, run = (json.loads(Path(f"{name}.json").read_text()) for name in ("plan", "run"))
     results = Path(run["folder"])
     steps = [json.loads(line) for line in (results / "out" / "metrics.jsonl").read_text().splitlines()]
     trained = [step for step in steps if "reward" in step]
     judged = [round(step["eval_reward"], 3) for step in steps if "eval_reward" in step]
     served = (results / "logs" / "serve.log").read_text(errors="replace")
-    loads = re.findall(r"POST /v1/load_lora_adapter HTTP/1.1\" 200", served)
-    replies = len(re.findall(r"POST /v1/completions HTTP/1.1\" 200", served))
+    answered = {path: len(re.findall(f'POST /v1/{path} HTTP/1.1" 200', served)) for path in ("completions", "load_lora_adapter")}
     exported = Path("adapter")
-    told = command("runs", "export", run["id"], "-o", str(exported))
+    if not exported.exists():
+        command("runs", "export", run["id"], "-o", str(exported))
     names = sorted(path.name for path in exported.iterdir())
     base = json.loads((exported / "adapter_config.json").read_text())["base_model_name_or_path"]
-    stages = {stage["name"]: stage.get("exit") for stage in run["stages"]} if "stages" in run else {}
-    alive = pods(sim, "/api/v1/pods/")
-    ended = [one for one in pods(sim, "/api/v1/pods/history") if str(one.get("name")).startswith("hudtui-rehearsal")]
-    bills = [
+    done = subprocess.run([python, "-c", CHANGE, model, exported], capture_output=True, text=True, check=True)
+    change = float(done.stdout)
+    apart = max(step["sampling/sampling_logp_difference/max"] for step in trained)
+    stages = [stage["name"] for stage in plan["plan"]["stages"]]
+    rents = [one for one in pods(sim, "/api/v1/pods/history") if str(one.get("name")).startswith("hudtui-rehearsal")]
+    known = [
         one for one in json.loads(command("pods", "history", "--json")) if str(one.get("name")).startswith("hudtui-rehearsal")
     ]
-    Path("bills.json").write_text(json.dumps({"simulator": ended, "ledger": bills}, indent=1))
+    Path("bills.json").write_text(json.dumps({"simulator": rents, "hudtui": known}, indent=1))
+    alive, here = pods(sim, "/api/v1/pods/"), json.loads(command("pods", "--json"))
     return {
-        "plan": (" -> ".join(stage["name"] for stage in plan["plan"]["stages"]), len(plan["plan"]["stages"]) == 3),
-        "run": (f"{run['state']} after {took:.0f} s, stages {stages}", run["state"] == "finished"),
-        "model server": (f"{replies} replies", replies > 0),
-        "adapter handed over": (f"{len(loads)} times in {len(trained)} steps", len(loads) >= len(trained) == STEPS),
-        "rewards": (str([round(step["reward"], 3) for step in trained]), True),
-        "seconds a step": (str([round(step.get("step_time", 0.0)) for step in trained]), True),
-        "evaluation": (f"{judged} on {HELD_OUT} tasks", len(judged) == STEPS // 2),
+        "plan": (" -> ".join(stages), stages == ["model", "serve", "train"]),
+        "run": (run["state"], run["state"] == "finished"),
+        "model server": (f"{answered['completions']} replies", answered["completions"] > 0),
+        "adapter handed over": (f"{answered['load_lora_adapter']} times", answered["load_lora_adapter"] > STEPS),
+        "steps": (str([round(step["reward"], 3) for step in trained]), len(trained) == STEPS),
+        "seconds a step": (str([round(step["step_time"]) for step in trained]), True),
+        "log probabilities": (f"server and trainer differ by {apart:.1e}, the adapter changes {change:.1e}", 5 * apart < change),
+        "evaluations": (f"{judged} on {HELD_OUT} tasks", len(judged) == STEPS // 2),
         "adapter at home": (", ".join(names), {"adapter_model.safetensors", "adapter_config.json"} <= set(names)),
-        "belongs to": (base, base == str(model) and str(model) in told),
-        "machine": (f"{len(alive)} alive, {len(ended)} ended", not alive and len(ended) == 1),
-        "ledger": (json.dumps(bills), len(bills) == 1),
+        "belongs to": (base, base == str(model)),
+        "machine": (f"{len(alive)} alive, {len(rents)} ended", not alive and len(rents) == 1),
+        "ledger": (str(known), len(known) == 1 and not here),
     }
 
 
