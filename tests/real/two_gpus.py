@@ -135,7 +135,8 @@ def look(model: Path, python: Path, sim: dict[str, Any]) -> dict[str, tuple[str,
         one for one in json.loads(command("pods", "history", "--json")) if str(one.get("name")).startswith("hudtui-rehearsal")
     ]
     Path("bills.json").write_text(json.dumps({"simulator": rents, "hudtui": known}, indent=1))
-    alive, here = pods(sim, "/api/v1/pods/"), json.loads(command("pods", "--json"))
+    alive = pods(sim, "/api/v1/pods/")
+    bills = [one["totalBilledPrice"] for one in rents], [one["billed"] for one in known]
     return {
         "plan": (" -> ".join(stages), stages == ["model", "serve", "train"]),
         "run": (run["state"], run["state"] == "finished"),
@@ -148,7 +149,7 @@ def look(model: Path, python: Path, sim: dict[str, Any]) -> dict[str, tuple[str,
         "adapter at home": (", ".join(names), {"adapter_model.safetensors", "adapter_config.json"} <= set(names)),
         "belongs to": (base, base == str(model)),
         "machine": (f"{len(alive)} alive, {len(rents)} ended", not alive and len(rents) == 1),
-        "ledger": (str(known), len(known) == 1 and not here),
+        "ledger": (f"billed {bills[0]}, in the ledger {bills[1]}; {known[0]['why']}", bills[0] == bills[1] == [run["billed"]]),
     }
 
 
