@@ -40,7 +40,7 @@ from openenv import GenericEnvClient
 url, scripts = sys.argv[1], json.load(sys.stdin)
 rewards = {}
 async def play(gate, task, replies):
-    async with gate, GenericEnvClient(base_url=url) as env:
+    async with gate, GenericEnvClient(base_url=url, connect_timeout_s=120, message_timeout_s=300) as env:
         result = await env.reset(task_id=task)
         for reply in replies:
             assert not result.done, task
@@ -59,7 +59,9 @@ from openenv import GenericEnvClient
 url, count, stay = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "stay"
 async def main():
     async with contextlib.AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(GenericEnvClient(base_url=url)) for _ in range(count)]
+        clients = [GenericEnvClient(base_url=url, connect_timeout_s=120, message_timeout_s=300) for _ in range(count)]
+        for client in clients:
+            await stack.enter_async_context(client)
         await asyncio.gather(*(client.reset() for client in clients))
         await asyncio.gather(*(client.step({"reply": "<think>x</think><tool>left()</tool>"}) for client in clients))
         print(len(clients), flush=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from support import tmux_world, vllm_server
+from support.tracker_files import history, wandb_file
 
 from hudtui.tui.log.reading import OPENING_LINES
 from hudtui.tui.widgets.metrics_pane import MetricsPane
@@ -63,6 +64,23 @@ async def test_a_session_of_somebody_else_is_followed(open_app: Any, project: Pa
         await until(pilot, lambda: len(screen.query_one("#run-metrics", MetricsPane)._charts.titles()) == 2)
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen.NAME == "run")
+
+
+async def test_a_file_of_a_tracker_is_followed_by_its_path(open_app: Any, project: Path, screen_text: Any) -> None:
+    path = project / "run-1.wandb"
+    whole, part = (
+        wandb_file(history({"_step": n, "train/reward": n / 4, "loss": 1.0, "text": "hi"}) for n in range(steps))
+        for steps in (5, 4)
+    )
+    path.write_bytes(part)
+    async with open_app(project, size=(120, 36)) as (app, pilot):
+        app.open_screen("watch", file=str(path))
+        await until(pilot, lambda: "0.750" in screen_text(app) and '"train/reward": 0.75' in log_text(app.screen))
+        assert "step 3" in screen_text(app) and "it only looks" in screen_text(app)
+        with path.open("ab") as file:
+            file.write(whole[len(part) :])
+        await until(pilot, lambda: "step 4" in screen_text(app) and "1.000" in screen_text(app))
+        assert app.screen.watching.numbers.told == {"reward": "train/reward", "loss": "loss"}
 
 
 async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, screen_text: Any, settle: Any) -> None:
