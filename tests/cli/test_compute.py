@@ -304,9 +304,9 @@ def test_the_days_budget_is_one_for_all_machines(known: PrimeSimulator, run: Run
 
 def test_the_limits_of_a_pod_are_shown_and_changed(known: PrimeSimulator, run: Run) -> None:
     name = run("pods", "create", "H100", "--no-spot", "--yes").stdout.strip()
-    assert "when it has cost 25 or after 24 hours" in run("pods", "limits", name).stdout
+    assert "at $25.00 or after 24 h" in run("pods", "limits", name).stdout
     done = run("pods", "limits", name, "--max-hours", "2", "--budget", "none", "--day-budget", "none")
-    assert done.stdout == "It is ended after 2 hours.\n" and "A guard on the machine switches it off after " in done.stderr
+    assert done.stdout == "It is ended after 2 h.\n" and "A guard on the machine switches it off after " in done.stderr
     assert json.loads(run("pods", "limits", name, "--json").stdout)["max_hours"] == 2
     assert json.loads(run("pods", "list", "--json").stdout)["pods"][0]["left_hours"] <= 2
     assert "is not a limit" in run("pods", "limits", name, "--budget", "much", rc=2).stderr

@@ -246,11 +246,14 @@ async def test_esc_puts_a_field_back_and_leaves_it_before_it_leaves_the_screen(
 
 
 @pytest.mark.parametrize(
-    ("text", "error"),
-    [("-- nothing-of-this-name", ConnectError("it did not start")), ("no such environment", InputError("never asked"))],
+    ("text", "error", "state"),
+    [
+        ("-- nothing-of-this-name", ConnectError("it did not start"), "✗ connection failed"),
+        ("no such environment", InputError("never asked"), "✗ not found"),
+    ],
 )
 async def test_after_a_look_that_failed_nothing_of_the_one_before_is_shown(
-    open_app: Any, project: Path, settle: Any, finds: Any, screen_text: Any, text: str, error: Exception
+    open_app: Any, project: Path, settle: Any, finds: Any, screen_text: Any, text: str, error: Exception, state: str
 ) -> None:
     async with open_app(project) as (app, pilot):
         screen = await _environment(pilot, settle)
@@ -260,14 +263,14 @@ async def test_after_a_look_that_failed_nothing_of_the_one_before_is_shown(
         await pilot.press("enter")
         await settle(pilot)
         assert "get-sum" not in screen_text(app) and not screen.query_one(Branches).root.children
-        assert "✗ not" in screen_text(app) and screen.selected is None
+        assert state in screen_text(app) and screen.selected is None
         finds(None)
         await pilot.press("escape", "a", "delete")
         app.focused.value = "text-2048"
         await pilot.press("enter")
         while "Analyzing" not in screen.message:
             await pilot.pause()
-        assert "✗ not" not in screen_text(app)
+        assert state not in screen_text(app)
         await pilot.press("ctrl+x")
 
 

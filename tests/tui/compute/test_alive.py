@@ -75,7 +75,7 @@ async def test_rent_log_in_and_end(
         await pilot.press("c")
         await until(pilot, lambda: "Rent 1 × RTX4090_24GB" in screen_text(app))
         text = screen_text(app)
-        assert "$0.44" in text and "No real money" in text and "when it has cost 25" in text
+        assert "$0.44" in text and "No real money" in text and "at $25.00" in text
         await pilot.press("y")
         await until(pilot, lambda: not app.screen.is_modal and "x ends it." in app.screen.message)
         await settle(pilot)
