@@ -95,9 +95,9 @@ async def test_what_is_no_ordinary_file_is_not_read(store: RunStore, folder: Pat
     assert [run.id for run in await Monitor(store).refresh()] == ["a-1"]
     if name == "logs/s0.log":
         with pytest.raises(MachineError, match="is not read"):
-            await Monitor(store).tail("a-1", "s0")
+            await Monitor(store).log("a-1", "s0").tail()
         with pytest.raises(MachineError, match="is not read"):
-            [chunk async for chunk in Monitor(store).read("a-1", "s0")]
+            [chunk async for chunk in Monitor(store).log("a-1", "s0").read()]
 
 
 async def test_of_many_events_the_newest_are_taken(store: RunStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
