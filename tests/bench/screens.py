@@ -99,6 +99,7 @@ WALKS = (
     Walk("compute: offers", "4", "H100", "table"),
     Walk("runs: list", "5", "demo", "table"),
     Walk("runs: log", "5", "demo", "log", "pageup", before="g,tab,tab"),
+    Walk("runs: charts", "5", "demo", "table", "left,left,left,right,right,right", before="m"),
     Walk("results: groups", "5,R", "Groups", "table"),
     Walk("launch: field", "5,n", "tasks", "field", "x"),
     Walk("settings: list", "comma", "HUD_", "table"),
