@@ -344,7 +344,8 @@ class HudtuiScreen(Acting, Screen[None]):
         """Show what is known already. Textual calls this beside a subclass's own; a `super().on_mount()` there does no harm."""
         if not self._framed:
             self._framed = True
-            self.hold_picture()
+            if len(self.app.screen_stack) > 1:  # the first paint of the app waits for nothing
+                self.hold_picture()
             self.show_facts()
 
     def on_screen_resume(self) -> None:
