@@ -222,8 +222,8 @@ def markdown(transcript: Transcript) -> str:
     }
     parts = [f"# {_inline(entry.task)}"]
     parts.append("\n".join(f"- {_inline(name)}: {_inline(str(value))}" for name, value in facts.items() if value is not None))
-    for message in transcript.opening:
-        parts += [f"## {_inline(str(message.get('role')))}", _block(content_text(message.get("content")))]
+    for message, title in zip(transcript.opening, transcript.opening_titles, strict=True):
+        parts += [f"## {_inline(title)}", _block(content_text(message.get("content")))]
     if 0 in images:
         parts.append(_block(images[0]))
     for turn in transcript.turns:

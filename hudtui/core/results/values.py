@@ -217,3 +217,12 @@ class Transcript:
     """Images of the opening that its messages do not hold."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """Everything else that is recorded: policy, seed, model, metadata."""
+
+    @property
+    def opening_titles(self) -> tuple[str, ...]:
+        """Return a title for each message of the opening: its role, and whether it belongs to an example round."""
+        roles = [str(message.get("role", "")) for message in self.opening]
+        rounds = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+        return tuple(
+            f"{role} (example)" if place < rounds and role in ("user", "assistant") else role for place, role in enumerate(roles)
+        )

@@ -180,9 +180,9 @@ def turn_page(
             out.add(Content.styled(f"  [image {number}: {describe_image(image)}{more}]", _MUTED))
             out.lines += [Content("  ") + line for line in picture(image)]
 
-    for message in transcript.opening:
-        role = clean_line(str(message.get("role", "")), 40)
-        out.add(Content.styled(f"─ {role}", f"bold {_MUTED}"))
+    for message, title in zip(transcript.opening, transcript.opening_titles, strict=True):
+        role = message.get("role")
+        out.add(Content.styled(f"─ {clean_line(title, 40)}", f"bold {_MUTED}"))
         lines = clean(content_text(message.get("content"))).rstrip().split("\n")
         most = _OPENING if role == "system" and wanted is None and len(lines) > _OPENING + 2 else len(lines)
         out.text("\n".join(lines[:most]))

@@ -40,6 +40,8 @@ def transcript(path: Path, opening: Sequence[Message], replies: Sequence[str]) -
 def test_an_episode_begins_before_its_first_own_reply(tmp_path: Path, opening: Sequence[Message], replies: Sequence[str]) -> None:
     found = transcript(tmp_path / "traces.jsonl", opening, replies)
     assert [message["content"] for message in found.opening] == [message["content"] for message in opening]
+    rounds = ["user (example)", "assistant (example)"] if opening is EXAMPLE else []
+    assert list(found.opening_titles) == ["system", *rounds, "user"]
     assert [turn.reply for turn in found.turns] == list(replies)
     assert [turn.observation for turn in found.turns] == [f"after {reply}" for reply in replies]
     row = sft_row(found)
