@@ -95,7 +95,7 @@ _COMMON = (
     Setting("HUDTUI_BUDGET_DAY", "US dollars that all rented machines may cost in a day, or none", "limit", "100"),
     Setting("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),
     Setting("HUDTUI_IDLE_MINUTES", "minutes without GPU work or log lines after which it is ended, or none", "limit", "30"),
-    Setting("HUDTUI_ENGINE", "container engine for images, docker or podman; without it, the one that answers"),
+    Setting("HUDTUI_ENGINE", "container engine for images, docker or podman; without it, whichever answers"),
     Setting("HUDTUI_SKY", "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky, where it is not sky on PATH"),
 )
 

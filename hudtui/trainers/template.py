@@ -1,6 +1,6 @@
 """Whether the trainer can use a chat template: `python -m hudtui.trainers.template`, with the template as JSON on standard input.
 
-Renders as `transformers` does, without it. A template is a program of somebody else's: this process has a limit of memory and of
+Renders as `transformers` does, without it. A template is a foreign program: this process has a limit of memory and of
 time, and Jinja's sandbox keeps the template from anything but its text.
 """
 

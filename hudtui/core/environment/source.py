@@ -246,7 +246,7 @@ def container_spec(
 def with_engine(spec: ServerSpec) -> ServerSpec:
     """`spec` as it is started here, where a configuration names `docker run` or `podman run` as its command.
 
-    An engine that does not answer is replaced by the one that does. Variables such as `-e KEY=$KEY` are handed over by name, so
+    An engine that does not answer is replaced by another that does. Variables such as `-e KEY=$KEY` are handed over by name, so
     that their values are in no list of processes. The container is removed if its client is ended by force, unless the command
     names or detaches it.
 

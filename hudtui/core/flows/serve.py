@@ -78,7 +78,7 @@ class Serving:
     actions: tuple[str, ...]
     sessions: int
     job: TelemetryJob | None = None
-    """The job that the platform is told of; None without telemetry."""
+    """The job on the platform; None without telemetry."""
     load: Callable[[], ServerLoad] = field(default=lambda: ServerLoad(0, 0), repr=False, compare=False)
     """Returns what the server has to do at this moment."""
 

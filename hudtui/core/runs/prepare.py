@@ -552,7 +552,7 @@ async def _ssh_key(provider: Provider, settings: Settings, report: PreflightRepo
 
 
 def _reward_code(config: Path) -> tuple[FileRef, ...]:
-    """The files with the code of the configuration's own reward, the one that it names first; none without one."""
+    """The files with the code of the configuration's own reward, the named file first; empty without an own reward."""
     from hudtui.core.gym.config import parse_config
     from hudtui.core.rollouts.reward import reward_files
 

@@ -414,7 +414,7 @@ class SessionWatcher:
                     return
 
     async def _rewritten(self, source: LogSource, file: _Snapshots, once: bool) -> AsyncGenerator[SessionUpdate, None]:
-        """Follow a tracker's file that is read anew whenever it has changed."""
+        """Follow a tracker's file that is read again whenever it has changed."""
         first = True
         while True:
             began = time.monotonic()
@@ -576,7 +576,7 @@ class _Trackio(_Snapshots):
         return rows
 
     async def _log_head(self) -> bytes:
-        """The head of the write-ahead log, which changes when the log begins anew."""
+        """The head of the write-ahead log, which changes when the log begins again."""
         try:
             return await self.host.get(f"{self.path}-wal", limit=32)
         except FileRefused:

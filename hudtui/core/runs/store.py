@@ -279,7 +279,7 @@ class RunStore:
         return self._record(self._row(run))
 
     def records(self) -> dict[str, RunRecord]:
-        """Return the records of all runs by id, in one read; see `record`. One that is invalid is left out."""
+        """Return the records of all runs by id, in one read; see `record`. Invalid records are left out."""
         with self.database.reading() as database:
             rows = database.execute("SELECT * FROM runs").fetchall() if database else []
         found = {}

@@ -79,7 +79,7 @@ class ServingScreen(HudtuiScreen):
     HELP = (
         "Serve an environment to trainers (TRL, verifiers, ART and others) over the OpenEnv protocol: each client plays the "
         "tasks in an environment of its own, and the rubric gives the reward. {key:serving.start} starts the server, "
-        "{key:serving.copy} copies its address or its token, {key:serving.end} ends it. The server goes on while you look at "
+        "{key:serving.copy} copies its address or its token, {key:serving.end} ends it. The server continues while you look at "
         "another screen, and ends with hudtui; `hudtui env serve` does the same without the app."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
@@ -110,7 +110,7 @@ class ServingScreen(HudtuiScreen):
         self.set_interval(_EVERY, self._show_state)
 
     def opened(self, **given: Any) -> None:
-        """Take the environment that is handed on; what is missing is made from what the project holds."""
+        """Take the environment that is handed on; missing values come from the project."""
         if given and self.serving is None:
             self.request = replace(self.request, **given)
         self.start(self._choose_defaults, group="choose")

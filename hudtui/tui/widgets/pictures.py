@@ -68,7 +68,7 @@ def decode_picture(data: str) -> Any:
     """Return an image (`PIL.Image.Image`) of at most 800 pixels a side from base64. Of several frames the first one.
 
     Raises:
-        Undecodable: It is none, or too large.
+        Undecodable: It is no image, or too large.
     """
     from PIL import Image, UnidentifiedImageError
 
