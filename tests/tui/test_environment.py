@@ -230,7 +230,7 @@ async def test_what_was_seen_is_shown_at_once_the_next_time(
         await pilot.press("1")
         await settle(pilot)
         assert app.screen.analysis == FOUND and app.screen.message == "", "it was analyzed a short time ago"
-        assert "seen 50 minutes ago" in screen_text(app)
+        assert "inspected 50 minutes ago" in screen_text(app)
     async with open_app(project, services=Services(now=lambda: NOON + timedelta(minutes=10))) as (app, pilot):
         await pilot.press("1")
         await settle(pilot)

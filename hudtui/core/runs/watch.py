@@ -375,6 +375,11 @@ class RunLog(Log):
             if to_the_end and not self.monitor.is_active(self.run):
                 return
             await asyncio.sleep(0.25)
+        if to_the_end and not self.monitor.is_active(self.run):
+            async with contextlib.aclosing(self.read(offset=offset)) as there:
+                async for piece in there:
+                    yield piece
+            return
         chunks = place.host.follow(place.path, offset=offset)
         end = offset
         step: asyncio.Task[FileChunk | None] | None = None
