@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.events import ScreenResume
 from textual.geometry import Size
-from textual.screen import UPDATE_PERIOD, Screen
+from textual.messages import Layout
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -63,7 +63,6 @@ class HudtuiScreen(Acting, Screen[None]):
         self._changing = asyncio.Lock()
         self._rest: Timer | None = None
         self._held: Timer | None = None
-        self._styled: int | None = None
         self._at_rest: Callable[[], object] = lambda: None
 
     if TYPE_CHECKING:  # Textual's own property finds the app; this gives its type
@@ -287,6 +286,11 @@ class HudtuiScreen(Acting, Screen[None]):
         finally:
             inside._layout = inside._repaint = True
 
+    async def _on_layout(self, event: Layout) -> None:
+        """What is not shown, such as a view behind another, is placed when it is."""
+        if not all(node.display for node in event.widget.ancestors if isinstance(node, Widget)):
+            event.prevent_default()
+
     async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out to its end what mounts or removes widgets, also where the work that waits for it is cancelled meanwhile.
 
@@ -321,22 +325,13 @@ class HudtuiScreen(Acting, Screen[None]):
         if self._held is not None:
             self._held.stop()
             self._held = None
-            self._compositor_refresh()
+            self._update_timer.resume()
 
-    def _compositor_refresh(self) -> None:
-        self._compositor.update_widgets(self._dirty_widgets)  # Textual forgets those that came since
-        self._dirty_widgets.clear()
-        if self._held is not None:
-            return
-        if self.app._batch_count:  # Textual would take what is to be drawn for drawn, and show nothing of it
-            self.set_timer(UPDATE_PERIOD, self._compositor_refresh)
+    def _on_timer_update(self) -> None:
+        if self._held is None:
+            super()._on_timer_update()
         else:
-            super()._compositor_refresh()
-
-    def _on_screen_resume(self, event: ScreenResume) -> None:
-        """Work all styles out again only where the theme has changed while another screen was shown."""
-        before, self._styled = self._styled, self.app._css_update_count
-        event.refresh_styles = before not in (None, self._styled)
+            self._update_timer.pause()
 
     # -- frame -------------------------------------------------------------------------------------------------------
 
@@ -344,8 +339,6 @@ class HudtuiScreen(Acting, Screen[None]):
         """Show what is known already. Textual calls this beside a subclass's own; a `super().on_mount()` there does no harm."""
         if not self._framed:
             self._framed = True
-            if len(self.app.screen_stack) > 1:  # the first paint of the app waits for nothing
-                self.hold_picture()
             self.show_facts()
 
     def on_screen_resume(self) -> None:

@@ -43,10 +43,6 @@ _NAME = "Name one above ({key:environment.source}) and press Enter"
 _HINT = f"{_NAME}; an empty field takes text-2048, which comes with hudtui"
 
 
-RECENT = 3600.0
-"""Seconds for which an analysis is not made again by itself: that starts the server, and takes 40 MiB for the MCP SDK."""
-
-
 class EnvironmentScreen(HudtuiScreen):
     """Name a source, see its tools, call one by hand, generate a configuration."""
 
@@ -204,13 +200,13 @@ class EnvironmentScreen(HudtuiScreen):
             self.set_focus(self.query_one("#source", TextEntry))
 
     async def _open(self, text: str, file: Path | None = None) -> None:
-        """Show the cached analysis of a source at once, then analyze it again; not when the project's is a recent one.
+        """Show the cached analysis of a source at once, then analyze it again.
 
         Args:
             text: The source.
             file: The file that names it; None when the user did.
         """
-        from hudtui.core.environment.cache import analysis_age, load_analysis
+        from hudtui.core.environment.cache import load_analysis
         from hudtui.core.flows.generate import typed_source
 
         self._show_state("● analyzing", "$accent")
@@ -227,9 +223,7 @@ class EnvironmentScreen(HudtuiScreen):
         remembered = await asyncio.to_thread(load_analysis, source)
         if remembered is not None:
             self._take(remembered, fresh=False)
-        age = None if remembered is None else analysis_age(remembered, self.app.services.now())
-        if file is None or age is None or age > RECENT:
-            await self._look(by_itself=file is not None)
+        await self._look(by_itself=file is not None)
 
     async def _forget(self) -> None:
         """Show nothing of the environment before: what stands here belongs to the name above it."""
