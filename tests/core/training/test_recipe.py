@@ -95,9 +95,9 @@ def test_generations_have_to_divide_the_batch() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"project": "../../elsewhere"}, "no name of a project"),
-        ({"project": "/tmp/elsewhere"}, "no name of a project"),
-        ({"project": ".."}, "no name of a project"),
+        ({"project": "../../elsewhere"}, "not a valid name of a project"),
+        ({"project": "/tmp/elsewhere"}, "not a valid name of a project"),
+        ({"project": ".."}, "not a valid name of a project"),
         ({"log_level": "LOUD"}, "no level of the log"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number"),
         ({"learning_rate": float("inf")}, "learning_rate must be a number"),
