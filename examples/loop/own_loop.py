@@ -39,7 +39,7 @@ class Model:
 
     def learn(self, group: Sequence[Episode], rate: float) -> None:
         """Make the moves of episodes with more reward than the others of their group more likely."""
-        whole = [episode for episode in group if episode.ok]  # one that broke off says nothing about the model
+        whole = [episode for episode in group if episode.ok]  # a broken episode says nothing about the model
         if len(whole) < 2:
             return
         mean = sum(episode.scores.reward for episode in whole) / len(whole)

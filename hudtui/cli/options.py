@@ -39,6 +39,16 @@ Grep = Annotated[
     str | None,
     typer.Option("--grep", metavar="PATTERN", help="Only lines in which this regular expression occurs.", show_default=False),
 ]
+LastLines = Annotated[
+    int | None,
+    typer.Option(
+        "--lines",
+        "-n",
+        min=0,
+        help="Start this many lines before the end; by default 200, or all with a filter.",
+        show_default=False,
+    ),
+]
 LowestLevel = Annotated[
     LogLevel | None, typer.Option("--level", help="Only lines that are at least this serious.", show_default=False)
 ]

@@ -9,7 +9,7 @@ import typer
 
 from hudtui.cli import console, runlog
 from hudtui.cli.command import older_spellings
-from hudtui.cli.options import Grep, LogLevel, LowestLevel
+from hudtui.cli.options import Grep, LastLines, LogLevel, LowestLevel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,16 +81,7 @@ def watch(
         int | None,
         typer.Option("--port", min=1, max=65535, help="Show the vLLM server on this port there.", show_default=False),
     ] = None,
-    lines: Annotated[
-        int | None,
-        typer.Option(
-            "--lines",
-            "-n",
-            min=0,
-            help="Start this many lines before the end; by default 200, or all with a filter.",
-            show_default=False,
-        ),
-    ] = None,
+    lines: LastLines = None,
     grep: Grep = None,
     level: LowestLevel = None,
     log: Annotated[bool, typer.Option("--log", help="Print every line, not only numbers and problems.")] = False,

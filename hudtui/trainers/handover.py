@@ -17,6 +17,8 @@ from hudtui.core.errors import RunError
 from hudtui.core.text import clean_line
 
 _SECONDS = 300.0
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""A proxy of the environment cannot reach this machine's own server."""
 
 
 class AdapterHandover:
@@ -66,7 +68,7 @@ class AdapterHandover:
             f"{self._url}/v1/{what}", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS):
+            with _direct.open(request, timeout=_SECONDS):
                 return
         except urllib.error.HTTPError as error:
             why = clean_line(error.read(2000).decode("utf-8", "replace"), 300)

@@ -22,11 +22,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from support.games import game  # noqa: E402
 from support.scripted_chat import scripted_chat  # noqa: E402
 
 HUDTUI = (sys.executable, "-m", "hudtui")
@@ -115,17 +115,6 @@ def install(venv: Path) -> Path:
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", PACKAGE], check=True)
     return python
-
-
-def game(seed: int) -> dict[str, Any]:
-    """A game of 2048 on the bundled environment."""
-    return {
-        "id": f"game {seed}",
-        "prompt": f"Play {seed}.",
-        "mcp_config": {"env": {"command": "${HUDTUI_PYTHON:-/nowhere}", "args": ["-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "seed": seed}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 64}},
-    }
 
 
 def own(work: Path) -> tuple[dict[str, float], dict[str, list[str]]]:

@@ -17,11 +17,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from support.games import game  # noqa: E402
 from support.scripted_chat import scripted_chat  # noqa: E402
 
 
@@ -51,17 +51,6 @@ def main(episodes: int) -> int:
                 print(f"vf-eval {gym}: {same} of {episodes} rewards are the same")
                 equal = equal and same == episodes == len(there)
     return 0 if equal else 1
-
-
-def game(seed: int) -> dict[str, Any]:
-    """A game of 2048 on the bundled environment."""
-    return {
-        "id": f"game {seed}",
-        "prompt": f"Play {seed}.",
-        "mcp_config": {"env": {"command": "${HUDTUI_PYTHON:-/nowhere}", "args": ["-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "seed": seed}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 64}},
-    }
 
 
 def own(python: Path, work: Path, env: dict[str, str]) -> dict[str, float]:

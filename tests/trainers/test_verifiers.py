@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.games import game
 from support.scripted_chat import ScriptedChat, scripted_chat
 
 from hudtui.core.platform import HUD
@@ -42,16 +43,6 @@ def evaluate() -> dict:
     return {"reward": 1.0}
 server.run()
 """
-
-
-def game(seed: int) -> dict[str, Any]:
-    return {
-        "id": f"game {seed}",
-        "prompt": f"Play {seed}.",
-        "mcp_config": {"env": {"command": "${HUDTUI_PYTHON:-/nowhere}", "args": ["-m", "hudtui.envs.text_2048"]}},
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "seed": seed}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 64}},
-    }
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:

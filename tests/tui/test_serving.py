@@ -18,6 +18,7 @@ from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.serving.screen import ServingScreen
 from hudtui.tui.widgets.dialog import Confirm
+from hudtui.tui.widgets.field_rows import FieldRows
 from hudtui.tui.widgets.sheet import Sheet
 
 NOON = datetime(2026, 9, 1, 12, tzinfo=UTC)
@@ -103,6 +104,20 @@ async def test_an_address_that_others_reach_is_asked_about(open_app: Any, game: 
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen and not screen.going("begin"))
         assert screen.serving is None and not screen.going("serve")
+
+
+async def test_a_choice_of_none_stays(open_app: Any, game: Path) -> None:
+    async with open_app(game, size=(120, 35)) as (app, pilot):
+        screen = await opened(pilot)
+        assert screen.request.config == Path("configs/2048.yaml")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: app.screen is screen and screen.request.config is None)
+        screen.opened()
+        await until(pilot, lambda: not screen.going("choose"))
+        assert screen.request.config is None
+        assert "every tool is an action" in str(screen.query_one("#serve-rows", FieldRows).get_option_at_index(0).prompt)
 
 
 async def test_what_cannot_be_served_is_said(open_app: Any, game: Path) -> None:

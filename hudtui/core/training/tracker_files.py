@@ -16,6 +16,7 @@ import contextlib
 import json
 import sqlite3
 import struct
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -31,6 +32,7 @@ _MOST = 64 * 1024 * 1024
 _CHECKED = 64 * 1024
 """Longest TensorBoard record in bytes that is read: longer ones hold images, graphs and the like."""
 _DEPTH = 3
+_SQL_SECONDS = 30.0
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -178,7 +180,7 @@ def trackio_runs(path: Path) -> list[str]:
     Raises:
         sqlite3.Error: It is damaged, or no database of trackio.
     """
-    with contextlib.closing(sqlite3.connect(path)) as database:
+    with _opened(path) as database:
         found = database.execute("SELECT run_name FROM metrics GROUP BY run_name ORDER BY max(id) DESC LIMIT 1000")
         return [str(name) for (name,) in found]
 
@@ -199,7 +201,7 @@ def read_trackio(path: Path, run: str, after: int) -> tuple[list[Row], int]:
     """
     wanted = "SELECT id, step, timestamp, metrics FROM metrics WHERE run_name = ? AND id > ? ORDER BY id"
     rows: list[Row] = []
-    with contextlib.closing(sqlite3.connect(path)) as database:
+    with _opened(path) as database:
         for number, step, moment, text in database.execute(wanted, (run, after)):
             after = number
             with contextlib.suppress(ValueError, RecursionError):
@@ -208,6 +210,16 @@ def read_trackio(path: Path, run: str, after: int) -> tuple[list[Row], int]:
                     seconds = datetime.fromisoformat(str(moment)).timestamp()
                     rows.append({**dict(_numbers(values)), "step": step, "timestamp": seconds})
     return rows, after
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a foreign database: a view in it may hold a query without end, or call functions."""
+    end = time.monotonic() + _SQL_SECONDS
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.set_progress_handler(lambda: time.monotonic() > end, 100_000)
+        database.execute("PRAGMA trusted_schema = OFF")
+        yield database
 
 
 def _read(parse: Any, record: bytes) -> list[Row]:

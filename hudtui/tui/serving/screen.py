@@ -96,6 +96,8 @@ class ServingScreen(HudtuiScreen):
         """What is served next."""
         self.serving: Serving | None = None
         """The server that listens."""
+        self._decided: set[str] = set()
+        """Choices of the user: none of them is replaced by what the project has."""
         self._lines: deque[Content] = deque(maxlen=_MOST_LINES)
         self._episodes, self._rewards, self._errors = 0, 0.0, 0
         self._server, self._events = ServerPane(), EventsPane()
@@ -113,6 +115,7 @@ class ServingScreen(HudtuiScreen):
         """Take the environment that is handed on; missing values come from the project."""
         if given and self.serving is None:
             self.request = replace(self.request, **given)
+            self._decided |= given.keys()
         self.start(self._choose_defaults, group="choose")
 
     def facts_changed(self, facts: Facts) -> None:
@@ -144,9 +147,9 @@ class ServingScreen(HudtuiScreen):
     async def _choose_defaults(self) -> None:
         workspace: Workspace = await asyncio.to_thread(lambda: self.app.workspace)
         request = self.request
-        if request.tasks is None and request.source is None and workspace.task_files:
+        if request.tasks is None and request.source is None and "tasks" not in self._decided and workspace.task_files:
             request = replace(request, tasks=workspace.relative(workspace.task_files[0]))
-        if request.config is None and request.source is None and workspace.configs:
+        if request.config is None and request.source is None and "config" not in self._decided and workspace.configs:
             request = replace(request, config=Path(workspace.relative(workspace.configs[0])))
         self.request = request
         self._show()
@@ -178,6 +181,7 @@ class ServingScreen(HudtuiScreen):
         changed = await getattr(self, f"_ask_{name}")()
         if changed is not None:
             self.request = replace(self.request, **changed)
+            self._decided |= changed.keys()
             self._show()
             if self.going("serve"):
                 self.say("The server keeps what it began with; this counts for the next one.")
@@ -302,9 +306,7 @@ class ServingScreen(HudtuiScreen):
         mean = f", mean reward {self._rewards / self._episodes:.3f}" if self._episodes else ""
         rows = {
             "address": serving.url,
-            "token": "none is wanted"
-            if serving.token is None
-            else self.app.keys_in(f"{serving.token[:4]}… ({{key:serving.copy}} copies it)"),
+            "token": "none is wanted" if serving.token is None else self.app.keys_in("wanted; {key:serving.copy} copies it"),
             "serves": f"{plural(serving.tasks, 'task')}; {', '.join(serving.actions)}",
             "sessions": f"{load.sessions} of {serving.sessions} open",
             "requests": f"{load.requests:,}, {plural(self._errors, 'error')}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tracker_files import TENSORBOARD, TENSORBOARDX, WANDB_HISTORY, history, trackio_file, wandb_file
 
+from hudtui.core.training import tracker_files
 from hudtui.core.training.tracker_files import (
     EventsFile,
     Row,
@@ -110,6 +112,18 @@ def test_a_trackio_database(tmp_path: Path) -> None:
     (tmp_path / "other.db").write_bytes(b"SQLite format 3\0" + bytes(100))
     with pytest.raises(sqlite3.Error):
         trackio_runs(tmp_path / "other.db")
+
+
+def test_a_database_whose_query_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker_files, "_SQL_SECONDS", 0.2)
+    path = tmp_path / "p.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(
+            "CREATE VIEW metrics AS WITH RECURSIVE more(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM more) "
+            "SELECT id, 'run' AS run_name, 0 AS step, '' AS timestamp, '{}' AS metrics FROM more"
+        )
+    with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+        trackio_runs(path)
 
 
 def test_the_state_of_a_trainer() -> None:
