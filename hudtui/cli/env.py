@@ -224,7 +224,7 @@ async def _serve(request: ServeRequest, *, as_json: bool) -> None:
 def _announce(serving: Serving) -> None:
     console.out(f"url      {serving.url}")
     console.out(f"socket   {serving.socket}")
-    console.out(f"token    {serving.token or 'none is wanted'}")
+    console.out(f"token    {serving.token or 'not required'}")
     console.out(f"tasks    {serving.tasks}")
     console.out(f"actions  {', '.join(serving.actions)}")
     if serving.token is not None:

@@ -780,6 +780,8 @@ class ResultsScreen(HudtuiScreen):
         entry = self.episode.entry
         if name == "fork" and entry is not None and self.index.format_of(entry) != "hudtui":
             return "only episodes that hudtui has recorded can be forked"
+        if name == "compare" and self.panes.current is not self.groups and self._chosen_entry() is None:
+            return "choose an episode first"
         if name == "image" and not self.episode.images:
             return "this episode has no image"
         if name == "difference" and (self.episode.diff is None or self.episode.diff.first is None):

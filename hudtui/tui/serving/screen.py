@@ -68,6 +68,10 @@ class EventsPane(Pane):
     def compose(self) -> ComposeResult:
         yield self.sheet
 
+    def on_mount(self) -> None:
+        """Say what comes here."""
+        self.sheet.show((Content.styled("Each episode appears here when it has ended.", _MUTED),))
+
 
 class ServingScreen(HudtuiScreen):
     """Start a server, see its address and what it does, end it."""
@@ -163,7 +167,7 @@ class ServingScreen(HudtuiScreen):
                 FieldRow("source", "played in", request.source or "", "the environment of each task"),
                 FieldRow("host", "host", request.host),
                 FieldRow("port", "port", str(request.port) if request.port else "", "a free one"),
-                FieldRow("token", "token", request.token_variable or ("none is wanted" if request.open else ""), "a random one"),
+                FieldRow("token", "token", request.token_variable or ("not required" if request.open else ""), "a random one"),
                 FieldRow("sessions", "sessions", str(request.sessions)),
                 FieldRow("images", "images", "sent" if request.images else "", "not sent"),
                 FieldRow("output", "kept in", str(request.out_dir or ""), "no file"),
@@ -219,7 +223,7 @@ class ServingScreen(HudtuiScreen):
         return await self._number("sessions", "Sessions at once", 1, 4_096)
 
     async def _ask_token(self) -> dict[str, Any] | None:
-        options = ("a random token", "the value of a setting …", "none is wanted; at an address of this computer alone")
+        options = ("a random token", "the value of a setting …", "no token; only at an address of this computer alone")
         index = await self.app.push_screen_wait(Pick("Which token do clients send?", options))
         if index is None:
             return None
@@ -306,7 +310,7 @@ class ServingScreen(HudtuiScreen):
         mean = f", mean reward {self._rewards / self._episodes:.3f}" if self._episodes else ""
         rows = {
             "address": serving.url,
-            "token": "none is wanted" if serving.token is None else self.app.keys_in("wanted; {key:serving.copy} copies it"),
+            "token": "not required" if serving.token is None else self.app.keys_in("required; {key:serving.copy} copies it"),
             "serves": f"{plural(serving.tasks, 'task')}; {', '.join(serving.actions)}",
             "sessions": f"{load.sessions} of {serving.sessions} open",
             "requests": f"{load.requests:,}, {plural(self._errors, 'error')}",
