@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import typer
 from support.command import hudtui
+from typer.testing import CliRunner
 
 from hudtui.cli.app import build
 from hudtui.core.compute.market import Market, ProviderOffers, save_cache
@@ -82,17 +83,29 @@ def ask(*lines: str) -> list[list[str]]:
     return [line.split() for line in done.stdout.splitlines()]
 
 
-CASES = {
+def offered(line: str) -> list[str]:
+    """Returns what hudtui answers the shell, in the process of the test."""
+    words = line.replace("''", "").split(" ")
+    asked = {"_HUDTUI_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    done = CliRunner().invoke(build(), [], env=asked, prog_name="hudtui")
+    assert done.exit_code == 0 and not done.stderr and "\x1b" not in done.stdout, done
+    return done.stdout.split()
+
+
+IN_A_SHELL = {
     "hudtui ru": ["runs"],
-    "hudtui runs sh": ["show"],
     "hudtui rl --gp": ["--gpus"],
     "hudtui runs show ''": ["second-1", "first-1", "first"],
-    "hudtui runs logs fir": ["first-1", "first"],
-    "hudtui runs metrics first-1 sec": ["second-1"],
-    "hudtui runs logs first-1 --window ''": ["play", "score"],
     "hudtui -C .. runs show ''": [],
     "hudtui rl ''": ["init", "tasks.json"],
     "hudtui rl tasks.json --config ''": ["configs/one.yaml", "configs/two.yaml"],
+    "hudtui rollouts list ''": ["played"],
+}
+CASES = {
+    "hudtui runs sh": ["show"],
+    "hudtui runs logs fir": ["first-1", "first"],
+    "hudtui runs metrics first-1 sec": ["second-1"],
+    "hudtui runs logs first-1 --window ''": ["play", "score"],
     "hudtui config check configs/t": ["configs/two.yaml"],
     "hudtui art train --config ''": ["art.yaml"],
     "hudtui art train --config art.yaml --env ''": ["mine", "2048", "browser", "gmail"],
@@ -118,7 +131,6 @@ CASES = {
     "hudtui --platform b": ["buckeye"],
     "hudtui tasks push tasks.json --format p": ["parquet"],
     "hudtui runs export --format ''": ["adapter", "merged"],
-    "hudtui rollouts list ''": ["played"],
     "hudtui rollouts export played --format ''": ["jsonl", "markdown", "atif", "sft"],
     "hudtui rollouts list played --sort rew": ["reward"],
     "hudtui rollouts list played --groups --sort sp": ["spread", "split"],
@@ -127,7 +139,8 @@ CASES = {
 
 def test_a_shell_completes_values_from_the_project(project: Path) -> None:
     before = sorted(project.rglob("*"))
-    assert dict(zip(CASES, ask(*CASES), strict=True)) == CASES
+    assert dict(zip(IN_A_SHELL, ask(*IN_A_SHELL), strict=True)) == IN_A_SHELL
+    assert {line: offered(line) for line in CASES} == CASES
     assert sorted(project.rglob("*")) == before  # nothing is written, and no name of a file or run is carried out
 
 

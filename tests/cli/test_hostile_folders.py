@@ -7,19 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 SCRIPT = Path(__file__).parents[1] / "faults" / "hostile_folders.py"
 
 
-@pytest.mark.parametrize("seed", ["11", "12"])
-def test_hostile_folders_get_nothing(seed: str, tmp_path: Path) -> None:
+def test_hostile_folders_get_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", str(SCRIPT), "2", seed],
+        [sys.executable, "-P", str(SCRIPT), "4", "11"],
         capture_output=True,
         text=True,
         timeout=110,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
-    assert "folders 2   programs run 0   requests 0   limits changed 0   visits that broke 0" in done.stdout
+    assert "folders 4   programs run 0   requests 0   limits changed 0   visits that broke 0" in done.stdout

@@ -2,32 +2,74 @@
 
 The suite appends the server's address, and names its scenario in MCP_CONFORMANCE_SCENARIO, with more in MCP_CONFORMANCE_CONTEXT.
 The person agrees to what hudtui asks, opens the address of a login, and takes the defaults of forms. All protocol is hudtui's.
+
+`mcp_client.py serve SOCKET` imports hudtui once and forks for each scenario; the suite starts `mcp_client.py SOCKET URL`, which
+only asks for that.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pty
-import re
-import select
-import subprocess
+import socket
 import sys
-import tempfile
-import urllib.request
-from pathlib import Path
 
-HUDTUI = [sys.executable, "-m", "hudtui"]
+if sys.argv[1] == "serve":  # asking takes none of these
+    import gc
+    import pty
+    import re
+    import tempfile
+    import traceback
+    import urllib.request
+    from importlib import import_module
+    from pathlib import Path
+
+    from hudtui.cli import main as hudtui_main
+    from hudtui.cli.app import build
+
+    ADDRESS = re.compile(r"^(https?://\S+[?&]code_challenge=\S+)\s", re.MULTILINE)
+    QUESTION = re.compile(r"(?:\[y/N\]|\[Y/n\]): $")
+    FIELD = re.compile(r"^  \S+ \([^)]*\)[^\n]*: $")
+
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 """The client metadata document that the suite expects; it is never fetched."""
-ADDRESS = re.compile(r"^(https?://\S+[?&]code_challenge=\S+)\s", re.MULTILINE)
-QUESTION = re.compile(r"(?:\[y/N\]|\[Y/n\]): $")
-FIELD = re.compile(r"^  \S+ \([^)]*\)[^\n]*: $")
 
 
-def main() -> int:
+def ask(place: str, url: str) -> int:
+    """Have one scenario run, with the environment and streams of this process; its exit code."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(place)
+        socket.send_fds(connection, [json.dumps([url, dict(os.environ)]).encode()], [0, 1, 2])
+        return int(connection.recv(100))
+
+
+def serve(place: str) -> None:
+    """Fork for each scenario that is asked for, until this process is ended."""
+    build()
+    for late in ("client", "discover", "login"):
+        import_module(f"hudtui.core.environment.{late}")
+    gc.freeze()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(place)
+        listener.listen()
+        print("ready", flush=True)
+        while True:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                text, streams, *_ = socket.recv_fds(connection, 1 << 17, 3)
+                for number, stream in enumerate(streams):
+                    os.dup2(stream, number)
+                url, environment = json.loads(text)
+                os.environ.clear()
+                os.environ.update(environment)
+                connection.send(str(scenario_at(url)).encode())
+                os._exit(0)
+            connection.close()
+
+
+def scenario_at(url: str) -> int:
     """Run the client for one scenario; its exit code is hudtui's."""
-    scenario, url = os.environ["MCP_CONFORMANCE_SCENARIO"], sys.argv[-1]
+    scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     with tempfile.TemporaryDirectory(prefix="conformance-") as home:
         os.chdir(home)
@@ -35,7 +77,7 @@ def main() -> int:
         os.environ.update(HUDTUI_HOME=home, HUDTUI_CLIENT_METADATA_URL=DOCUMENT, THE_CLIENT_SECRET=secret)
         for name in ("DISPLAY", "WAYLAND_DISPLAY"):
             os.environ.pop(name, None)
-        return converse([*HUDTUI, *command(scenario, url, context, Path(home))])
+        return converse(command(scenario, url, context, Path(home)))
 
 
 def command(scenario: str, url: str, context: dict[str, str], home: Path) -> list[str]:
@@ -60,17 +102,20 @@ def command(scenario: str, url: str, context: dict[str, str], home: Path) -> lis
 
 
 def converse(words: list[str]) -> int:
-    """Run a command at a terminal, and answer as its person."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
-    os.close(theirs)
+    """Run a command of hudtui at a terminal, and answer as its person."""
+    process, ours = pty.fork()
+    if process == 0:
+        sys.argv = ["hudtui", *words]
+        try:
+            hudtui_main()
+        except SystemExit as end:
+            sys.stdout.flush()
+            os._exit(end.code if isinstance(end.code, int) else 0)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
     said, visited = "", 0
     while True:
-        ready, _, _ = select.select([ours], [], [], 0.1)
-        if not ready:
-            if process.poll() is not None:
-                break
-            continue
         try:
             data = os.read(ours, 65536)
         except OSError:  # the terminal is closed
@@ -78,7 +123,7 @@ def converse(words: list[str]) -> int:
         if not data:
             break
         text = data.decode(errors="replace").replace("\r\n", "\n")
-        sys.stdout.write(text)
+        os.write(1, text.encode())
         said += text
         for match in list(ADDRESS.finditer(said))[visited:]:
             visited += 1
@@ -87,8 +132,8 @@ def converse(words: list[str]) -> int:
         if QUESTION.search(line) or FIELD.search(line):
             os.write(ours, b"y\n" if QUESTION.search(line) else b"\n")
             said, visited = "", 0
-    return process.wait()
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve(sys.argv[2]) if sys.argv[1] == "serve" else ask(*sys.argv[1:]))

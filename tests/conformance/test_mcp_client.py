@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -102,9 +103,13 @@ def complaints(checks: list[dict[str, Any]]) -> list[str]:
 def client_checks(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """The checks of every client scenario, of one run."""
     place = tmp_path_factory.mktemp("mcp-client")
-    command = f"{sys.executable} {CLIENT}"
-    words = ("client", "--suite", "all", "--timeout", "240000", "--command", command)
-    return asyncio.run(conform(node_modules, *words, out=place / "out", cwd=place))
+    words = ("client", "--suite", "all", "--timeout", "240000", "--command", f"{sys.executable} -I -S {CLIENT} {place}/socket")
+    with subprocess.Popen([sys.executable, str(CLIENT), "serve", f"{place}/socket"], stdout=subprocess.PIPE, text=True) as ready:
+        try:
+            assert ready.stdout is not None and ready.stdout.readline() == "ready\n"
+            return asyncio.run(conform(node_modules, *words, out=place / "out", cwd=place))
+        finally:
+            ready.kill()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -13,13 +13,22 @@ import asyncio
 import os
 import random
 import shutil
+import sqlite3
 import sys
 import tempfile
 from pathlib import Path
 
+from typer.testing import CliRunner
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`, also where this runs as a program
 
 from support import hostile_folder as hostile
+
+from hudtui.cli.app import build
+from hudtui.core.platform import HUD
+from hudtui.core.settings import load_settings
+from hudtui.tui.app import HudtuiApp
+from hudtui.tui.steps import SCREENS, screen_class
 
 COMMANDS_A_FOLDER = 9
 LIMITS = {"HUDTUI_BUDGET_RUN": "5", "HUDTUI_BUDGET_DAY": "7", "HUDTUI_MAX_HOURS": "3", "HUDTUI_IDLE_MINUTES": "11"}
@@ -27,14 +36,6 @@ LIMITS = {"HUDTUI_BUDGET_RUN": "5", "HUDTUI_BUDGET_DAY": "7", "HUDTUI_MAX_HOURS"
 
 def visit(folder: Path, seed: int, keys: list[str]) -> int:
     """Look at a folder, in this process, as a person would who does not trust it. How many limits it lifted or changed."""
-    import sqlite3
-
-    from typer.testing import CliRunner
-
-    from hudtui.cli.app import build
-    from hudtui.core.platform import HUD
-    from hudtui.core.settings import load_settings
-
     os.chdir(folder)
     changed = sum(load_settings(folder, HUD).get(name) != value for name, value in LIMITS.items())
     pick = random.Random(seed)
@@ -50,8 +51,6 @@ def visit(folder: Path, seed: int, keys: list[str]) -> int:
 
 async def open_app(folder: Path, keys: list[str]) -> None:
     """Open the app on the folder, and press keys; questions are left unanswered."""
-    from hudtui.tui.app import HudtuiApp
-
     app = HudtuiApp(folder)
     async with app.run_test(size=(160, 45)) as pilot:
         for key in keys:
@@ -62,10 +61,6 @@ async def open_app(folder: Path, keys: list[str]) -> None:
 
 def asking(folder: Path, seed: int) -> None:
     """Commands that ask Prime, at an address of the user's own choice on loopback: only the folder's address would be a catch."""
-    from typer.testing import CliRunner
-
-    from hudtui.cli.app import build
-
     os.chdir(folder)
     pick = random.Random(seed)
     for words in pick.sample(
@@ -80,6 +75,8 @@ def main() -> int:
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     base = Path(tempfile.mkdtemp(prefix="hostile-"))
     watch = hostile.Watch(base / "watch")
+    for screen in SCREENS:
+        screen_class(screen)  # imported here, once
     ran = lifted = requests = failed = 0
     for number in range(count):
         folder, home = base / f"folder-{number}", base / f"home-{number}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import json
 import os
@@ -63,6 +64,7 @@ async def ended(store: RunStore, run: str) -> str:
     machine, until = RunFolder(find_host(HOST), store.record(run)), time.monotonic() + 60
     while store.summary(run).active:
         assert time.monotonic() < until
+        await asyncio.sleep(0.05)
         await machine.sync(store)
     return store.summary(run).state
 
