@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import sys
 import time
@@ -208,6 +209,7 @@ async def _serve(request: ServeRequest, *, as_json: bool) -> None:
     async with contextlib.aclosing(serve_environment(request, settings)) as events:
         async for event in events:
             if isinstance(event, Serving):
+                gc.freeze()  # all is imported now: collections need not walk over modules any more
                 if as_json:
                     console.out_json(event.to_json())
                 else:

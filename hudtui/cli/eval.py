@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import time
 from collections.abc import Sequence
@@ -218,6 +219,8 @@ async def _play(request: EvalRequest, platform: Platform, gym: str | None, *, as
                 prepared = event
                 _announce(event)
             elif isinstance(event, EpisodeDone):
+                if not gc.get_freeze_count():  # all is imported now: collections need not walk over modules any more
+                    gc.freeze()
                 _log(event.line())
             elif isinstance(event, Notice):
                 console.say(f"{event.severity}: {event.message}")

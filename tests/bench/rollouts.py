@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import itertools
 import json
 import os
@@ -207,6 +208,8 @@ async def compare(title: str, one: Wave, other: Wave, at_once: int, rounds: int)
     rounds *= 4 if at_once == 1 else 1  # short ones, which a busy machine changes most
     for wave in (one, other):
         await timed(wave, at_once)
+    gc.collect()
+    gc.freeze()  # as `hudtui eval` does when everything is imported
     pairs: list[tuple[dict[str, float], dict[str, float]]] = []
     for number in range(rounds):
         if number % 2:

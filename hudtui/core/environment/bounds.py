@@ -39,6 +39,9 @@ class MessageSizeCounter:
         self._events = events
         self._most = most
         self._size = self._values = 0
+        self._early: list[bytes] | None = []
+        """What came so far, while it is too short to exceed a limit: a value has a byte at least."""
+        self._early_size = 0
         self._inside = False
         """The next byte is inside a JSON text."""
         self._blank = False
@@ -51,6 +54,12 @@ class MessageSizeCounter:
         Raises:
             MessageTooLargeError: The message exceeds a limit.
         """
+        if self._early is not None:
+            self._early.append(data)
+            self._early_size += len(data)
+            if self._early_size <= min(self._most, MAX_MESSAGE_VALUES):
+                return
+            data, self._early = b"".join(self._early), None
         data = self._rest + data
         # The last character may be the first half of a line end or of an escape.
         cut = len(data) - 1 if data.endswith(b"\r") or _open_escape(data) else len(data)
@@ -140,9 +149,10 @@ class ServerMessages:
         while True:
             item = await self._incoming.receive()
             message: Any = getattr(item, "message", None)
-            if not hasattr(message, "method"):
+            answered = hasattr(message, "result")
+            if answered or not hasattr(message, "method"):
                 self._asked = 0
-                if self.raw and hasattr(message, "result"):
+                if self.raw and answered:
                     message.result = {**_ANY_RESULT, "_meta": {_RAW: _Hidden.of(message.result)}}
                 return item
             if hasattr(message, "id"):

@@ -141,10 +141,12 @@ class ServerProcess:
     async def exited(self, seconds: float) -> bool:
         """Wait for the process to end; returns whether it has."""
         deadline = asyncio.get_running_loop().time() + seconds
+        pause = _POLL / 8
         while self._process.poll() is None:
             if asyncio.get_running_loop().time() >= deadline:
                 return False
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _POLL)
         return True
 
     async def settle(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hudtui.core.environment.values import ToolResult
@@ -18,19 +19,45 @@ REWARD_KEYS = ("reward", "grade", "score")
 _LONGEST_JSON = 1_000_000
 
 
-def format_score(interpretations: Sequence[Interpretation], config: GymConfig) -> float:
-    """Return how far the replies kept to the expected form, 0 to 1.
+@dataclass
+class FormatCount:
+    """How many replies kept to the expected form, without the replies themselves."""
 
-    The share of replies with the expected tags and the share of tool texts that parse, weighted as the `parser` section says;
-    0 without replies. Without any tool text nothing has parsed.
-    """
-    weights = config.parser.xml_weight + config.parser.action_weight
-    if not interpretations or weights <= 0:
-        return 0.0
-    tags = sum(interpretation.format.xml for interpretation in interpretations) / len(interpretations)
-    texts = sum(interpretation.tool is not None for interpretation in interpretations)
-    calls = sum(interpretation.format.action for interpretation in interpretations) / texts if texts else 0.0
-    return (config.parser.xml_weight * tags + config.parser.action_weight * calls) / weights
+    replies: int = 0
+    tags: int = 0
+    """Replies with the expected tags."""
+    texts: int = 0
+    """Replies with a tool text."""
+    calls: int = 0
+    """Tool texts that parse."""
+
+    def add(self, interpretation: Interpretation) -> None:
+        """Count one more reply."""
+        self.replies += 1
+        self.tags += interpretation.format.xml
+        self.texts += interpretation.tool is not None
+        self.calls += interpretation.format.action
+
+    def score(self, config: GymConfig) -> float:
+        """Return how far the replies kept to the expected form, 0 to 1.
+
+        The share of replies with the expected tags and the share of tool texts that parse, weighted as the `parser` section says;
+        0 without replies. Without any tool text nothing has parsed.
+        """
+        weights = config.parser.xml_weight + config.parser.action_weight
+        if not self.replies or weights <= 0:
+            return 0.0
+        tags = self.tags / self.replies
+        calls = self.calls / self.texts if self.texts else 0.0
+        return (config.parser.xml_weight * tags + config.parser.action_weight * calls) / weights
+
+
+def format_score(interpretations: Iterable[Interpretation], config: GymConfig) -> float:
+    """Return `FormatCount.score` of some replies."""
+    count = FormatCount()
+    for interpretation in interpretations:
+        count.add(interpretation)
+    return count.score(config)
 
 
 def tool_execution(successes: int, attempts: int) -> float:

@@ -124,7 +124,7 @@ class EpisodePlayer:
             name: tool for name, tool in session.tools.items() if name not in own and tool.kind not in _KEPT_FROM_AGENT
         }
         self._interpreter = Interpreter(config, self._tools, reserved=own)
-        self._interpretations: list[Interpretation] = []
+        self._format = gym_scores.FormatCount()
         self._messages: list[Message] = []
         self._turns: list[Turn] = []
         self._successes = 0
@@ -156,7 +156,7 @@ class EpisodePlayer:
     def scores(self) -> Scores:
         """The scores as they stand; task completion is that of the last evaluation."""
         tool = gym_scores.tool_execution(self._successes, self._attempts)
-        form = gym_scores.format_score(self._interpretations, self.config)
+        form = self._format.score(self.config)
         total = gym_scores.total_reward(self._completion, tool, form, self.config)
         if self.config.own_parts is not None:
             for name, value in self._own.items():
@@ -241,7 +241,7 @@ class EpisodePlayer:
     async def _play(
         self, reply: str, meaning: Interpretation, seconds: float, began: float, tokens: Mapping[str, int] | None = None
     ) -> Turn:
-        self._interpretations.append(meaning)
+        self._format.add(meaning)
         self._messages.append({"role": "assistant", "content": reply})
         turn = await self._act(reply, meaning, seconds, tokens or {})
         self._turns.append(turn)
@@ -438,7 +438,7 @@ async def drive(player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | 
         while player.stop is None:
             began, before = perf_counter(), _usage(complete)
             reply = await complete(player.messages)
-            spent = {name: count - before[name] for name, count in _usage(complete).items()}
+            spent = {name: count - before.get(name, 0) for name, count in _usage(complete).items()}
             turn = await player.step(reply, seconds=perf_counter() - began, tokens=spent if any(spent.values()) else None)
             if on_turn is not None:
                 answer = on_turn(player, turn)
@@ -456,4 +456,4 @@ async def drive(player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | 
 def _usage(complete: Complete) -> dict[str, int]:
     """Return the tokens that a policy has used so far, where it counts them."""
     usage = getattr(complete, "usage", None)
-    return {name: int(getattr(usage, f"{name}_tokens", 0)) for name in ("prompt", "completion")}
+    return {} if usage is None else {name: int(getattr(usage, f"{name}_tokens", 0)) for name in ("prompt", "completion")}

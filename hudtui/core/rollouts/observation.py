@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ IMAGE_LIMIT = 8 * 1024 * 1024
 """Characters of base64 that an image may have to be shown; a larger one is replaced by a note."""
 
 RESULT_LIMIT = 64_000
-"""Characters of JSON that structured content may have to be kept in a record."""
+"""Bytes of JSON that structured content may have to be kept in a record."""
 
 MAX_IMAGES = 8
 """Images of one observation that are shown; the others are replaced by notes."""
@@ -133,11 +134,15 @@ def recorded(structured: Any) -> Any:
     size = json_size(structured)
     if size is None:
         return "[structured content that is nested too deeply]"
-    return structured if size <= RESULT_LIMIT else f"[structured content of {size} characters]"
+    return structured if size <= RESULT_LIMIT else f"[structured content of {size} bytes]"
 
 
 def json_size(value: Any) -> int | None:
-    """Characters of `value` as JSON; None when it cannot be written so."""
+    """Bytes of `value` as JSON; None when it cannot be written so."""
+    from pydantic_core import to_json
+
+    with contextlib.suppress(ValueError):  # nested too deeply for this encoder (255), or a lone surrogate
+        return len(to_json(value, inf_nan_mode="constants"))
     try:
         return len(json.dumps(value))
     except (ValueError, TypeError, RecursionError):

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
@@ -34,11 +35,14 @@ JSON = st.recursive(
 @given(JSON, st.lists(st.integers(0, 400), max_size=6), st.sampled_from([None, 1]))
 def test_values_are_counted_whatever_is_in_texts_and_wherever_the_data_is_cut(value, cuts, indent):
     text = json.dumps(value, indent=indent).encode()
-    counted = MessageSizeCounter()
-    for first, last in pairwise(sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})):
-        counted.take(text[first:last])
     marks = len(re.findall(rb"[{\[,]", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", text)))
-    assert counted._values == marks
+    for most in (marks, marks - 1):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(MessageTooLargeError) if most < marks else nullcontext():
+            patch.setattr(bounds, "MAX_MESSAGE_VALUES", most)
+            counted = MessageSizeCounter()
+            for first, last in pairwise(sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})):
+                counted.take(text[first:last])
+            counted.take(b"\n")
 
 
 def test_each_event_is_a_message_of_its_own(monkeypatch):
