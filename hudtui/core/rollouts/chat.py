@@ -31,12 +31,17 @@ _IMAGE_TOKENS = 1_000
 class PolicyError(HudtuiError):
     """A policy cannot say what to do next.
 
-    `fatal`: no other episode can succeed either (a wrong key, an unknown model, no such server).
+    Args:
+        fatal: No other episode can succeed either (a wrong key, an unknown model).
+        down: The endpoint gave no answer, or failed by itself, at all attempts.
     """
 
-    def __init__(self, what: str, *, why: str | None = None, fix: str | None = None, fatal: bool = False) -> None:
+    def __init__(
+        self, what: str, *, why: str | None = None, fix: str | None = None, fatal: bool = False, down: bool = False
+    ) -> None:
         super().__init__(what, why=why, fix=fix)
         self.fatal = fatal
+        self.down = down
 
 
 @dataclass(frozen=True)
@@ -177,11 +182,12 @@ class ChatEndpoint:
             answer = await self._http.send("POST", self.url, body=body, again=again)
         except HttpError as error:
             if error.kind == "timeout":
-                raise PolicyError(f"the model did not answer within {self.options.timeout:g} s") from None
+                raise PolicyError(f"the model did not answer within {self.options.timeout:g} s", down=True) from None
             raise PolicyError(
                 f"no answer from {self.options.base_url}",
                 why=error.why,
                 fix=None if self.reached else "Is the server running, and is the base URL right?",
+                down=True,
             ) from None
         self.reached = True
         return answer
@@ -239,7 +245,7 @@ class ChatEndpoint:
                 f"{self.url} redirects to {where or 'nowhere'}", fix="Use the final address as base URL.", fatal=True
             )
         if status >= 500:
-            return PolicyError("the endpoint failed", why=why)
+            return PolicyError("the endpoint failed", why=why, down=True)
         return PolicyError("the endpoint refused the request", why=why)
 
 

@@ -63,6 +63,9 @@ Connect = Callable[[Mapping[str, Any]], AbstractAsyncContextManager[Session]]
 """Opens the environment of an `mcp_config` for one or more episodes."""
 
 _HOPELESS = 8
+"""Episodes that may break off at the beginning, for whatever reasons, before the others are given up."""
+_IN_A_ROW = 3
+"""Episodes that may break off one after the other because the endpoint or the environment is not there."""
 _OPEN_HEADERS = frozenset({"accept", "content-type", "mcp-image", "environment-name", "run-id", "user-agent"})
 
 
@@ -177,7 +180,8 @@ async def evaluate(
 
     Raises:
         InputError: The folder holds another evaluation, or cannot be written.
-        HudtuiError: No episode can succeed: the first ones all broke off, or the policy failed for good.
+        HudtuiError: The others are not played: the first episodes all broke off, the policy failed for good, or the endpoint or
+            the environment was not there for several episodes in a row.
     """
     seen: set[str] = set()
     if twice := next((task.id for task in tasks if task.id in seen or seen.add(task.id)), None):  # type: ignore[func-returns-value]
@@ -195,9 +199,10 @@ async def evaluate(
     jobs = deque(_Job(task, n) for task in tasks for n in range(group) if (task.id, n) not in over)
     if over:
         yield Notice("info", f"{len(over)} of {total} episodes are recorded already")
+    at_once = min(max(concurrency, 1), len(jobs))
     players = _Workers(
         jobs=jobs,
-        hope=_GiveUpPolicy(good=bool(over)),
+        hope=_GiveUpPolicy(left=len(jobs), good=bool(over), most=max(_IN_A_ROW, at_once + 1)),
         config=config,
         policy=policy,
         connect=connect,
@@ -211,7 +216,7 @@ async def evaluate(
         telemetry=telemetry,
     )
     events: _Events = asyncio.Queue()
-    crew = [asyncio.create_task(players.work(events)) for _ in range(min(max(concurrency, 1), len(jobs)))]
+    crew = [asyncio.create_task(players.work(events)) for _ in range(at_once)]
     working, number = len(crew), len(over)
     try:
         while working:
@@ -339,7 +344,7 @@ class _Workers:
             self._give_up(error, events)  # no use in playing on without records
             return
         events.put_nowait(_Finished(job, episode))
-        if (reason := self.hope.lost(episode, player.failure)) is not None:
+        if (reason := self.hope.lost(episode, player)) is not None:
             self._give_up(reason, events)
 
     def _give_up(self, error: HudtuiError, events: _Events) -> None:
@@ -360,16 +365,33 @@ class _Workers:
 class _GiveUpPolicy:
     """Whether any episode may still succeed."""
 
+    left: int
+    """Episodes that are not over."""
     good: bool
     """One has."""
+    most: int
+    """Episodes in a row without endpoint or environment; one more than are played at once, so that an outage which has passed
+    when the next episode begins ends nothing."""
     broken: int = 0
+    missed: str = ""
+    """What the endpoint or the environment did not do in the last episode; empty where both were there."""
+    in_a_row: int = 0
 
-    def lost(self, episode: Episode, failure: Exception | None) -> HudtuiError | None:
+    def lost(self, episode: Episode, player: EpisodePlayer) -> HudtuiError | None:
         """Count an episode that is over; the reason to give up, where there is one."""
+        failure = player.failure
         if isinstance(failure, PolicyError) and failure.fatal:
             return failure
+        self.left -= 1
         self.good = self.good or episode.ok
         self.broken += not episode.ok
+        down = player.session is NO_SESSION or (isinstance(failure, PolicyError) and failure.down)
+        missed = (failure.what if isinstance(failure, HudtuiError) else repr(failure)) if down else ""
+        self.in_a_row = self.in_a_row + 1 if missed == self.missed else 1
+        self.missed = missed
+        if missed and self.in_a_row >= self.most and self.left:
+            what = f"{self.in_a_row} episodes in a row broke off for the same reason, and {self.left} are not played"
+            return HudtuiError(what, why=episode.error, fix="Continue (--resume) when its cause is removed.")
         if self.good or self.broken < _HOPELESS:
             return None
         return HudtuiError(f"the first {self.broken} episodes all broke off, and the others are not played", why=episode.error)

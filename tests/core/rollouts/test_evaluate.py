@@ -192,16 +192,82 @@ async def test_a_failed_evaluation_shows_in_the_log(run, tasks):
 
 
 async def test_hopeless_work_is_given_up(run, tasks, world):
+    broken = [replace(task, setup=(ToolCall("setup", {"name": f"no such board {task.id}"}),)) for task in tasks]
+    with pytest.raises(HudtuiError, match="the first 8 episodes all broke off"):
+        await run(broken, group=20, concurrency=1)
+    assert world.opened == 8
+
+
+@pytest.mark.parametrize(("at_once", "in_a_row"), [(1, 3), (4, 5)])
+async def test_an_environment_that_no_longer_starts_ends_it_and_resuming_plays_the_rest(
+    run, tasks, world, tmp_path, at_once, in_a_row
+):
+    down = True
+    tried = []
+
     @asynccontextmanager
     async def connect(mcp_config):
-        world.configs.append(mcp_config)
-        raise ConnectError("docker is not running")
-        yield
+        tried.append(mcp_config)
+        if down and len(tried) > 4:
+            raise ConnectError("docker is not running")
+        async with world.connect(mcp_config) as session:
+            yield session
 
-    with pytest.raises(HudtuiError, match="the first 8 episodes all broke off") as caught:
-        await run(tasks, connect=connect, group=20, concurrency=1)
-    assert caught.value.why == "docker is not running"
-    assert len(world.configs) == 8
+    words = f"{in_a_row} episodes in a row broke off for the same reason, and {36 - in_a_row} are not played"
+    with pytest.raises(HudtuiError, match=words) as caught:
+        await run(tasks, connect=connect, group=10, concurrency=at_once)
+    assert caught.value.why == "docker is not running" and "--resume" in caught.value.fix
+    assert len(tried) <= 4 + in_a_row + at_once, "episodes that begin before it is over are stopped"
+    outcomes = read_outcomes(tmp_path / "out")
+    assert [one.failed for one in outcomes] == [False] * 4 + [True] * in_a_row
+    down = False
+    events = await run(tasks, connect=connect, group=10, concurrency=at_once, resume=True)
+    assert len(done(events)) == 36 and all(event.episode.ok for event in done(events))
+    assert len(read_outcomes(tmp_path / "out")) == 40
+
+
+async def test_one_environment_of_two_that_does_not_start_ends_nothing(run, tasks, world):
+    other = {"gone": {"command": "gone"}}
+    mixed = [replace(task, mcp_config=other) if task.id in ("t0", "t2") else task for task in tasks]
+
+    @asynccontextmanager
+    async def connect(mcp_config):
+        if mcp_config == other:
+            raise ConnectError("gone cannot be started")
+        async with world.connect(mcp_config) as session:
+            yield session
+
+    events = await run([replace(task, id=f"{task.id}-{n}") for n in range(4) for task in mixed], connect=connect, concurrency=1)
+    assert [event.episode.ok for event in done(events)] == [False, True] * 8
+
+
+async def test_an_endpoint_that_is_gone_ends_it_and_resuming_plays_the_rest(stub, config, tasks, world, tmp_path):
+    async def play(base_url, seen, **options):
+        source = policy_source("openai:tiny", config, endpoint=ChatOptions(base_url=base_url, retries=0))
+        try:
+            events = evaluate(
+                tasks, config, policy=source, connect=world.connect, out_dir=tmp_path / "out", group=5, concurrency=1, **options
+            )
+            async with aclosing(events):
+                async for event in events:
+                    seen.append(event)
+                    if len(done(seen)) == 6 and not options:
+                        stub.answers = [None]  # the connection that is kept open ends with its next request
+                        stub.close()
+        finally:
+            await source.aclose()
+
+    seen = []
+    with pytest.raises(HudtuiError, match="3 episodes in a row broke off for the same reason, and 11 are not played") as caught:
+        await play(stub.url, seen)
+    assert re.match(r"no answer from http://127\.0\.0\.1:\d+/v1; nothing answers there", caught.value.why)
+    assert [event.episode.ok for event in done(seen)] == [True] * 6 + [False] * 3
+    back, again = type(stub)(), []
+    try:
+        await play(back.url, again, resume=True)
+    finally:
+        back.close()
+    assert len(done(again)) == 14 and all(outcome.failed is False for outcome in read_outcomes(tmp_path / "out"))
 
 
 async def test_a_policy_that_never_will_ends_it_at_once(stub, config, tasks, world, tmp_path):
