@@ -51,6 +51,7 @@ SIZES = 5.0  # seconds between looks at the sizes of the logs
 SAMPLES_LIMIT = 32 * 1024 * 1024  # bytes that they may take: eight GPUs for six weeks
 TEXT_LIMIT = 2000  # characters of a text in an event: readers accept twice as much
 START_LIMIT = 60.0  # seconds for a wrapper to come up on a machine under load
+WRAPPERS = 5  # that are tried for an attempt, when they end before they begin it
 SLACK = 4.0  # seconds beyond its grace that a wrapper gets before the supervisor kills in its place
 SHOWN = 256 * 1024  # bytes that a window shows at once; of more only the end
 ENDED = ("finished", "failed", "stopped")
@@ -747,10 +748,7 @@ class Supervisor:
     def _start_wrapper(self, stage: StageState) -> Optional[str]:
         """Start the wrapper of an attempt, unless a killed supervisor has started it; wait until the attempt has begun."""
         wrapper = None  # type: Optional[subprocess.Popen[bytes]]
-        if not is_alive(read_json(self.record_path(stage, "lock"))):
-            if self.mode == "tmux":
-                self.open_window(stage)
-            wrapper = self._spawn(stage)
+        spawned = 0
         began = clock()
         while clock() - began < START_LIMIT:
             # Of two wrappers, as after a killed supervisor, the holder of the lock counts.
@@ -758,8 +756,16 @@ class Supervisor:
             begun = os.path.exists(self.record_path(stage, "start")) or os.path.exists(self.record_path(stage, "exit"))
             # From its record on, a window that is closed ends its stage.
             shown = self.mode != "tmux" or clock() - began > SLACK or os.path.exists(self.record_path(stage, "window"))
-            if not running or (begun and shown):
+            if begun and (shown or not running):
                 return None
+            if not running:
+                # A supervisor that was killed may have left a wrapper without a job, which ends as soon as it finds that.
+                if spawned == WRAPPERS or os.path.exists(self.record_path(stage, "begun")):
+                    return None
+                if not spawned and self.mode == "tmux":
+                    self.open_window(stage)
+                wrapper = self._spawn(stage)
+                spawned += 1
             self.keep_up()
             time.sleep(0.01)
         return "its wrapper did not come up within %d s" % START_LIMIT
@@ -1191,7 +1197,7 @@ class StageWrapper:
     def main(self, pipe: str) -> int:
         """From the lock to the exit record. The job comes from standard input, or from the pipe that earlier supervisors made."""
         lock = take_lock(self.base + "lock")
-        if lock is None or os.path.exists(self.base + "start") or os.path.exists(self.base + "exit"):
+        if lock is None or any(os.path.exists(self.base + what) for what in ("begun", "start", "exit")):
             return 0
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self.on_signal)
@@ -1312,7 +1318,9 @@ def show(folder: str, name: str, attempt: str) -> int:
 
     def pass_on(number: int, _frame: Any) -> None:
         found = wrapper()
-        if found and not os.path.exists(base + "exit"):
+        # tmux hangs up too when another command is started in the window, as a new supervisor does.
+        replaced = number == signal.SIGHUP and _window_is_open()
+        if found and not replaced and not os.path.exists(base + "exit"):
             send({int(found["pid"])}, number)
         if number == signal.SIGHUP:
             os._exit(0)
@@ -1340,6 +1348,16 @@ def show(folder: str, name: str, attempt: str) -> int:
     end = read_json(base + "exit") or {}
     _print("\n[hudtui] %s: %s\n" % (name, end.get("error") or "ended with status %s" % end.get("exit")))
     return 0
+
+
+def _window_is_open() -> bool:
+    """Whether tmux still has the window that this process was started in."""
+    try:
+        asked = ["tmux", "list-panes", "-a", "-F", "#{pane_id}"]
+        done = subprocess.run(asked, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return os.environ.get("TMUX_PANE", "").encode() in done.stdout.split()
 
 
 def _print(text: str) -> None:

@@ -384,6 +384,21 @@ def test_ctrl_c_in_a_window_interrupts_its_stage(run: Run) -> None:
     assert run.end("stopped")["why"] == "s: it was interrupted in its tmux window"
 
 
+def test_a_window_that_a_late_tmux_command_opens_again_ends_nothing(run: Run) -> None:
+    """As when a killed supervisor's command reaches tmux after the window of the next supervisor is open."""
+    run.plan(sh("s", "until test -e go; do sleep 0.02; done")).start()
+    run.running("s")
+    window = run.folder / "stages" / "s.1.window"
+    run.until(window.exists)
+    shown = json.loads(window.read_text())["pid"]
+    command = [sys.executable, str(FILE), "show", str(run.folder), "s", "1"]
+    subprocess.run(["tmux", "respawn-window", "-k", "-t", "=hudtui-r:=s", *command], check=True)
+    run.until(lambda: not lives(shown))
+    assert run.status["state"] == "running"
+    (run.folder / "go").touch()
+    run.end("finished")
+
+
 # --- what gets killed -----------------------------------------------------------------------------------------------------
 
 
@@ -468,7 +483,8 @@ def test_a_wrapper_takes_its_job_from_the_pipe_of_an_earlier_supervisor(run: Run
     ).keys()
 
 
-def test_a_wrapper_that_a_killed_supervisor_had_started_is_waited_for(run: Run) -> None:
+@pytest.mark.parametrize("gets", ["its job", "nothing"])
+def test_a_wrapper_that_a_killed_supervisor_had_started_is_waited_for(run: Run, gets: str) -> None:
     run.plan(sh("s", "echo x >> started"))
     for name in ("logs", "stages"):
         (run.folder / name).mkdir()
@@ -482,7 +498,9 @@ def test_a_wrapper_that_a_killed_supervisor_had_started_is_waited_for(run: Run) 
     run.start()
     assert subprocess.run(argv, stdin=subprocess.DEVNULL, timeout=60).returncode == 0, "a second wrapper has nothing to do"
     job = {"argv": ["sh", "-c", "echo x >> started"], "cwd": str(run.folder), "env": dict(os.environ)}
-    wrapper.communicate(json.dumps({**job, "grace": 1.0, "signal": "TERM"}).encode(), timeout=60)
+    # A supervisor that is killed before it wrote the job leaves a wrapper that begins nothing.
+    text = json.dumps({**job, "grace": 1.0, "signal": "TERM"}).encode() if gets == "its job" else b""
+    wrapper.communicate(text, timeout=60)
     assert run.end("finished")["stages"]["s"]["attempt"] == 1
     assert (run.folder / "started").read_text() == "x\n"
 
