@@ -30,10 +30,11 @@ from hudtui.core.settings import Settings, load_settings
 from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean
+from hudtui.core.training.chat_tokens import ChatTokens
 from hudtui.core.training.recipe import FEWEST_TASKS, TINY, Recipe, read_recipe
 from hudtui.trainers.replies import BatchReplies, Generated, RankSync, ReplySource, ServerReplies
 from hudtui.trainers.rollout import EpisodeRunner, TrainingEpisode
-from hudtui.trainers.tokens import ChatTokens, chat_tokens_for
+from hudtui.trainers.tokens import chat_tokens_for
 
 HANDOVER = "handover"
 """Folder, in the folder of the output, of the adapters that a server on a CPU loads."""

@@ -24,8 +24,8 @@ from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.values import Episode, Message
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
+from hudtui.core.training.chat_tokens import ChatTokens, TokenTranscript
 from hudtui.trainers.replies import ReplySource
-from hudtui.trainers.tokens import ChatTokens, TokenTranscript
 
 _log = logging.getLogger(__name__)
 

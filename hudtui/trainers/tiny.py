@@ -11,7 +11,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.gym.editing.preview import example_call, prompt_examples, reply_of
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.tasks.task import Task
-from hudtui.trainers.tokens import ChatTokens
+from hudtui.core.training.chat_tokens import ChatTokens
 
 _NOISE = string.digits * 4 + string.ascii_letters + string.punctuation + " " * 60 + "\n" * 20
 

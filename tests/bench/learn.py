@@ -44,10 +44,10 @@ from hudtui.core.gym.values import GymConfig  # noqa: E402
 from hudtui.core.platform import choose_platform  # noqa: E402
 from hudtui.core.settings import load_settings  # noqa: E402
 from hudtui.core.tasks.task import Task, ToolCall  # noqa: E402
+from hudtui.core.training.chat_tokens import ChatTokens  # noqa: E402
 from hudtui.core.training.recipe import REHEARSAL, recipe_from  # noqa: E402
 from hudtui.trainers import grpo, tiny  # noqa: E402
 from hudtui.trainers.rollout import EpisodeRunner  # noqa: E402
-from hudtui.trainers.tokens import ChatTokens  # noqa: E402
 from hudtui.trainers.training_log import MetricsCallback, TrainingLog  # noqa: E402
 
 PROMPT = "Play 2048: left(), right(), up() or down()."

@@ -28,9 +28,9 @@ from support.token_server import token_server
 
 from hudtui.core.environment.values import ToolResult
 from hudtui.core.gym.config import load_config
+from hudtui.core.training.chat_tokens import ChatTokens
 from hudtui.trainers.replies import BatchReplies, ReplySource, ServerReplies
 from hudtui.trainers.rollout import EpisodeRunner
-from hudtui.trainers.tokens import ChatTokens
 
 REPLY, SLOW = 0.1, 2.0
 LETTERS = Letters()

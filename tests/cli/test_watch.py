@@ -158,6 +158,9 @@ def test_a_file_of_a_tracker_is_shown(tmp_path: Path) -> None:
     assert "step 6  reward 0.219  loss 0.125  KL nan  completion length 7" in done.stdout and "! kl is NaN" in done.stderr
     row = json.loads(hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json").stdout.splitlines()[0])
     assert row["metrics"]["train/reward"] == 0.21899553290626303 and row["metrics"]["kl"] is None
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    done = hudtui("runs", "watch", "local", "--file", str(path), "--once")
+    assert done.exit_code == 2 and f"{path} on local is damaged at byte 7, after 0 whole records" in done.stderr
 
 
 def test_alarms_of_a_followed_log(tmp_path: Path) -> None:

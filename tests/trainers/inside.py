@@ -18,10 +18,11 @@ from support.token_server import token_server
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.gym.config import load_config
+from hudtui.core.training.chat_tokens import ChatTokens
 from hudtui.core.training.recipe import read_recipe
 from hudtui.trainers import grpo, tiny
 from hudtui.trainers.rollout import EpisodeRunner
-from hudtui.trainers.tokens import ChatTokens, chat_tokens_for
+from hudtui.trainers.tokens import chat_tokens_for
 
 
 def templates(tokenizer: Any) -> dict[str, Any]:

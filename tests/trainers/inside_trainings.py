@@ -20,11 +20,11 @@ from hudtui.core.gym.config import load_config
 from hudtui.core.platform import HUD
 from hudtui.core.settings import load_settings
 from hudtui.core.tasks.task import Task, ToolCall
+from hudtui.core.training.chat_tokens import ChatTokens
 from hudtui.core.training.recipe import REHEARSAL, recipe_from
 from hudtui.trainers import grpo
 from hudtui.trainers.records import begin_job, forget_after
 from hudtui.trainers.rollout import EpisodeRunner
-from hudtui.trainers.tokens import ChatTokens
 from hudtui.trainers.training_log import METRICS, MetricsCallback, TrainingLog, last_checkpoint
 
 ROOT = Path(__file__).parents[2]

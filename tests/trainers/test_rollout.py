@@ -15,9 +15,9 @@ from hudtui.core.environment.values import ContentBlock, Session, Tool, ToolResu
 from hudtui.core.errors import ConnectError, RunError
 from hudtui.core.gym.values import ExampleRound, GymConfig
 from hudtui.core.tasks.task import Task
+from hudtui.core.training.chat_tokens import ChatTokens
 from hudtui.trainers.replies import BatchReplies, Retry, ServerReplies
 from hudtui.trainers.rollout import EpisodeRunner
-from hudtui.trainers.tokens import ChatTokens
 
 LEFT = "<think>x</think><tool>left()</tool>"
 DOWN = "<think>x</think><tool>down()</tool>"

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError
-from hudtui.trainers.tokens import ChatTokens, TokenTranscript, chat_tokens_for
+from hudtui.core.training.chat_tokens import ChatTokens, TokenTranscript
+from hudtui.trainers.tokens import chat_tokens_for
 
 
 def test_the_mask_tells_the_model_from_what_it_was_told() -> None:

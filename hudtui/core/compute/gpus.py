@@ -27,6 +27,8 @@ _PRODUCTS = (
     (re.compile(r"^(RTX|GTX) (?=\d)"), r"\1"),
 )
 _CPU_WORDS = ("cpu", "cpunode", "nogpu")
+_WITHOUT_DIGITS = re.compile(r"titan|gaudi|trainium|inferentia|tpu", re.IGNORECASE)
+"""Models whose names may have no digit."""
 _SIZES = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 128, 141, 180, 192)
 
 
@@ -74,10 +76,11 @@ def parse_spec(text: str) -> GpuSpec:
     name = name.rstrip(" -_")
     if re.fullmatch(r"\d+\s*(G|GB|GiB)", whole, re.IGNORECASE):
         raise InputError(f"{clean_line(text, 60)!r} is an amount of memory, not a GPU", fix="Ask for it with --min-vram.")
-    if not _NAME.fullmatch(name) or not re.search(r"[A-WYZa-wyz]|\d{3}", name) or memory == 0:
+    known = re.search(r"\d", name) or _WITHOUT_DIGITS.search(name) or fold(name) in _CPU_WORDS
+    if not _NAME.fullmatch(name) or not re.search(r"[A-WYZa-wyz]|\d{3}", name) or not known or memory == 0:
         raise InputError(
             f"{clean_line(text, 60)!r} names no GPUs",
-            fix="Write for instance H100, 4xH100, 2xA100 or A100_80GB:2; hudtui pods offers lists what there is.",
+            fix="Write for instance H100, 4xH100, A100_80GB:2, or cpu for none; hudtui pods offers lists what there is.",
         )
     if count is not None and not 0 < count <= MAX_GPUS:
         raise InputError(f"{count} GPUs cannot be asked for in one machine", fix="Write for instance 4xH100.")

@@ -16,6 +16,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from hudtui.core.compute.gpus import parse_spec
 from hudtui.core.environment.powers import task_powers
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import write_atomic
@@ -24,8 +25,10 @@ from hudtui.core.knobs import knobs_of
 from hudtui.core.project import Project
 from hudtui.core.rollouts.reward import reward_powers
 from hudtui.core.rollouts.reward_code import RewardCode, read_code
+from hudtui.core.runs.again import ART_FILES, remove_unused
 from hudtui.core.runs.art_request import ART_VERSIONS, SCENARIOS, VAL_SCENARIOS, ArtRequest
 from hudtui.core.runs.judge import judge_power
+from hudtui.core.runs.prepare import require_python
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.settings import Settings
 from hudtui.core.tasks.task import Task, task_record
@@ -35,6 +38,8 @@ from hudtui.core.training.recipe import ART
 from hudtui.core.trust import Power, Untrusted, agree, power, require
 from hudtui.core.workspace import make_state_dir
 
+_KEPT = 24 * 3600.0
+"""Seconds for which the files of a plan that no run was started from are kept: a screen may still show it."""
 _TARGETS = ("target", "target_value")
 """Arguments of an evaluate tool that say what a task wants to reach."""
 _GYM = """\
@@ -50,7 +55,8 @@ rubric:
 async def plan_art(asked: ArtRequest, project: Project) -> RunRequest:
     """Turn what the user asks for into the request of a run.
 
-    Reads the file and the tasks, and writes the chosen tasks and a gym configuration below `.hudtui/art`.
+    Reads the file and the tasks, and writes the chosen tasks and a gym configuration below `.hudtui/art`. Files there that are
+    older than a day, and that no run was planned with, are removed.
 
     Args:
         asked: The training.
@@ -60,10 +66,11 @@ async def plan_art(asked: ArtRequest, project: Project) -> RunRequest:
         The request, with what the user should know as its remarks.
 
     Raises:
-        InputError: The environment, a setting or the tasks cannot be used; nothing was started.
+        InputError: The environment, a setting, the tasks or the Python of the machine cannot be used; nothing was written.
         Untrusted: The file or the tasks name a server that the user has not agreed to.
         HubError: The Hub refuses or cannot be reached.
     """
+    await require_python(asked, project.folder)
     return await asyncio.to_thread(_plan, asked, project)
 
 
@@ -112,7 +119,8 @@ def _plan(asked: ArtRequest, project: Project) -> RunRequest:
     turns = (
         setting("max_turns") if asked.max_turns is not None else environment.max_turns or setting("max_turns", ART["max_turns"])
     )
-    files = make_state_dir(project.folder) / "art"
+    files = make_state_dir(project.folder) / ART_FILES
+    remove_unused(project.runs, minimum_age=_KEPT)
     files.mkdir(exist_ok=True)
     model = setting("model", config.setting(environment.name, "base_model")) or "small"
     model = config.base_models.get(model, model)
@@ -160,6 +168,8 @@ def _plan(asked: ArtRequest, project: Project) -> RunRequest:
 
 def _check_options(asked: ArtRequest) -> None:
     """Raises an error for an option that is empty, or that has no meaning here."""
+    if asked.gpus:
+        parse_spec(asked.gpus)
     for name, about in knobs_of(ArtRequest).items():
         if getattr(asked, name) in ("", Path()) and name != "art_config":
             flag = next((flag for flag in about.flags if flag.startswith("--")), f"--{name.replace('_', '-')}")

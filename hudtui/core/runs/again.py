@@ -1,7 +1,9 @@
-"""Requests made from earlier runs: the same run again, or a run that continues where another has ended."""
+"""Requests made from earlier runs, and the files that they name: the same run again, or a run that continues another one."""
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import InputError
 from hudtui.core.runs.request import RunRequest
-from hudtui.core.runs.store import RunRecord
+from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.export import checkpoints
 from hudtui.core.training.options import JobOptions
 from hudtui.core.training.plan import Continuation, FileRef, PlanFile, file_ref
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _CHECKPOINTS = "out/checkpoints"
 _METRICS, _TRACES = "out/metrics.jsonl", "out/traces.jsonl"
+ART_FILES = "art"
+"""Folder below `.hudtui` with the tasks, configurations and code of rewards that `hudtui art train` makes."""
 CONTINUED = ("trl", "rollouts")
 """Engines whose runs can be continued."""
 
@@ -103,6 +107,29 @@ def continuation_request(record: RunRecord, folder: Path, *, step: int | None = 
         policy = f"{request.policy.partition(':')[0]}:{same[record.spec.policy_file.path]}"
         request = replace(request, policy=policy)
     return replace(request, continues=found)
+
+
+def remove_unused(store: RunStore, *, of: RunRecord | None = None, minimum_age: float = 0.0) -> None:
+    """Remove the files made for trainings with ART that no listed run was planned with, such as those of a dry run.
+
+    Args:
+        store: The project's runs.
+        of: Only the files of this run.
+        minimum_age: Seconds since a file was written before it is removed.
+    """
+    folder = (store.state_dir / ART_FILES).resolve()
+    if folder.parent != store.state_dir.resolve() or not folder.is_dir():
+        return
+    listed, records = {run.id for run in store.runs()}, store.records()
+    if listed - set(records):
+        return  # of a newer hudtui, perhaps: what it was planned with is not known
+    used = {Path(file.path).resolve() for run in listed for file in _inputs(records[run])}
+    candidates = {Path(file.path).resolve() for file in _inputs(of)} if of is not None else set(folder.rglob("*"))
+    for path in candidates - used:
+        if path.is_relative_to(folder) and path.is_file() and time.time() - path.stat().st_mtime >= minimum_age:
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()  # empty now, or not
 
 
 def _limit(value: float | None) -> str:

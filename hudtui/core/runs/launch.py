@@ -21,6 +21,7 @@ from hudtui.core.paths import app_paths
 from hudtui.core.process import machine_label
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import LOCAL, find_host
+from hudtui.core.runs.again import remove_unused
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -324,6 +325,7 @@ async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -
         await asyncio.to_thread(shutil.rmtree, here)
         gone.append(f"removed {here}")
     await store.run(store.append, run, "removed", once="removed")
+    await asyncio.to_thread(remove_unused, store, of=record)
     return (*gone, f"run {run} is not listed any more")
 
 

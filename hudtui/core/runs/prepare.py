@@ -9,8 +9,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hudtui.core.compute.gpus import parse_spec
 from hudtui.core.compute.limits import Limits, limits_from_settings
-from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.errors import HudtuiError, InputError, Location, MachineError
 from hudtui.core.files import read_text
 from hudtui.core.remote.hosts import LOCAL, POD_PREFIX, find_host, pod_host
 from hudtui.core.runs.fit import GIB_PER_GB, Demand, find_demand
@@ -20,7 +21,7 @@ from hudtui.core.runs.preflight import Check, PreflightReport, Remedy, check_env
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.spec import Rental, RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.text import clean_line, duration
+from hudtui.core.text import clean_line, duration, plural
 from hudtui.core.training.engine import as_rehearsal
 from hudtui.core.training.memory import cpu_estimate
 from hudtui.core.training.options import JobOptions
@@ -106,6 +107,8 @@ async def prepare_run(
         InputError: An option is invalid.
         Untrusted: The file with settings of the trainer names a judge that the user has not agreed to.
     """
+    if request.gpus is not None:
+        parse_spec(request.gpus)
     await asyncio.to_thread(require_judge, request, settings)
     report = PreflightReport()
     for remark in request.remarks:
@@ -158,8 +161,6 @@ async def prepare_run(
                 _check_memory(demand.on_gpus(spec.gpus, spec.gpu_memory), report, rented=False)
             target = find_host(host)
         if request.rehearse:
-            from hudtui.core.compute.gpus import parse_spec
-
             asked = parse_spec(request.gpus).count if request.gpus is not None else 0
             spec = as_rehearsal(spec, steps=request.steps or REHEARSAL_STEPS, gpus=asked)
             if remote:  # the Python that this computer's variable names is not there
@@ -270,6 +271,32 @@ async def _inspect(host: str) -> Hardware:
     return await inspect(find_host(host), python=sys.executable if host == LOCAL else "python3")
 
 
+async def require_python(request: RunRequest, folder: Path) -> None:
+    """Check that the Python which a request names can be started on its machine, and has hudtui. Rented machines are not asked.
+
+    Args:
+        request: What to run, and where.
+        folder: The project folder, where a relative path begins on this machine.
+
+    Raises:
+        InputError: It cannot be started, or has no hudtui.
+    """
+    host = request_host(request)
+    if host is None or request.python is None:
+        return
+    name = "this machine" if host == LOCAL else host
+    asked = [request.python, "-c", "import hudtui"]
+    fix = "Name another one (--python), or leave --python out: an environment is made."
+    try:
+        cwd = str(folder) if host == LOCAL else None
+        done = await find_host(host).run(asked, cwd=cwd, env={"PYTHONSAFEPATH": "1"}, timeout=120)
+    except MachineError as error:
+        raise InputError(f"{clean_line(request.python)} cannot be started on {name}", why=error.why, fix=fix) from None
+    if not done.ok:
+        why = clean_line(done.stderr.strip().rpartition("\n")[2], 300)
+        raise InputError(f"{clean_line(request.python)} on {name} is not a Python with hudtui", why=why or None, fix=fix)
+
+
 async def _check_machine(
     host: str, request: RunRequest, demand: Demand | None, report: PreflightReport, folder: Path
 ) -> Hardware | None:
@@ -284,6 +311,10 @@ async def _check_machine(
     name = "this machine" if host == LOCAL else host
     room = "" if host == LOCAL else f", {found.cpus} processors, {size(found.disk_free_bytes)} of disk free"
     report.add("machine", "fine", f"{name}: {gpus}{room}")
+    try:
+        await require_python(request, folder)
+    except InputError as error:
+        report.refuse("python", error)
     if host != LOCAL and not found.python:
         report.add("machine", "missing", f"{name} has no python3", "Install it there: the run's supervisor needs it.")
     if not found.program("tmux"):
@@ -365,11 +396,9 @@ def _with_machine(spec: RunSpec, request: RunRequest, machine: Hardware | None) 
     gpus = len(machine.gpus) if machine is not None else 0
     memory = min((gpu.memory_mib / 1024 for gpu in machine.gpus if gpu.memory_mib), default=80.0) if machine else 80.0
     if request.gpus is not None and not request.rehearse:
-        from hudtui.core.compute.gpus import parse_spec
-
         wanted = parse_spec(request.gpus).count
         if wanted > gpus:
-            raise InputError(f"{wanted} GPUs are asked for, and the machine has {gpus}")
+            raise InputError(f"{plural(wanted, 'GPU')} asked for, and the machine has {gpus or 'none'}")
         gpus = wanted
     fewest = 0 if request.engine == "trl" and request.trains else 1  # trained on the CPU
     return replace(spec, gpus=max(gpus, fewest), gpu_memory=memory)
@@ -442,7 +471,7 @@ def _payable(offers: Sequence[Offer], limits: Limits) -> list[Offer]:
 def _choose_of(offers: Sequence[Offer], request: RunRequest, demand: Demand | None) -> OfferChoice:
     """Choose for a training by fit, then by price; for other work a machine without a GPU if there is one."""
     from hudtui.core.compute.choose import choose, select
-    from hudtui.core.compute.gpus import has_gpu, parse_spec
+    from hudtui.core.compute.gpus import has_gpu
     from hudtui.core.compute.values import Query
 
     query = Query(spot=False, clouds=request.clouds, regions=request.regions)

@@ -32,7 +32,7 @@ from hudtui.core.remote.tmux import PREFIX
 from hudtui.core.runs.alarms import Alarm, LogSymptom, RunFacts, find_alarms, find_symptoms, reward_spread
 from hudtui.core.runs.reports import read_status
 from hudtui.core.runs.status import RunView
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean, clean_line, plural
 from hudtui.core.training.log_metrics import LogMetricsReader
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.tracker_files import (
@@ -403,14 +403,18 @@ class SessionWatcher:
                 damaged = tracker.damaged
                 rows = tracker.feed(chunk.data)
                 before, at = at, chunk.offset + len(chunk.data)
+                if once and at >= end:
+                    tracker.end()
                 if tracker.damaged > damaged:
-                    note = f"damaged between byte {chunk.offset:,} and {at:,}: what cannot be read there is left out"
+                    note = f"damaged {_damage_of(tracker)}: what cannot be read there is left out"
                 self._take(source, rows)
                 kept.extend(rows)
                 if (at >= end and kept) or note:
                     yield self._told(source, list(kept if before < end else rows), note)
                     kept.clear()
                 if once and at >= end:
+                    if tracker.damaged:
+                        raise InputError(f"{clean_line(source.path)} on {self.host.name} is damaged {_damage_of(tracker)}")
                     return
 
     async def _rewritten(self, source: LogSource, file: _Snapshots, once: bool) -> AsyncGenerator[SessionUpdate, None]:
@@ -482,6 +486,14 @@ class SessionWatcher:
                 return
             first = False
             await asyncio.sleep(POLL)
+
+
+def _damage_of(tracker: TrackerFile) -> str:
+    """Where a tracker's file is damaged, as the end of a sentence."""
+    assert tracker.damage is not None
+    place, whole = tracker.damage
+    several = f"in {tracker.damaged} places, the last of them " if tracker.damaged > 1 else ""
+    return f"{several}at byte {place:,}, after {plural(whole, 'whole record')}"
 
 
 class _Snapshots:

@@ -166,7 +166,7 @@ def _try_template(folder: Path, names: Sequence[str], opening: Sequence[Mapping[
     asked = json.dumps({"template": text, "tokens": tokens, "opening": list(opening)})
     try:
         done = subprocess.run(
-            python_command("-m", "hudtui.trainers.template"),
+            python_command("-m", "hudtui.core.training.chat_template"),
             input=asked,
             capture_output=True,
             text=True,

@@ -26,6 +26,7 @@ from typing import Any, Protocol
 Row = dict[str, float]
 """Numbers by their names, with the step and the time where the file has them. They include values that are not finite."""
 
+_WANDB = b":W&B"
 _BLOCK = 32 * 1024
 _MOST = 64 * 1024 * 1024
 """Longest record in bytes."""
@@ -41,9 +42,15 @@ class TrackerFile(Protocol):
 
     damaged: int
     """Places where bytes had to be left out."""
+    damage: tuple[int, int] | None
+    """The last of these places: its byte, from 0, and how many whole records were read before it."""
 
     def feed(self, data: bytes) -> list[Row]:
         """Read more bytes of the file and return the rows that they complete."""
+        ...
+
+    def end(self) -> None:
+        """Count what waits for more bytes, and cannot become whole by them, as damaged."""
         ...
 
 
@@ -52,7 +59,11 @@ class WandbFile:
 
     def __init__(self) -> None:
         self.damaged = 0
+        self.damage: tuple[int, int] | None = None
         self._at = 0
+        self._whole = 0
+        self._waits = False
+        """A damaged chunk stands at the end, in a block that may still be written."""
         self._data = b""
         self._record: list[bytes] | None = None
         """The chunks of a record that is not complete; None outside of records."""
@@ -67,10 +78,19 @@ class WandbFile:
         self._data = self._data[place:]
         return rows
 
+    def end(self) -> None:
+        if self._waits:
+            self._damaged()
+
+    def _damaged(self) -> None:
+        self.damaged, self.damage, self._record, self._waits = self.damaged + 1, (self._at, self._whole), None, False
+
     def _chunk(self, place: int, rows: list[Row]) -> int | None:
         """Read one chunk; returns its size in bytes, or None while it is incomplete."""
         there = len(self._data) - place
         if self._at == 0:
+            if there >= 7 and not self._data.startswith(_WANDB):
+                self._damaged()
             return 7 if there >= 7 else None
         left = _BLOCK - self._at % _BLOCK
         if left < 7:
@@ -92,16 +112,17 @@ class WandbFile:
             self._record.append(data)
             if kind in (1, 4):
                 rows += _read(_history, b"".join(self._record))
-                self._record = None
+                self._record, self._whole = None, self._whole + 1
             elif sum(map(len, self._record)) > _MOST:
                 self._record = None
         return 7 + length
 
     def _skip(self, left: int, there: int) -> int | None:
         """Leave the rest of a block out, once all of it is there: its end may still be written."""
-        if there < left:
+        self._waits = there < left
+        if self._waits:
             return None
-        self.damaged, self._record = self.damaged + 1, None
+        self._damaged()
         return left
 
 
@@ -110,6 +131,9 @@ class EventsFile:
 
     def __init__(self) -> None:
         self.damaged = 0
+        self.damage: tuple[int, int] | None = None
+        self._at = 0
+        self._whole = 0
         self._data = b""
         self._lost = False
 
@@ -124,7 +148,8 @@ class EventsFile:
             (length,) = struct.unpack("<Q", head)
             if _masked(head) != struct.unpack_from("<I", self._data, place + 8)[0] or length > _MOST:
                 # Records have no marks at which reading could begin again.
-                self.damaged, self._lost, self._data = self.damaged + 1, True, b""
+                self._damaged(place)
+                self._lost, self._data = True, b""
                 return rows
             end = place + 16 + length
             if len(self._data) < end:
@@ -134,11 +159,20 @@ class EventsFile:
                 if _masked(record) == struct.unpack_from("<I", self._data, end - 4)[0]:
                     for row in _read(_event, record):
                         _join(rows, row)
+                    self._whole += 1
                 else:
-                    self.damaged += 1
+                    self._damaged(place)
+            else:
+                self._whole += 1
             place = end
-        self._data = self._data[place:]
+        self._data, self._at = self._data[place:], self._at + place
         return rows
+
+    def end(self) -> None:
+        pass  # an incomplete record at the end may still be written
+
+    def _damaged(self, place: int) -> None:
+        self.damaged, self.damage = self.damaged + 1, (self._at + place, self._whole)
 
 
 def tracker_file(path: str, head: bytes) -> TrackerFile | None:
@@ -149,10 +183,10 @@ def tracker_file(path: str, head: bytes) -> TrackerFile | None:
         head: The file's first bytes; may be empty.
     """
     name = path.rpartition("/")[2]
-    if head.startswith(b":W&B") or (not head and name.endswith(".wandb")):
-        return WandbFile()
     if b"brain.Event:" in head[:64] or "tfevents" in name:
         return EventsFile()
+    if head.startswith(_WANDB) or name.endswith(".wandb"):
+        return WandbFile()
     return None
 
 
@@ -167,7 +201,10 @@ def read_trainer_state(data: bytes) -> list[Row]:
     Raises:
         ValueError: It is damaged, or half written.
     """
-    state = json.loads(data)
+    try:
+        state = json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise ValueError("it has no list log_history")
@@ -181,8 +218,13 @@ def trackio_runs(path: Path) -> list[str]:
         sqlite3.Error: It is damaged, or no database of trackio.
     """
     with _opened(path) as database:
-        found = database.execute("SELECT run_name FROM metrics GROUP BY run_name ORDER BY max(id) DESC LIMIT 1000")
-        return [str(name) for (name,) in found]
+        found = "SELECT run_name FROM metrics GROUP BY run_name ORDER BY max(id) DESC LIMIT 1000"
+        try:
+            return [str(name) for (name,) in database.execute(found)]
+        except sqlite3.DatabaseError:
+            for _ in _until_damage(database.execute("SELECT id, metrics FROM metrics NOT INDEXED ORDER BY id")):
+                pass
+            raise
 
 
 def read_trackio(path: Path, run: str, after: int) -> tuple[list[Row], int]:
@@ -202,7 +244,7 @@ def read_trackio(path: Path, run: str, after: int) -> tuple[list[Row], int]:
     wanted = "SELECT id, step, timestamp, metrics FROM metrics WHERE run_name = ? AND id > ? ORDER BY id"
     rows: list[Row] = []
     with _opened(path) as database:
-        for number, step, moment, text in database.execute(wanted, (run, after)):
+        for number, step, moment, text in _until_damage(database.execute(wanted, (run, after))):
             after = number
             with contextlib.suppress(ValueError, RecursionError):
                 values = json.loads(text)
@@ -210,6 +252,17 @@ def read_trackio(path: Path, run: str, after: int) -> tuple[list[Row], int]:
                     seconds = datetime.fromisoformat(str(moment)).timestamp()
                     rows.append({**dict(_numbers(values)), "step": step, "timestamp": seconds})
     return rows, after
+
+
+def _until_damage(found: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query; the error of a damaged one says behind which row it stands."""
+    last = 0
+    try:
+        for row in found:
+            yield row
+            last = row[0]
+    except sqlite3.DatabaseError as error:
+        raise sqlite3.DatabaseError(f"{error}, behind row {last}" if last else str(error)) from None
 
 
 @contextlib.contextmanager

@@ -60,7 +60,23 @@ def test_what_people_write(text: str, spec: GpuSpec) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "  ", "4", "x", "4x", ":", "H100:two", "-1xH100", "0xH100", "H100:0", "9999xH100", "80GB", "H100;rm", "H100\x1b[31m"],
+    [
+        "",
+        "  ",
+        "4",
+        "x",
+        "4x",
+        ":",
+        "H100:two",
+        "-1xH100",
+        "0xH100",
+        "H100:0",
+        "9999xH100",
+        "80GB",
+        "H100;rm",
+        "H100\x1b[31m",
+        "lots",
+    ],
 )
 def test_what_is_no_spec(text: str) -> None:
     with pytest.raises(InputError) as caught:

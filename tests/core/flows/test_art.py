@@ -1,19 +1,23 @@
 """From the options of `hudtui art train` and its file to the request of a run."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.person import ScriptedPerson
 
 from hudtui.core.environment.powers import task_powers
 from hudtui.core.errors import InputError
 from hudtui.core.flows.art import plan_art
+from hudtui.core.flows.remove import remove
 from hudtui.core.flows.trust import survey
 from hudtui.core.gym.config import load_config
 from hudtui.core.project import open_project
 from hudtui.core.rollouts.reward import load_playable_config, own_scores
 from hudtui.core.rollouts.values import Episode, Scores
+from hudtui.core.runs.again import request_again
 from hudtui.core.runs.art_request import ArtRequest
 from hudtui.core.runs.prepare import prepare_run
 from hudtui.core.runs.request import RunRequest
@@ -338,3 +342,59 @@ def test_settings_that_the_engine_does_not_have_are_refused_by_either(project):
         find_engine("art").plan(spec(project, training={"lora_targets": ["q_proj"]}), site)
     with pytest.raises(InputError, match="only the engine art takes ruler"):
         find_engine("trl").plan(spec(project, engine="trl", training={"ruler": "openai/o3"}, gpus=2), site)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"python": "gone/bin/python"}, r"gone/bin/python cannot be started on this machine\nNo such file or directory"),
+        ({"python": "/bin/false"}, "/bin/false on this machine is not a Python with hudtui"),
+        ({"gpus": "lots"}, "'lots' names no GPUs\nWrite for instance H100, 4xH100, A100_80GB:2, or cpu"),
+    ],
+)
+async def test_what_cannot_be_used_is_said_before_anything_is_written(project, asked, words):
+    request = ArtRequest(environment="mine", art_config=write(CONFIG), rehearse=True, host="local", **asked)
+    with pytest.raises(InputError, match=words):
+        await plan_art(request, project)
+    assert not Path(".hudtui/art").exists()
+    Path("gym.yaml").write_text("allow_unmapped: true\n")
+    plain = RunRequest(engine="art", tasks="tasks.json", config=Path("gym.yaml"), rehearse=True, host="local", **asked)
+    if "gpus" in asked:
+        with pytest.raises(InputError, match=words):
+            await prepare_run(plain, project.workspace(), project.settings(), project.runs)
+    else:
+        prepared = await prepare_run(plain, project.workspace(), project.settings(), project.runs)
+        assert [check.name for check in prepared.missing] == ["python"]
+
+
+async def test_files_that_were_made_go_with_the_last_run_that_was_planned_with_them(project):
+    Path("mine.py").write_text("def short(episode, task):\n    return 1.0\n")
+
+    async def planned(seed):
+        request = ArtRequest(
+            environment="mine", art_config=write(CONFIG), rehearse=True, host="local", seed=seed, reward="mine.py:short"
+        )
+        plan = await plan_art(request, project)
+        return (await prepare_run(plan, project.workspace(), project.settings(), project.runs)).require()
+
+    def files():
+        return {path.resolve() for path in Path(".hudtui/art").rglob("*") if path.is_file()}
+
+    first, second = await planned(1), await planned(2)
+    shared = {Path(second.spec.config.path), Path(second.spec.reward_file.path)}
+    assert files() == {Path(first.spec.tasks.path), Path(second.spec.tasks.path), *shared}
+    for record in (first, second):
+        project.runs.add(record)
+        project.runs.append(record.id, "failed", {"why": "out of memory"})
+    assert request_again(first).tasks == first.spec.tasks.path
+    await remove(first.id, project, ScriptedPerson(True))
+    assert files() == {Path(second.spec.tasks.path), *shared}
+    tried = await planned(3)  # as with --dry-run
+    await planned(2)
+    assert Path(tried.spec.tasks.path) in files()
+    for path in files():
+        os.utime(path, (0, 0))
+    await planned(2)
+    assert files() == {Path(second.spec.tasks.path), *shared}
+    await remove(second.id, project, ScriptedPerson(True))
+    assert not Path(".hudtui/art").exists()

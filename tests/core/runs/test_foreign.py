@@ -30,6 +30,9 @@ from hudtui.core.runs.sessions import (
 from hudtui.core.runs.store import RunRecord, RunStore
 
 HOST = LocalHost()
+_RECORDS = [history({"_step": step, "loss": step / 3}) for step in range(3)]
+WANDB = wandb_file(_RECORDS)
+WANDB_LAST = len(wandb_file(_RECORDS[:2]))
 
 
 def tmux(*arguments: str) -> str:
@@ -232,6 +235,50 @@ async def test_what_holds_no_numbers_is_named(
         [seen async for seen in watch.follow(once=True)]
     with pytest.raises(InputError, match="is a folder, or no ordinary file: not read"):
         [seen async for seen in SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path))).follow(once=True)]
+
+
+def _changed(whole: bytes, place: int) -> bytes:
+    return whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words", "rows"),
+    [
+        ("run-1.wandb", _changed(WANDB, 40), "is damaged at byte 7, after 0 whole records", 0),
+        ("run-1.wandb", _changed(WANDB, 0), "is damaged at byte 0, after 0 whole records", 3),
+        ("run-1.wandb", _changed(WANDB, len(WANDB) - 1), f"is damaged at byte {WANDB_LAST}, after 2 whole records", 2),
+        ("run-1.wandb", WANDB + bytes(100), f"is damaged at byte {len(WANDB)}, after 3 whole records", 3),
+        ("events.out.tfevents.1", _changed(TENSORBOARD, 2), "is damaged at byte 0, after 0 whole records", 0),
+        ("events.out.tfevents.1", TENSORBOARD + bytes(20), f"is damaged at byte {len(TENSORBOARD)}, after 4 whole records", 3),
+        ("trainer_state.json", b'{"log_history": [{"loss": 1.5}', r"cannot be read: .*line 1 column 31 \(char 30\)", 0),
+        ("trainer_state.json", b"[" * 200_000, "cannot be read: it is nested too deeply", 0),
+    ],
+    ids=["record", "head", "last record", "zeros", "event", "zeros after events", "half a state", "depth"],
+)
+async def test_a_damaged_file_is_named_with_the_place(
+    tmp_path: Path, name: str, content: bytes, words: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "POLL", 0.0)
+    (tmp_path / name).write_bytes(content)
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path / name)))
+    seen: list[SessionUpdate] = []
+    with pytest.raises(InputError, match=f"{name} on local {words}"):
+        async for one in watch.follow(once=True):
+            seen.append(one)
+    assert sum(len(one.rows) for one in seen) == rows, "what can be read is shown"
+
+
+async def test_a_damaged_database_is_named_with_the_last_row_that_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "POLL", 0.0)
+    path = tmp_path / "p.db"
+    trackio_file(path, [("r", n, {"loss": n / 3, "text": "x" * 900}) for n in range(40)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-8192] + bytes(8192))
+    watch = SessionWatcher(HOST, await find_session(HOST, session="r", file=str(path)))
+    with pytest.raises(InputError, match=r"p\.db on local cannot be read: database disk image is malformed, behind row \d+"):
+        [seen async for seen in watch.follow(once=True)]
 
 
 @pytest.mark.parametrize("kind", ["wandb", "tensorboard", "trackio"])

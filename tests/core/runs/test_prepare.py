@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from support.model_folder import model_folder
@@ -123,6 +124,7 @@ async def test_a_rehearsal_may_take_a_model_of_the_user_s(
     served = replace(asked, gpus="2xA100")
     (missing,) = (await _prepare(project, store, served)).missing
     assert "vLLM for CPUs, which is in no lock file" in missing.text and "--python" in (missing.fix or "")
+    monkeypatch.setattr("hudtui.core.runs.prepare.require_python", AsyncMock())  # no machine is reached
     record = (await _prepare(project, store, replace(served, python="/env/bin/python"))).record
     assert record is not None
     fetch, serve, train = record.plan.stages

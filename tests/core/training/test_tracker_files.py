@@ -71,6 +71,9 @@ def test_damage_costs_what_is_damaged() -> None:
         torn = RUN[:place] + bytes([RUN[place] ^ 1]) + RUN[place + 1 :]
         steps = [row["_step"] for row in reader.feed(torn)]
         assert reader.damaged == 1 and steps[0] == 0 and steps[-1] == 59 and 55 <= len(steps) < 60, steps
+        assert reader.damage is not None
+        byte, whole = reader.damage
+        assert place - 32768 < byte <= place and steps[whole - 1] == whole - 1 and steps[whole] > whole
     value = TENSORBOARD.index(bytes.fromhex("0000003f"))
     reader = EventsFile()
     rows = reader.feed(TENSORBOARD[:value] + b"\1" + TENSORBOARD[value + 1 :])

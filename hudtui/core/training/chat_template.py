@@ -1,4 +1,4 @@
-"""Whether the trainer can use a chat template: `python -m hudtui.trainers.template`, with the template as JSON on standard input.
+"""Whether the trainer can use a chat template; as a program, it reads the template as JSON from standard input.
 
 Renders as `transformers` does, without it. A template is a foreign program: this process has a limit of memory and of
 time, and Jinja's sandbox keeps the template from anything but its text.
@@ -20,7 +20,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from hudtui.core.errors import InputError
-from hudtui.trainers.tokens import ChatTokens
+from hudtui.core.training.chat_tokens import ChatTokens
 
 _MEMORY = 1 << 30
 _SECONDS = 2
