@@ -7,8 +7,12 @@ from itertools import pairwise
 from typing import cast
 
 from textual._compositor import ChopsUpdate, Compositor
+from textual.css.model import RuleSet
 from textual.geometry import Region
 from textual.strip import Strip
+
+RuleSet.__hash__ = object.__hash__  # type: ignore[method-assign]
+"""As Textual's own, but not in Python: it is asked for every rule of the style sheet and every widget."""
 
 NEAR = 6
 """So many rows that are not needed are drawn with those around them: to ask a widget twice takes longer."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.events import ScreenResume
 from textual.geometry import Size
-from textual.messages import Layout
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -63,6 +63,7 @@ class HudtuiScreen(Acting, Screen[None]):
         self._changing = asyncio.Lock()
         self._rest: Timer | None = None
         self._held: Timer | None = None
+        self._styled: int | None = None
         self._at_rest: Callable[[], object] = lambda: None
 
     if TYPE_CHECKING:  # Textual's own property finds the app; this gives its type
@@ -286,11 +287,6 @@ class HudtuiScreen(Acting, Screen[None]):
         finally:
             inside._layout = inside._repaint = True
 
-    async def _on_layout(self, event: Layout) -> None:
-        """What is not shown, such as a view behind another, is placed when it is."""
-        if not all(node.display for node in event.widget.ancestors if isinstance(node, Widget)):
-            event.prevent_default()
-
     async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out to its end what mounts or removes widgets, also where the work that waits for it is cancelled meanwhile.
 
@@ -332,6 +328,11 @@ class HudtuiScreen(Acting, Screen[None]):
             super()._on_timer_update()
         else:
             self._update_timer.pause()
+
+    def _on_screen_resume(self, event: ScreenResume) -> None:
+        """Work all styles out again only where the theme has changed while another screen was shown."""
+        before, self._styled = self._styled, self.app._css_update_count
+        event.refresh_styles = before not in (None, self._styled)
 
     # -- frame -------------------------------------------------------------------------------------------------------
 

@@ -20,10 +20,13 @@ from rich.segment import Segment
 from rich.style import Style
 from support import tmux_world
 from support.grid import Grid
+from textual import events
 from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate, LayoutUpdate
+from textual.containers import Vertical
 from textual.geometry import Region
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.widgets import Static
 
 from hudtui.core.process import machine_label
 from hudtui.core.runs.spec import RunSpec
@@ -180,6 +183,43 @@ async def test_every_screen_is_shown_as_textual_draws_it(
                 await pilot.press(key)
                 await settle(pilot)
                 assert ours.cells == whole(app.screen), (name, key)
+
+
+async def test_a_burst_of_keys_and_sizes_leaves_every_widget_in_its_place(
+    open_app: Callable[..., Any], worked_in: Path, settle: Any
+) -> None:
+    chance = random.Random(5)
+    async with open_app(worked_in, size=(120, 40)) as (app, pilot):
+        for opening in ("35R", "42", "50R", "13", "5m2", "0R5"):
+            for key in opening:
+                app.post_message(events.Key(key, key))
+                if chance.random() < 0.5:
+                    await pilot.resize_terminal(*chance.choice(((160, 48), (80, 24), (120, 40))))
+            await settle(pilot)
+            before = whole(app.screen)
+            for widget in app.screen.walk_children(with_self=True):
+                widget.refresh(layout=True)
+            await settle(pilot)
+            assert whole(app.screen) == before, opening
+
+
+async def test_a_change_of_what_is_hidden_does_not_keep_what_is_shown_from_its_place(
+    open_app: Callable[..., Any], project: Path, settle: Any
+) -> None:
+    async with open_app(project) as (app, pilot):
+        await pilot.press("comma")
+        await settle(pilot)
+        shown, inner = Static("shown"), Static("inner")
+        hidden = Vertical(inner)
+        hidden.display = False
+        await app.screen.query_one("#content").mount(shown, hidden)
+        await settle(pilot)
+        shown.styles.height = 3
+        shown._check_refresh()  # both ask for a layout at once, and Textual keeps the second of two such messages
+        inner.refresh(repaint=False, layout=True)
+        inner._check_refresh()
+        await settle(pilot)
+        assert shown.region.height == 3
 
 
 class Tmux:

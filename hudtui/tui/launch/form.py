@@ -247,7 +247,7 @@ class Row(Horizontal):
     def __init__(self, name: str) -> None:
         mark = ("*", "bold $accent") if name in REQUIRED else " "
         self.control = _control(name)
-        self.control.add_class("-control")
+        self.control.add_class("-control", update=False)  # no style asks for it
         super().__init__(Static(Content.assemble((label_of(name), "bold $primary"), mark)), self.control, id=f"launch-row-{name}")
 
 

@@ -145,7 +145,9 @@ class LaunchScreen(HudtuiScreen):
             with Horizontal(id="launch-groups"):
                 for title in ("What", "Where", "Limits"):
                     yield FieldsPane(title, form.GROUPS[title], id=f"launch-{title.lower()}")
-            yield FieldsPane("Training", [*form.GROUPS["Training"], *more], id="launch-trains")
+            trains = FieldsPane("Training", [*form.GROUPS["Training"], *more], id="launch-trains")
+            trains.disabled, trains.display = True, False  # until a training is chosen
+            yield trains
             yield PlanPane(id="launch-plan-pane")
         yield CalmStatic(id="launch-hint")
         yield CalmStatic(id="launch-ready")

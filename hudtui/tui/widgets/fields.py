@@ -23,7 +23,7 @@ class Field(Input):
     ]
 
     DEFAULT_CSS = """
-    Field, Field.-textual-compact { height: 1; border: none; padding: 0 1; background: $panel; }
+    Field { height: 1; border: none; padding: 0 1; background: $panel; }
     Field:focus { border: none; background: $panel; background-tint: $foreground 5%; }
     """
 
@@ -42,7 +42,7 @@ class Field(Input):
         self._undo: list[str] = []
         self._redo: list[str] = []
         self._typing = False
-        super().__init__(value, placeholder=placeholder, password=password, id=id, classes=classes, compact=True)
+        super().__init__(value, placeholder=placeholder, password=password, id=id, classes=classes)
         self.cursor_blink = False
 
     def validate_value(self, value: str) -> str:
@@ -125,7 +125,7 @@ class FilterField(Acting, Field):
     """Narrows a list while it is typed. Esc empties it and leaves; Enter and arrow down leave it as it is."""
 
     DEFAULT_CSS = """
-    FilterField, FilterField.-textual-compact { background: $surface; }
+    FilterField, FilterField:focus { background: $surface; }
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (

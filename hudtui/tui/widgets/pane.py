@@ -260,7 +260,7 @@ class Panes(Acting, Container):
             pane.display = not pane.disabled and (not alone or pane is front)
         for box in reversed(list(self.query(Widget))):
             if not isinstance(box, Pane) and any(isinstance(child, Pane) or child.has_class("-box") for child in box.children):
-                box.add_class("-box")
+                box.add_class("-box", update=False)  # no style asks for it
                 box.display = any(child.display for child in box.children)
         self.set_class(alone, "-alone")
         self.name_panes()
