@@ -125,18 +125,17 @@ def test_where_uv_fails_the_python_of_the_machine_and_pip_are_tried(
     tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tools, "uv", "exit 2")
-    lock = tmp_path / "empty.txt"
-    lock.write_text("")
-    done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), path=tools)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "with pip" in done.stdout and (tmp_path / "e" / "bin" / "python").exists()
     uv_wheel(tmp_path / "wheels")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
-    lock.write_text(f"uv==9.9.9 --hash=sha256:{'0' * 64}\n")
-    done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), path=tools)
+    nothing, wrong = tmp_path / "nothing.txt", tmp_path / "wrong.txt"
+    nothing.write_text("")
+    wrong.write_text(f"uv==9.9.9 --hash=sha256:{'0' * 64}\n")
+    done = run("--venv", str(tmp_path / "e"), "--first", str(nothing), "--lock", str(wrong), path=tools)
+    assert "with pip" in done.stdout and (tmp_path / "e" / "bin" / "python").exists()
+    assert "falling back" not in done.stdout  # pip has installed the first lock
     assert done.returncode == 5 and not list((tmp_path / "e").glob("lib/*/site-packages/uv-9.9.9*"))
-    assert "error: uv==9.9.9 has another hash than empty.txt names, and was not installed\n  The package index" in done.stdout
+    assert "error: uv==9.9.9 has another hash than wrong.txt names, and was not installed\n  The package index" in done.stdout
 
 
 @pytest.mark.parametrize("right", [True, False], ids=["its-hash", "another-hash"])

@@ -15,9 +15,13 @@ def parsed_once() -> Iterator[None]:
     """Keep the rules of every style sheet for the colours that it was parsed with. Rules do not change once they are parsed."""
     parse_rules = Stylesheet._parse_rules
     kept: dict[Any, Any] = {}
+    last: tuple[Any, frozenset[tuple[str, str]]] = (None, frozenset())
 
     def parsed(sheet: Stylesheet, css: str, read_from: Any, *args: Any, **more: Any) -> Any:
-        key = (css, read_from, args, *more.items(), frozenset(sheet._variables.items()))
+        nonlocal last
+        if sheet._variables is not last[0]:  # a theme brings a dictionary of its own
+            last = (sheet._variables, frozenset(sheet._variables.items()))
+        key = (css, read_from, args, *more.items(), last[1])
         if key not in kept:
             kept[key] = parse_rules(sheet, css, read_from, *args, **more)
         return kept[key]
