@@ -103,7 +103,7 @@ class Gym:
         settings = load_settings(place, choose_platform(place))
         settings.require_trust()
         loaded = load_playable_config(place / config, place, reward=reward)
-        read, warning = read_playable_tasks(tasks, settings, split=split, limit=limit, source=source)
+        read, warning = read_playable_tasks(tasks, loaded, settings, split=split, limit=limit, source=source)
         seconds = settings.client_timeout if timeout is None else timeout
         connect = connector(source, place, with_python_variable(settings.lookup), timeout=seconds)
         made = cls(read.tasks, loaded, settings, connect=connect, max_turns=max_turns, timeout=seconds)

@@ -179,6 +179,9 @@ def new(
         list[str] | None,
         typer.Option("--evaluate", metavar="TOOL[=ARGS]", help="Call that judges the outcome; repeatable."),
     ] = None,
+    no_evaluate: Annotated[
+        bool, typer.Option("--no-evaluate", help="No call judges the outcome: `rubric.reward` of the configuration does.")
+    ] = False,
     task: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="Id of the task; by default the environment's name and a number.")
     ] = None,
@@ -196,7 +199,9 @@ def new(
 
     if setup and no_setup:
         raise typer.BadParameter("give one of --setup and --no-setup", param_hint="--no-setup")
-    given = {"--prompt": prompt is not None, "--evaluate": bool(evaluate), "--output": output is not None}
+    if evaluate and no_evaluate:
+        raise typer.BadParameter("give one of --evaluate and --no-evaluate", param_hint="--no-evaluate")
+    given = {"--prompt": prompt is not None, "--evaluate": bool(evaluate) or no_evaluate, "--output": output is not None}
     if (missing := [name for name, known in given.items() if not known]) and not console.interactive():
         raise typer.BadParameter("required, because this is not a terminal and hudtui cannot ask", param_hint=missing[0])
     with console.failures(as_json=as_json):
@@ -208,7 +213,7 @@ def new(
         draft = TaskDraft(
             prompt=prompt,
             setup=calls if calls or no_setup or not console.interactive() else None,
-            evaluate=tuple(read_call(text, "evaluate", analysis) for text in evaluate or ()),
+            evaluate=tuple(read_call(text, "evaluate", analysis) for text in evaluate or ()) or (() if no_evaluate else None),
             id=task,
             file=output,
             test=test,

@@ -563,7 +563,11 @@ def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe,
     recipe = read_recipe(read_text(Path(arguments.recipe)), name=arguments.recipe)
     config = load_playable_config(Path(arguments.config), settings.folder)
     read = read_tasks(
-        arguments.tasks, lookup=with_python_variable(settings.lookup), platform=settings.platform, folder=settings.folder
+        arguments.tasks,
+        lookup=with_python_variable(settings.lookup),
+        platform=settings.platform,
+        own_reward=bool(config.reward or recipe.ruler),
+        folder=settings.folder,
     )
     for problem in read.problems:
         say(f"warning: {problem}")

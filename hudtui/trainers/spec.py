@@ -305,7 +305,7 @@ async def _read(plan: _Plan) -> tuple[ServedTasks, tuple[Tool, ...]]:
     settings.require_trust()
     config = await asyncio.to_thread(load_playable_config, folder / plan.config, folder, reward=plan.reward)
     request = ServeRequest(tasks=plan.tasks, source=plan.source, split=plan.split, limit=plan.limit)
-    tasks, _ = await served_tasks(request, settings)
+    tasks, _ = await served_tasks(request, config, settings)
     timeout = settings.client_timeout if plan.timeout is None else plan.timeout
     connect = connector(plan.source, folder, with_python_variable(settings.lookup), timeout=timeout)
     actions = await list_actions(tasks[0], config, connect)

@@ -392,7 +392,7 @@ class _Loaded:
         self.timeout = settings.client_timeout if play.timeout is None else play.timeout
         self._lookup = with_python_variable(settings.lookup)
         self.config = load_playable_config(folder / play.config_path, folder, reward=play.reward)
-        read, warning = read_playable_tasks(play.taskset, settings, split=play.split, source=play.source)
+        read, warning = read_playable_tasks(play.taskset, self.config, settings, split=play.split, source=play.source)
         for text in (*(str(one) for one in read.problems), *([warning.message] if warning is not None else [])):
             _log.warning("%s", clean_line(text, 500))
         self.tasks = read.tasks

@@ -43,8 +43,8 @@ class TaskDraft:
     prompt: str | None = None
     setup: tuple[ToolCall, ...] | None = None
     """None: the person is asked. Empty: there is no set-up."""
-    evaluate: tuple[ToolCall, ...] = ()
-    """Empty: the person is asked."""
+    evaluate: tuple[ToolCall, ...] | None = None
+    """None: the person is asked. Empty: the configuration's own reward judges."""
     id: str | None = None
     """None: the name of the environment with the next free number."""
     file: Path | None = None
@@ -81,7 +81,7 @@ class NewTask:
 
 
 def task_record(task: Task) -> dict[str, Any]:
-    """Return a task as it stands in a v4 task file. An empty set-up is left out; several calls are a list."""
+    """Return a task as it stands in a v4 task file. An empty set-up or evaluation is left out; several calls are a list."""
 
     def calls(value: tuple[ToolCall, ...]) -> Any:
         found = [{"name": call.name, "arguments": dict(call.arguments)} for call in value]
@@ -90,7 +90,9 @@ def task_record(task: Task) -> dict[str, Any]:
     record = {"id": task.id, "prompt": task.prompt, "mcp_config": dict(task.mcp_config)}
     if task.setup:
         record["setup_tool"] = calls(task.setup)
-    return record | {"evaluate_tool": calls(task.evaluate)}
+    if task.evaluate:
+        record["evaluate_tool"] = calls(task.evaluate)
+    return record
 
 
 def read_call(text: str, stage: Stage, analysis: Analysis) -> ToolCall:
@@ -154,9 +156,9 @@ async def new_task(
         if calls is None:
             return
         draft = replace(draft, setup=calls)
-    if not draft.evaluate:
+    if draft.evaluate is None:
         calls = await _ask_call("evaluate", analysis, person)
-        if not calls:
+        if calls is None:
             return
         draft = replace(draft, evaluate=calls)
     file = draft.file or await _ask_file(project, analysis, person)
@@ -239,7 +241,7 @@ def _checked_task(
     from hudtui.core.tasks.read import as_task
     from hudtui.core.tasks.validate import Rules, TaskChecker
 
-    record = task_record(Task(name, draft.prompt or "", config, draft.setup or (), draft.evaluate))
+    record = task_record(Task(name, draft.prompt or "", config, draft.setup or (), draft.evaluate or ()))
     checked = TaskChecker(Rules(lookup=project.settings().lookup, platform=project.platform, analysis=analysis)).check(record)
     for problem in checked.problems:
         if problem.severity == "error":
@@ -256,9 +258,8 @@ async def _ask_call(stage: Stage, analysis: Analysis, person: Person) -> tuple[T
         choices.append(Choice(_DONE, "no set-up", "the environment begins as it is when it starts"))
         title = "Which call sets the task up?"
     else:
+        choices.append(Choice(_DONE, "no evaluation", "`rubric.reward` of the configuration judges the outcome"))
         title = "Which call judges the outcome?"
-        if not choices:
-            raise InputError("the environment has no tool that could judge the outcome", where=Location(analysis.source))
     chosen = await person.choose(title, choices)
     if chosen is None:
         return None

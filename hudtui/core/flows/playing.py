@@ -221,6 +221,7 @@ async def prepare_playing(project: Project, request: PlayRequest) -> Playing:
         wanted = fork.episode.task_id
     read, warning = await playable_tasks(
         request.tasks,
+        config,
         settings,
         split=request.split,
         limit=None if wanted is not None else 1,

@@ -132,7 +132,7 @@ async def serve_environment(
     config = GymConfig(allow_unmapped=True)
     if request.config is not None:
         config = await asyncio.to_thread(load_playable_config, folder / request.config, folder)
-    tasks, notices = await served_tasks(request, settings)
+    tasks, notices = await served_tasks(request, config, settings)
     for notice in notices:
         yield notice
     timeout = settings.client_timeout if request.timeout is None else request.timeout
@@ -214,7 +214,7 @@ async def serve_environment(
             await asyncio.to_thread(telemetry.close, within=2.0)
 
 
-async def served_tasks(request: ServeRequest, settings: Settings) -> tuple[tuple[Task, ...], list[Notice]]:
+async def served_tasks(request: ServeRequest, config: GymConfig, settings: Settings) -> tuple[tuple[Task, ...], list[Notice]]:
     """The tasks of a request, and what the user should know about those that are left out.
 
     Raises:
@@ -227,7 +227,9 @@ async def served_tasks(request: ServeRequest, settings: Settings) -> tuple[tuple
                 "there is nothing to serve", fix="Name a configuration and tasks: hudtui env serve CONFIG TASKS; or --source."
             )
         return (Task("free", ""),), []
-    read, warning = await playable_tasks(request.tasks, settings, split=request.split, limit=request.limit, source=request.source)
+    read, warning = await playable_tasks(
+        request.tasks, config, settings, split=request.split, limit=request.limit, source=request.source
+    )
     notices = [warning] if warning is not None else []
     errors = [problem for problem in read.problems if problem.severity == "error"]
     if errors:

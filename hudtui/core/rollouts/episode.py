@@ -296,6 +296,7 @@ class EpisodePlayer:
         if self._evaluable and self.config.reward:
             try:
                 self._own = await own_scores(self.config, self.record(), self.task)
+                self._found = self._found or not self.task.evaluate
             except HudtuiError as error:
                 self.fail(error)
         return self.record()

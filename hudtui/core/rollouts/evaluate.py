@@ -553,7 +553,9 @@ async def run_eval(
     folder = settings.folder
     lookup = with_python_variable(settings.lookup)
     config = await asyncio.to_thread(load_playable_config, folder / request.config, folder, reward=request.reward)
-    read, warning = await playable_tasks(request.tasks, settings, split=request.split, limit=request.limit, source=request.source)
+    read, warning = await playable_tasks(
+        request.tasks, config, settings, split=request.split, limit=request.limit, source=request.source
+    )
     if warning is not None:
         yield warning
     tasks = read.tasks
@@ -620,13 +622,14 @@ async def run_eval(
         await policy.aclose()
 
 
-async def playable_tasks(tasks: str, settings: Settings, **choice: Any) -> tuple[LoadedTasks, Notice | None]:
+async def playable_tasks(tasks: str, config: GymConfig, settings: Settings, **choice: Any) -> tuple[LoadedTasks, Notice | None]:
     """`read_playable_tasks`, off the event loop."""
-    return await asyncio.to_thread(partial(read_playable_tasks, tasks, settings, **choice))
+    return await asyncio.to_thread(partial(read_playable_tasks, tasks, config, settings, **choice))
 
 
 def read_playable_tasks(
     tasks: str,
+    config: GymConfig,
     settings: Settings,
     *,
     split: str | None = None,
@@ -638,6 +641,7 @@ def read_playable_tasks(
 
     Args:
         tasks: A file or folder of tasks, or a dataset on the Hub.
+        config: What they are played with. Tasks without `evaluate_tool` can be played where it has a reward of its own.
         settings: Of the project folder.
         split: The split of a dataset with several; None: `train`.
         limit: Keep only the first so many tasks.
@@ -662,6 +666,7 @@ def read_playable_tasks(
         lock_image=image,
         elsewhere=source is not None,
         platform=settings.platform,
+        own_reward=bool(config.reward),
         split=split,
         folder=folder,
         token=token.get_secret_value() if token is not None else None,

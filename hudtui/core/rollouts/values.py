@@ -69,7 +69,8 @@ class Scores:
     format_compliance: float
     reward: float
     reward_found: bool
-    """False when the evaluate tool's answer held no reward: task_completion is 0 for want of one."""
+    """False when the evaluate tool's answer held no reward: task_completion is 0 for want of one. True where the task names no
+    evaluate tool and the configuration's own reward judges."""
     own: Mapping[str, float] = field(default_factory=dict)
     """The user's own parts of the reward (`rubric.reward`), by name. Empty until the episode is over."""
 

@@ -82,7 +82,9 @@ async def run_via_verifiers(
         raise InputError("--max-context does not go through verifiers", fix="vf-eval has --env.agent.max-total-tokens.")
     folder = settings.folder
     config = await asyncio.to_thread(load_playable_config, folder / request.config, folder, reward=request.reward)
-    read, warning = await playable_tasks(request.tasks, settings, split=request.split, limit=request.limit, source=request.source)
+    read, warning = await playable_tasks(
+        request.tasks, config, settings, split=request.split, limit=request.limit, source=request.source
+    )
     if warning is not None:
         yield warning
     endpoint = find_endpoint(settings, request.endpoint, request.base_url, request.key_variable)

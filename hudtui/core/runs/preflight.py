@@ -106,6 +106,16 @@ def check_files(request: RunRequest, workspace: Workspace, settings: Settings, r
     lock_image, dataset = _lock(workspace, report)
     _check_tasks(request, workspace, settings, lock_image, dataset, report, read)
     _check_config(request, workspace, report)
+    _check_judged(request, report)
+
+
+def _check_judged(request: RunRequest, report: PreflightReport) -> None:
+    """Check that each task names its evaluate tool, unless the configuration or a judge scores the episodes."""
+    config = report.gym_config
+    bare = [task.id for task in report.tasks if not task.evaluate]
+    if bare and config is not None and not config.reward and judge_of(request) is None:
+        text = f"{plural(len(bare), 'task')} cannot be judged: {bare[0]} has no evaluate_tool, and {config.path} no rubric.reward"
+        report.add("tasks", "missing", text, "Name the evaluate tool in the tasks, or a reward in the configuration.")
 
 
 def _lock(workspace: Workspace, report: PreflightReport) -> tuple[str | None, str | None]:

@@ -739,6 +739,7 @@ def read_tasks(
     analysis: Analysis | None = None,
     token_budget: int | None = None,
     strict: bool = False,
+    own_reward: bool | None = None,
     split: str | None = None,
     folder: Path | None = None,
     token: str | None = None,
@@ -755,6 +756,7 @@ def read_tasks(
         analysis: Environment to check calls against.
         token_budget: Longest prompt, in estimated tokens.
         strict: Treat warnings as errors.
+        own_reward: See `Rules.own_reward`.
         split: Split of a dataset that has several; `train` when None.
         folder: Where relative paths start; the current folder when None. (`folder / path` would hide that a path is a Hub id.)
         token: For a private dataset on the Hub.
@@ -773,6 +775,7 @@ def read_tasks(
         analysis=analysis,
         token_budget=token_budget,
         strict=strict,
+        own_reward=own_reward,
     )
     source = download(find_source(path, split=split, folder=folder), token=token)
     tasks: list[Task] = []

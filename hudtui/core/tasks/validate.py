@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 TASK_FIELDS = ("id", "prompt", "mcp_config", "setup_tool", "evaluate_tool", "metadata")
 """The columns of the dataset format, in its order. Other fields of a task are kept as further columns."""
+UNJUDGED = "required: neither the task nor `rubric.reward` of the configuration judges the outcome"
 CHARS_PER_TOKEN = 4
 """Estimate for English text, which needs no tokenizer. Tokens of other languages are shorter."""
 
@@ -62,6 +63,9 @@ class Rules:
     """Longest prompt in (estimated) tokens."""
     strict: bool = False
     """Treat warnings as errors."""
+    own_reward: bool | None = None
+    """Whether something beside the tasks judges the outcome, such as `rubric.reward` of the configuration: then tasks need no
+    `evaluate_tool`. None: no configuration is known, and a task without one gets a warning."""
     rewrite: Rewrite | None = None
     """Change of each `mcp_config` before it is checked; see `servers.config_rewriter`."""
 
@@ -235,8 +239,10 @@ class TaskChecker:
         if calls is _INVALID:
             return None
         if is_empty(calls):
-            if name == "evaluate_tool":
-                task.add(name, "required: without it, the outcome cannot be judged", "missing")
+            if name == "evaluate_tool" and self.rules.own_reward is None:
+                task.add(name, "no call judges the outcome: the configuration needs a `rubric.reward`", "unjudged", "warning")
+            elif name == "evaluate_tool" and not self.rules.own_reward:
+                task.add(name, UNJUDGED, "missing")
             return None
         calls = [_plain_call(task, name, call) for call in calls] if type(calls) is list else _plain_call(task, name, calls)
         if analysis is None:

@@ -170,6 +170,11 @@ async def test_a_doubtful_task_is_written_with_a_warning() -> None:
     assert "0123456789abcdef" not in person.said[0]
 
 
+async def test_a_task_that_the_configuration_judges_names_no_evaluate_tool() -> None:
+    (made,) = await make(ScriptedPerson(""), replace(DRAFT, evaluate=None))
+    assert made.task.evaluate == () and "evaluate_tool" not in json.loads(Path("t.json").read_text())[0]
+
+
 async def test_the_task_is_tested_before_it_is_written() -> None:
     source = parse_source("text-2048")
     analysis = await analyze(source)

@@ -288,6 +288,20 @@ async def test_an_evaluation_counts_and_shows_it(folder):
             [event async for event in events]
 
 
+async def test_it_judges_tasks_that_name_no_evaluate_tool(folder):
+    (folder / "tasks.json").write_text(json.dumps([{**record(1), "evaluate_tool": None}]))
+    request = EvalRequest("tasks.json", config_file(folder, "patience"), policy="random", out_dir=Path("out"))
+    async with aclosing(run_eval(request, load_settings(folder, HUD))) as events:
+        (finished,) = [event async for event in events if isinstance(event, EvalFinished)]
+    (outcome,) = finished.summary.outcomes
+    assert outcome.own == {"patience": 1.0} and outcome.reward_found and outcome.task_completion == 0.0
+    (folder / "c.yaml").write_text(CONFIG.replace('reward: "code/rewards.py:NAME", ', "").replace("brevity: 0.25, kept: 0.5", ""))
+    with pytest.raises(InputError, match="none of the 1 tasks") as caught:
+        async with aclosing(run_eval(replace(request, out_dir=Path("more")), load_settings(folder, HUD))) as events:
+            [event async for event in events]
+    assert "neither the task nor `rubric.reward`" in str(caught.value.why)
+
+
 @pytest.mark.parametrize("engine", ["rollouts", "trl"])
 def test_the_code_goes_along_with_a_run(folder, engine):
     path = config_file(folder, "brevity")

@@ -14,6 +14,7 @@ from hudtui.core.environment.source import parse_source
 from hudtui.core.errors import ConfigError, InputError
 from hudtui.core.events import Notice
 from hudtui.core.flows.login import log_in
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.platform import HUD
 from hudtui.core.rollouts.evaluate import (
     EpisodeDone,
@@ -102,7 +103,7 @@ async def test_tasks_without_an_environment_run_the_locked_image(project):
     with pytest.raises(InputError, match="none of the 1 tasks"):
         await carry_out(project)
     Path("hud.lock.yaml").write_text("version: '1.0'\nimage: org/env:1\n")
-    (task,) = read_playable_tasks("tasks.json", load_settings(project, HUD))[0].tasks
+    (task,) = read_playable_tasks("tasks.json", GymConfig(), load_settings(project, HUD))[0].tasks
     assert "org/env:1" in json.dumps(task.mcp_config)
 
 

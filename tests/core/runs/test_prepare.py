@@ -164,6 +164,18 @@ def _needing(project: Path, **server: Any) -> None:
     (project / "tasks.json").write_text(json.dumps(tasks))
 
 
+async def test_a_run_starts_only_if_something_judges_its_tasks(project: Path, store: RunStore) -> None:
+    tasks = json.loads((project / "tasks.json").read_text())
+    del tasks[2]["evaluate_tool"]
+    (project / "tasks.json").write_text(json.dumps(tasks))
+    asked = RunRequest(engine="rollouts", policy="random")
+    (missing,) = (await _prepare(project, store, asked)).missing
+    assert "t2 has no evaluate_tool, and play.yaml no rubric.reward" in missing.text
+    (project / "rewards.py").write_text("def kept(episode, task):\n    return 1.0\n")
+    (project / "play.yaml").write_text(CONFIG + "rubric: {reward: 'rewards.py:kept'}\n")
+    assert not (await _prepare(project, store, asked)).missing
+
+
 @pytest.mark.parametrize("engine", ["rollouts", "trl"])
 async def test_a_variable_of_the_tasks_without_a_value_keeps_the_run_from_starting(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, engine: str

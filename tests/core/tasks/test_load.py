@@ -50,10 +50,14 @@ def test_what_is_missing_is_named_or_inferred(write: Write, task: Make) -> None:
     read = read_tasks(path)
     assert [(problem.index, problem.line, problem.field, problem.code) for problem in read.problems] == [
         (1, 2, "prompt", "missing"),
-        (2, 3, "evaluate_tool", "missing"),
+        (2, 3, "evaluate_tool", "unjudged"),
         (3, 4, "mcp_config", "missing"),
     ]
-    assert [one.id for one in read.tasks] == ["task-0000"]
+    assert [one.id for one in read.tasks] == ["task-0000", "task-001"]
+    # What judges is known where the tasks are played.
+    assert [problem.code for problem in read_tasks(path, own_reward=True).problems] == ["missing", "missing"]
+    unjudged = read_tasks(path, own_reward=False).problems[1]
+    assert unjudged.severity == "error" and "`rubric.reward` of the configuration" in unjudged.message
     inferred = read_tasks(write("u.json", task(mcp_config=...)), lock_image="org/env:1").tasks[0]
     assert inferred.mcp_config == {
         "hud": {
