@@ -8,7 +8,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.command import HelpCommand
-from hudtui.cli.options import Detach, DryRun, EmitScript, NoTmux, OneDocument, StartWithoutAsking, TrainerSettings, takes_request
+from hudtui.cli.options import Detach, DryRun, EmitScript, Json, NoTmux, StartWithoutAsking, TrainerSettings, takes_request
 from hudtui.cli.rl_run import GOES_ON, How, carry_out, checked
 from hudtui.core.runs.art_request import JUDGE, ArtRequest
 
@@ -69,7 +69,7 @@ def train(
     dry_run: DryRun = False,
     emit_script: EmitScript = False,
     no_tmux: NoTmux = False,
-    as_json: OneDocument = False,
+    as_json: Json = False,
 ) -> None:
     """Train a model on an environment with ART: check everything, show the plan, rent a machine, train, fetch the model.
 

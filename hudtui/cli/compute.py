@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hudtui.core.runs.fit import Demand
     from hudtui.core.settings import Settings
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Providers = Annotated[
     list[str] | None,
     typer.Option("--provider", help="Ask only this provider: prime, sky, ssh, local. May be repeated.", show_default=False),
@@ -206,7 +204,6 @@ class Spinner:
         self._shown = False
 
     def say(self, message: str) -> None:
-        """A line that stays."""
         self._clear()
         console.say(message)
 

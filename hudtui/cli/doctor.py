@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.options import Json
 
 _GLYPHS = {"ok": "✓", "info": " ", "missing": "○", "problem": "✗"}
 
@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
+def doctor(as_json: Json = False) -> None:
     """Show versions, folders and files, and missing programs. Exit code 1 if something is wrong."""
     from hudtui.core.doctor import GROUPS, examine
 

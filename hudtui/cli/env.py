@@ -17,6 +17,7 @@ from hudtui.cli import console
 from hudtui.cli.analyses import look, say_warnings
 from hudtui.cli.command import older_spellings
 from hudtui.cli.logins import login, logins, logout
+from hudtui.cli.options import Json
 from hudtui.cli.sources import TakesCommand, answers, given_command, read_source
 from hudtui.core.errors import InputError, ToolError
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _SOURCE = "Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default."
 
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer.")]
 _Headers = Annotated[
     list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="HTTP header for a URL; $NAME takes a setting.")
@@ -64,7 +64,7 @@ def analyze(
     header: _Headers = None,
     env: _Env = None,
     sse: _Sse = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Show what an environment offers: tools with their parameters, hubs, resources, prompts.
 
@@ -93,7 +93,7 @@ def call(
     header: _Headers = None,
     env: _Env = None,
     sse: _Sse = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Call one tool in a fresh session and print its answer.
 
@@ -167,7 +167,7 @@ def serve(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder that gets traces.jsonl; else episodes are not kept.")
     ] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Serve tasks to trainers over the OpenEnv protocol, until Ctrl-C.
 
@@ -234,7 +234,7 @@ def _announce(serving: Serving) -> None:
     console.say("Ctrl-C ends the server and its sessions.")
 
 
-def list_bundled(as_json: _Json = False) -> None:
+def list_bundled(as_json: Json = False) -> None:
     """List the environments that come with hudtui."""
     from hudtui.core.environment.bundled import BUNDLED
 

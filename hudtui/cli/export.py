@@ -10,6 +10,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.command import older_spellings
+from hudtui.cli.options import Json
 
 if TYPE_CHECKING:
     from hudtui.core.flows.export import Exported, ExportRequest
@@ -40,7 +41,7 @@ def export(
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="With --push: as a public model.")] = False,
     script: Annotated[bool, typer.Option("--script", help="Print the run's plan as a shell script instead.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Copy the model that a run has trained into a folder, and show the command that serves it in vLLM."""
     if form not in ("adapter", "merged"):

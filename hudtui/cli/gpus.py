@@ -16,7 +16,6 @@ from hudtui.cli.compute import (
     FitModel,
     FitTraining,
     Hours,
-    Json,
     Machines,
     MaxPrice,
     MinVram,
@@ -26,6 +25,7 @@ from hudtui.cli.compute import (
     Spec,
     Spot,
 )
+from hudtui.cli.options import Json
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice, OfferSelection

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import compute, console
-from hudtui.cli.compute import Json, Yes
+from hudtui.cli.options import Json, Yes
 from hudtui.cli.person import Terminal
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.options import Json
 from hudtui.cli.sources import TakesCommand, given_command, read_source
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def lint(
         bool, typer.Option("--live", help="Start the environment and inspect it, even if the answer is cached.")
     ] = False,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer.")] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check a configuration: tools and parameters that do not exist, prompts that do not fit the mappings, transforms that fail.
 

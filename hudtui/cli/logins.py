@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.options import Json
 from hudtui.cli.sources import read_source
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 _Source = Annotated[
     str, typer.Argument(metavar="URL", help="Address of the environment, or an mcp_config that holds one.", show_default=False)
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def login(
@@ -56,7 +56,7 @@ def login(
         typer.Option("--issuer", help="The authorization server that the client is registered at.", show_default=False),
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the connection.")] = 60.0,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Log in at an environment that wants OAuth, in a browser.
 
@@ -90,7 +90,7 @@ def login(
         console.say(f"{place.text} asks for no login.")
 
 
-def logout(source: _Source, as_json: _Json = False) -> None:
+def logout(source: _Source, as_json: Json = False) -> None:
     """Forget the login at an environment. Its tokens are removed here; the server may honour them until they expire."""
     with console.failures(as_json=as_json):
         place = read_source(source, ())
@@ -109,7 +109,7 @@ def logout(source: _Source, as_json: _Json = False) -> None:
         console.say(f"There is no login at {place.text}.")
 
 
-def logins(as_json: _Json = False) -> None:
+def logins(as_json: Json = False) -> None:
     """List the logins that are kept."""
     from hudtui.core.environment.login_file import all_logins
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.options import Json
 
 if TYPE_CHECKING:
     from hudtui.core.compute.hardware import Hardware
@@ -21,7 +22,7 @@ def machine(
     target: Annotated[
         str, typer.Argument(help="`local`, a name of ~/.ssh/config, or user@host[:port].", metavar="[TARGET]")
     ] = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the hardware and programs of this machine, or of a machine behind SSH."""
     from hudtui.core.compute.hardware import size

@@ -20,7 +20,8 @@ Detach = Annotated[bool, typer.Option("--detach", help="Do not wait for the end 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan as JSON, and start nothing.")]
 DryRunInWords = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and start nothing.")]
 NoTmux = Annotated[bool, typer.Option("--no-tmux", help="Run as detached processes, even if there is tmux.")]
-OneDocument = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 TrainerSettings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One of the trainer's settings; may be repeated.")
 ]

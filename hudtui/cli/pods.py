@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import compute, console, pods_create
-from hudtui.cli.compute import Json, Providers, Yes
+from hudtui.cli.compute import Providers
+from hudtui.cli.options import Json, Yes
 from hudtui.cli.person import Terminal
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.text import duration

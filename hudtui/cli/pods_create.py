@@ -16,15 +16,14 @@ from hudtui.cli.compute import (
     FitModel,
     FitTraining,
     Hours,
-    Json,
     MaxPrice,
     MinVram,
     Providers,
     Region,
     Sort,
     Spot,
-    Yes,
 )
+from hudtui.cli.options import Json, Yes
 from hudtui.cli.person import Terminal
 
 if TYPE_CHECKING:

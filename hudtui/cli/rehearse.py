@@ -7,7 +7,7 @@ from dataclasses import replace
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.options import DryRunInWords, NoTmux, OneDocument, StartWithoutAsking, TrainerSettings, takes_request
+from hudtui.cli.options import DryRunInWords, Json, NoTmux, StartWithoutAsking, TrainerSettings, takes_request
 from hudtui.core.runs.request import RunRequest
 
 
@@ -23,7 +23,7 @@ def rehearse(
     yes: StartWithoutAsking = False,
     dry_run: DryRunInWords = False,
     no_tmux: NoTmux = False,
-    as_json: OneDocument = False,
+    as_json: Json = False,
 ) -> None:
     """Rehearse a training: the same plan with a tiny model, a few steps, on this machine's CPU. As `hudtui rl --rehearse`.
 

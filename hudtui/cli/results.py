@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console, runlog
+from hudtui.cli.options import Json
 from hudtui.core.text import clean, clean_line, plural
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ Filter = Annotated[
         metavar="[FILTER]...", help="Words or FIELD:VALUE, such as stop:error reward:<0.5 step:12.", show_default=False
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def register(rollouts: typer.Typer) -> None:

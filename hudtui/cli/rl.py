@@ -9,6 +9,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.command import HelpGroup, older_spellings
+from hudtui.cli.options import Json
 from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import run
 from hudtui.cli.sources import TakesCommand, given_command, read_source
@@ -111,7 +112,7 @@ def init(
         typer.Option("--env", metavar="NAME[=VALUE]", help="Variable for a started server; NAME alone passes on a setting."),
     ] = None,
     sse: Annotated[bool, typer.Option("--sse", help="The URL is an SSE endpoint, whatever its path.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a configuration for an environment: the system prompt, and the tool call that each action becomes.
 

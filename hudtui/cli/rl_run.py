@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from hudtui.cli import console, runlog
-from hudtui.cli.options import Detach, DryRun, EmitScript, NoTmux, OneDocument, StartWithoutAsking, TrainerSettings, takes_request
+from hudtui.cli.options import Detach, DryRun, EmitScript, Json, NoTmux, StartWithoutAsking, TrainerSettings, takes_request
 from hudtui.cli.person import Terminal
 from hudtui.core.errors import InputError
 from hudtui.core.runs.request import RunRequest
@@ -48,7 +48,7 @@ def run(
     dry_run: DryRun = False,
     emit_script: EmitScript = False,
     no_tmux: NoTmux = False,
-    as_json: OneDocument = False,
+    as_json: Json = False,
 ) -> None:
     """Train: check everything, show the plan, rent a machine, run, fetch the results, end the machine.
 

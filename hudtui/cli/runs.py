@@ -23,6 +23,7 @@ from hudtui.cli.options import (
     NoTmux,
     StartWithoutAsking,
     TrainerSettings,
+    Yes,
     takes_request,
 )
 from hudtui.cli.person import Terminal
@@ -243,7 +244,7 @@ def start(
 
 def stop(
     run: Run = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     now: Annotated[bool, typer.Option("--now", help="End it at once, without time to finish.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -432,7 +433,7 @@ def limits(
 
 def remove(
     run: Run = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     keep_results: Annotated[bool, typer.Option("--keep-results", help="Leave the files on this computer.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.options import Json
 from hudtui.core.errors import ConnectError, InputError
 
 if TYPE_CHECKING:
     from hudtui.core.credentials import KeyCheck
     from hudtui.core.settings import Settings
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 User = Annotated[bool, typer.Option("--user", help="In your own file for all projects, not in the project's .env.")]
 
 _GLYPHS = {"works": "✓", "refused": "✗", "limited": "!", "unclear": "?", "unreachable": "?", "missing": "○", "untestable": "○"}
@@ -32,14 +32,14 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="settings")
 
 
-def settings(context: typer.Context, as_json: AsJson = False) -> None:
+def settings(context: typer.Context, as_json: Json = False) -> None:
     """Keys and addresses: show, change and test them."""
     console.hand_down_json(context, as_json)
     if context.invoked_subcommand is None:
         list_settings(as_json)
 
 
-def list_settings(as_json: AsJson = False) -> None:
+def list_settings(as_json: Json = False) -> None:
     """Show every setting and where its value comes from. Secrets are masked."""
     from hudtui.core.settings import check_settings
 
@@ -103,7 +103,7 @@ def set_setting(
     value: Annotated[str | None, typer.Argument(help="The value. Keys are asked for, or read from a pipe.")] = None,
     user: User = False,
     force: Annotated[bool, typer.Option("--force", help="Accept a name that looks like a typo.")] = False,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Store a value in the project's .env (mode 0600), or with --user in your own file.
 
@@ -155,7 +155,7 @@ def _ask(name: str, secret: bool) -> str:
 def unset_setting(
     name: Annotated[str, typer.Argument(help="The variable.")],
     user: User = False,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Remove a value from the project's .env, or with --user from your own file."""
     from hudtui.core.settings import remove_setting, user_file
@@ -175,7 +175,7 @@ def unset_setting(
 def test_keys(
     names: Annotated[list[str] | None, typer.Argument(help="Keys to test; by default all keys with a value.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for a service.")] = 15.0,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Test keys with one request to the service of each.
 

@@ -15,6 +15,7 @@ import typer
 from hudtui.cli import console
 from hudtui.cli.analyses import look, say_warnings
 from hudtui.cli.hf import follow, known_analysis, show_problems, teller
+from hudtui.cli.options import Json
 from hudtui.cli.sources import TakesCommand, given_command, read_source
 from hudtui.core.text import clean_line, plural
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.task import Task
 
 _TASKS = "JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _Split = Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several.")]
 
 
@@ -55,7 +55,7 @@ def check(
         int | None, typer.Option("--token-budget", min=1, help="Warn about prompts with more tokens than this (estimated).")
     ] = None,
     env: Annotated[str | None, typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment.")] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Check every task and list every problem. Exit code 1 if there is an error."""
     from hudtui.core.tasks.dataset import DatasetRequest, check_tasks
@@ -95,7 +95,7 @@ def list_tasks(
     tasks: Annotated[str | None, typer.Argument(help=f"{_TASKS} Without it: the task files of this folder.")] = None,
     split: _Split = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Show only the first N.")] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """List the task files of this folder, or the usable tasks of one of them."""
     with console.failures(as_json=as_json):
@@ -114,7 +114,7 @@ def list_tasks(
             console.out(f"{clean_line(row['id'], 30):<30}  {clean_line(row['prompt'], 70):<70}  {clean_line(calls, 60)}")
 
 
-def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: _Split = None, as_json: _Json = False) -> None:
+def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: _Split = None, as_json: Json = False) -> None:
     """Count the usable tasks by prompt length, evaluator, setup, server and metadata."""
     from hudtui.core.tasks.table import read_stats
 
@@ -138,7 +138,7 @@ def test(
         str | None, typer.Option("--task", metavar="ID", help="Id of the task; by default the first usable one.")
     ] = None,
     split: _Split = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Set one task up in its environment and evaluate it right away, without an agent.
 
@@ -188,7 +188,7 @@ def new(
     test: Annotated[bool, typer.Option("--test/--no-test", help="Set the task up and evaluate it before it is written.")] = True,
     live: Annotated[bool, typer.Option("--live", help="Inspect the environment again, even if it is known.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Add to a file that exists without asking.")] = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Write a new task for an environment into a task file.
 
@@ -235,7 +235,7 @@ def convert(
     output: Annotated[Path, typer.Option("--output", "-o", help="Task file to write: .json or .jsonl.", show_default=False)],
     to: Annotated[str, typer.Option("--to", help="v4 (fields as nested objects) or v6 (from v5).")] = "v4",
     split: _Split = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Write tasks as a task file of another version or format.
 

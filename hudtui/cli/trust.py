@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.options import Json, Yes
 from hudtui.cli.person import Terminal
 
 
@@ -19,8 +20,8 @@ def register(app: typer.Typer) -> None:
 def trust(
     show: Annotated[bool, typer.Option("--show", help="Only show what the folder asks for.")] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting the folder.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    yes: Yes = False,
+    as_json: Json = False,
 ) -> None:
     """Trust the files of this folder: let them name programs, servers, keys and limits.
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from hudtui.cli import compute, console
-from hudtui.cli.compute import Json, Providers
+from hudtui.cli.compute import Providers
+from hudtui.cli.options import Json
 from hudtui.core.text import duration
 
 if TYPE_CHECKING:

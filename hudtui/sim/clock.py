@@ -17,25 +17,21 @@ class SimClock:
         rate: Simulated seconds per real second; 0 stands still, 1 is real time.
         step: Simulated seconds that every request to the API takes: a client that polls sees time pass, always in the same way.
         start: Seconds since `EPOCH` at the beginning.
-        monotonic: Where real time is read.
     """
 
-    def __init__(
-        self, rate: float = 0.0, step: float = 0.0, start: float = 0.0, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, rate: float = 0.0, step: float = 0.0, start: float = 0.0) -> None:
         if rate < 0 or step < 0:
             raise ValueError("time does not run backwards: rate and step must be 0 or more")
         self.rate = rate
         self.step = step
         self.on_advance: Callable[[], None] | None = None
         """Called after each `advance`."""
-        self._monotonic = monotonic
         self._offset = start
-        self._began = monotonic()
+        self._began = time.monotonic()
 
     def now(self) -> float:
         """Seconds since `EPOCH`."""
-        return self._offset + (self._monotonic() - self._began) * self.rate
+        return self._offset + (time.monotonic() - self._began) * self.rate
 
     def advance(self, seconds: float) -> float:
         """Let `seconds` pass at once; returns the new time."""

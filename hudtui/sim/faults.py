@@ -124,7 +124,6 @@ class RecordedRequest:
     """It was carried out, whatever the client received."""
 
     def to_json(self) -> dict[str, Any]:
-        """For the HTTP control."""
         return asdict(self)
 
 

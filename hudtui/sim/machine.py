@@ -179,7 +179,6 @@ class PodNode:
 
     @property
     def shell(self) -> str:
-        """The login shell."""
         return shutil.which("bash", path=SYSTEM_PATH) or "/bin/sh"
 
     def host_key(self, *, fresh: bool = False) -> asyncssh.SSHKey:
@@ -260,7 +259,6 @@ class _Files(asyncssh.SFTPServer):
         self._home = os.fsencode(home)
 
     def map_path(self, path: bytes) -> bytes:
-        """A local path."""
         return os.path.join(self._home, path)
 
 

@@ -61,15 +61,10 @@ def processes_of(token: str) -> set[int]:
     return found - {os.getpid()}
 
 
-def end_all(token: str, *, patience: float = 5.0) -> int:
-    """Kill every process of a pod, and those that come up meanwhile; returns how many there were.
-
-    Args:
-        token: The pod's mark.
-        patience: Seconds until what cannot be killed is given up.
-    """
+def end_all(token: str) -> int:
+    """Kill every process of the pod with this mark, and what comes up meanwhile, for 5 s at most; returns how many."""
     seen: set[int] = set()
-    limit = time.monotonic() + patience
+    limit = time.monotonic() + 5.0
     while time.monotonic() < limit:
         found = processes_of(token)
         if not found:

@@ -72,7 +72,6 @@ class _Processes(RankSync):
         self._accelerator = accelerator
 
     def any(self, waiting: bool) -> bool:
-        """See `RankSync.any`."""
         import torch
 
         flag = torch.tensor([int(waiting)], device=self._accelerator.device)

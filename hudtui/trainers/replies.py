@@ -63,7 +63,6 @@ class SingleRank:
     """A training in a single process."""
 
     def any(self, waiting: bool) -> bool:
-        """See `RankSync.any`."""
         return waiting
 
 
@@ -86,7 +85,6 @@ class BatchReplies:
 
     @asynccontextmanager
     async def serving(self, conversations: int) -> AsyncIterator[None]:
-        """See `ReplySource.serving`."""
         self._left = conversations
         async with asyncio.TaskGroup() as group:
             group.create_task(self._serve(conversations))
@@ -94,7 +92,6 @@ class BatchReplies:
 
     @asynccontextmanager
     async def seat(self) -> AsyncIterator[None]:
-        """See `ReplySource.seat`."""
         try:
             yield
         finally:
@@ -102,7 +99,6 @@ class BatchReplies:
             self._changed.set()
 
     async def reply(self, prompt: list[int]) -> Reply:
-        """See `ReplySource.reply`."""
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting.append((prompt, answer))
         self._changed.set()
@@ -169,11 +165,9 @@ class ServerReplies:
 
     @asynccontextmanager
     async def seat(self) -> AsyncIterator[None]:
-        """See `ReplySource.seat`."""
         yield
 
     async def reply(self, prompt: list[int]) -> Reply:
-        """See `ReplySource.reply`."""
         asked = {"model": self._model, "prompt": [prompt], "n": 1, "logprobs": 0}
         body = {**asked, "return_token_ids": True, "return_tokens_as_token_ids": True, **self._sampling}
         answer = await self._send("POST", "/v1/completions", body)

@@ -122,7 +122,6 @@ class HudtuiSpec:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The model's tools."""
         return _loaded(self._plan).tools
 
     @property

@@ -22,7 +22,7 @@ _TEMPLATE = (
 )
 
 
-def build_tokenizer(texts: Iterable[str], *, size: int = 768) -> Any:
+def build_tokenizer(texts: Iterable[str]) -> Any:
     """Return a byte-level BPE tokenizer trained on `texts`. It encodes any text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -31,14 +31,14 @@ def build_tokenizer(texts: Iterable[str], *, size: int = 768) -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=list(_SPECIAL), initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=768, special_tokens=list(_SPECIAL), initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(list(texts), trainer)
     wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=_SPECIAL[0], eos_token=_SPECIAL[2])
     wrapped.chat_template = _TEMPLATE
     return wrapped
 
 
-def build_model(tokenizer: Any, *, seed: int = 0, width: int = 64, layers: int = 2, context: int = 4096) -> Any:
+def build_model(tokenizer: Any, *, seed: int = 0, context: int = 4096) -> Any:
     """Return a randomly initialised model for `tokenizer`. The same seed gives the same weights."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -46,9 +46,9 @@ def build_model(tokenizer: Any, *, seed: int = 0, width: int = 64, layers: int =
     torch.manual_seed(seed)
     config = Qwen2Config(
         vocab_size=len(tokenizer),
-        hidden_size=width,
-        intermediate_size=2 * width,
-        num_hidden_layers=layers,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=context,
@@ -71,14 +71,14 @@ def example_replies(config: GymConfig) -> tuple[str, ...]:
     return tuple(reply_of(call, config.parser.use_thinking) for call in calls)
 
 
-def openings(scribe: ChatTokens, config: GymConfig, tasks: Sequence[Task], *, seed: int = 0, count: int = 24) -> list[list[int]]:
+def openings(scribe: ChatTokens, config: GymConfig, tasks: Sequence[Task], *, seed: int = 0) -> list[list[int]]:
     """Return the tokens of conversations whose next message is a reply.
 
     Each is the system prompt, the examples and the prompt of a task, followed by noise in place of the environment's answers.
     """
     choice = random.Random(seed)
     found = []
-    for number in range(count):
+    for number in range(24):
         task = tasks[number % len(tasks)]
         noise = "".join(choice.choice(_NOISE) for _ in range(choice.randrange(160)))
         transcript = scribe.open([*config.opening(), {"role": "user", "content": f"{task.prompt}\n\n{noise}"}])

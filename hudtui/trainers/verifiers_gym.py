@@ -99,7 +99,6 @@ class HUDTask(vf.Task[HUDTaskData]):
 
     @property
     def key(self) -> str:
-        """The task's id."""
         return str(self.data.id)
 
     async def score(self, trace: Any, runtime: Any = None) -> None:
@@ -334,11 +333,9 @@ class HUDEnv(vf.Env[HUDEnvConfig]):
         await asyncio.to_thread(_loaded(self.taskset.play_options()).begin_job)
 
     async def stop(self) -> None:
-        """End the job."""
         await asyncio.to_thread(_loaded(self.taskset.play_options()).end_job)
 
     async def run(self, task: Any, agents: Any) -> None:
-        """Play one episode."""
         await agents.agent.run(task)
 
     async def run_episode(self, task: Any, ctx: Any, **more: Any) -> Any:

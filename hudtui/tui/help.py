@@ -50,11 +50,9 @@ class HelpScreen(Dialog[None]):
         self._from, self._keys, self._keymap_file = screen, keys, keymap_file
 
     def action_close(self) -> None:
-        """Close."""
         self.dismiss(None)
 
     def compose(self) -> ComposeResult:
-        """Purpose, keys by group, signs."""
         with Vertical(classes="dialog -wide"):
             yield Static(Content(f"Help: {self._from.TITLE or 'this screen'}"), classes="dialog-title")
             yield Field(placeholder="filter the keys")
@@ -67,7 +65,6 @@ class HelpScreen(Dialog[None]):
         self.query_one(VerticalScroll).focus()
 
     def action_filter(self) -> None:
-        """Narrow the list by typing."""
         self.add_class("-filtered")
         self.query_one(Field).focus()
 
@@ -77,7 +74,6 @@ class HelpScreen(Dialog[None]):
         self.on_resize()
 
     def on_resize(self) -> None:
-        """Columns follow the width."""
         width = min(int(self.app.size.width * 0.96), 110) - 6
         word = self.query_one(Field).value.casefold()
         self.query_one("#help-body", Static).update(self._matches(word, width) if word else self._body(width))

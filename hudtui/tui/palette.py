@@ -94,7 +94,6 @@ class ThemePick(Pick):
         super().__init__("Theme", (f"{'●' if name == current else ' '} {name}" for name in names), at=at)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Show the theme."""
         event.stop()
         self.app.theme = self._names[self._shown[event.option_index]]
 

@@ -72,7 +72,6 @@ class HudtuiScreen(Acting, Screen[None]):
         def app(self) -> HudtuiApp: ...  # type: ignore[override]
 
     def compose(self) -> ComposeResult:
-        """The frame around `content()`."""
         yield HeaderBar()
         yield StepBar()
         with Container(id="content"):
@@ -172,7 +171,6 @@ class HudtuiScreen(Acting, Screen[None]):
             self.say(f"No desktop to open it on; it is in {path}")
 
     def clear_message(self) -> None:
-        """Empty the message bar."""
         self.query_one(MessageBar).clear()
 
     def forget_message(self, *, older: float = 0.0) -> None:
@@ -365,6 +363,5 @@ class HudtuiScreen(Acting, Screen[None]):
             self.facts_changed(self.app.facts)
 
     def on_step_bar_chosen(self, event: StepBar.Chosen) -> None:
-        """A step was clicked."""
         event.stop()
         self.app.open_screen(event.name)

@@ -83,7 +83,6 @@ class Spending:
             return found
 
     async def close(self) -> None:
-        """Let all connections go."""
         offices = [*self._before, *([self.session] if self.session is not None else [])]
         self._before, self.session = [], None
         if offices:

@@ -9,7 +9,7 @@ ends, so that no day exceeds its budget, wherever midnight falls.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hudtui.core.compute.costs import HOUR, midnight
@@ -79,9 +79,7 @@ def _share(one: PodRecord, now: float, begin: float, end: float) -> BudgetShare:
     return BudgetShare(one.name, today, max(ahead - paid, 0.0))
 
 
-def grant_new(
-    name: str, price: Price, realm: str, limits: Limits, *, tail: float = 0.0, now: Callable[[], float] = time.time
-) -> Grant:
+def grant_new(name: str, price: Price, realm: str, limits: Limits, *, tail: float = 0.0) -> Grant:
     """How long a machine that is about to be asked for may live.
 
     Args:
@@ -90,14 +88,13 @@ def grant_new(
         realm: The service that is asked for it.
         limits: Its own limits, and the day's.
         tail: Seconds between the moment at which its limits stop the work on it and the one at which its guard ends it.
-        now: Seconds since the epoch.
 
     Returns:
         What the ledger asks with all its entries; it raises `BudgetExceeded`.
     """
 
     def grant(entries: Sequence[PodRecord]) -> float | None:
-        moment = next((one.created for one in entries if one.name == name), None) or now()
+        moment = next((one.created for one in entries if one.name == name), None) or time.time()
         own = _own(limits, price.hourly, moment, tail)
         at_once = price.hourly * price.prepaid_hours
         if limits.run_budget is not None and at_once > limits.run_budget:
@@ -119,14 +116,14 @@ def grant_new(
     return grant
 
 
-def grant_changed(owned: PodRecord, limits: Limits, *, tail: float = 0.0, now: Callable[[], float] = time.time) -> Grant:
+def grant_changed(owned: PodRecord, limits: Limits, *, tail: float = 0.0) -> Grant:
     """How long a machine that there is may live with other limits, at most as long as the day's budget has room for it.
 
     Args, Returns: As for `grant_new`; it raises nothing: where there is no room left, it is now.
     """
 
     def grant(entries: Sequence[PodRecord]) -> float | None:
-        moment, hourly = now(), owned.hourly or 0.0
+        moment, hourly = time.time(), owned.hourly or 0.0
         own = _own(limits, hourly, owned.created, tail)
         if limits.day_budget is None or hourly <= 0:
             return own

@@ -49,7 +49,6 @@ class Gpu:
     driver: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         return dict(vars(self))
 
 

@@ -114,20 +114,15 @@ class Estimate:
     """The estimate as text, with everything that affects the price."""
 
 
-def estimate(offer: Offer, hours: float, *, setup: float | None = None) -> Estimate:
-    """Estimate the cost of an offer for hours of work.
-
-    Args:
-        offer: The machine.
-        hours: Hours of work, after the setup.
-        setup: Setup time in minutes; None for the offer's own estimate, or `SETUP` without one.
+def estimate(offer: Offer, hours: float) -> Estimate:
+    """Estimate the cost of an offer for hours of work, which begin after the setup.
 
     Raises:
-        ValueError: A time is negative.
+        ValueError: The hours are negative.
     """
-    if hours < 0 or (setup is not None and setup < 0):
+    if hours < 0:
         raise ValueError("times are 0 or more")
-    price, minutes = offer.price, offer.setup_minutes if setup is None else setup
+    price, minutes = offer.price, offer.setup_minutes
     usual, slow = SETUP if minutes is None else (minutes, 2 * minutes)
     low, likely, high = (price.for_hours(hours + extra / 60) for extra in (0.0, usual, slow))
     if not price.stated:

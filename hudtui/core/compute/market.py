@@ -49,7 +49,6 @@ class Market:
 
     @property
     def offers(self) -> tuple[Offer, ...]:
-        """All of them."""
         return tuple(offer for part in self.parts.values() for offer in part.offers)
 
     @property

@@ -247,5 +247,4 @@ class Overview:
         return PodRow(pod, orphan, run, cost, limits, verdict, seen=seen, until=self._until.get(pod.name))
 
     async def close(self) -> None:
-        """Let all connections go."""
         await asyncio.gather(*(provider.close() for provider in self.providers.values()), return_exceptions=True)

@@ -218,7 +218,6 @@ class OwnedHostsProvider:
         return ()
 
     async def account(self) -> Account:
-        """An account without money."""
         return Account(self.title)
 
     async def keys(self) -> tuple[SshKey, ...]:
@@ -242,26 +241,23 @@ _FORGES = ("github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "hf.co",
 """Hosts in many SSH configs that give no shell."""
 
 
+_SSH_PATIENCE = 30.0
+"""Seconds that a machine behind SSH may take to answer."""
+
+
 class SshProvider(OwnedHostsProvider):
     """The user's machines behind SSH.
 
     Args:
         machines: Which are asked for what they have.
         connect: Opens one; by default from the connections of this process.
-        patience: Seconds that one may take to answer.
     """
 
-    def __init__(
-        self,
-        machines: Sequence[OwnedHost],
-        *,
-        connect: Callable[[str], Awaitable[Host]] = open_host,
-        patience: float = 30.0,
-    ) -> None:
+    def __init__(self, machines: Sequence[OwnedHost], *, connect: Callable[[str], Awaitable[Host]] = open_host) -> None:
         async def look(name: str) -> Hardware:
             return await inspect(await connect(name))
 
-        super().__init__("ssh", "your own machines", machines, look, address=_address, patience=patience)
+        super().__init__("ssh", "your own machines", machines, look, address=_address, patience=_SSH_PATIENCE)
 
 
 def _address(name: str) -> Address:

@@ -245,10 +245,10 @@ async def pod_ssh_command(pod: Pod, lookup: Lookup, command: Sequence[str] = (),
     return await asyncio.to_thread(ssh_argv, target, KnownHosts(), command, tty=tty)
 
 
-def pod_login(lookup: Lookup, connect: Connect = open_host) -> Callable[[Pod], Awaitable[Host]]:
+def pod_login(lookup: Lookup) -> Callable[[Pod], Awaitable[Host]]:
     """Return the function that logs in to a pod, for `acquire`: with the user's key, over the shared connections."""
 
     async def login(pod: Pod) -> Host:
-        return await connect(pod_target(pod, lookup) or "local")
+        return await open_host(pod_target(pod, lookup) or "local")
 
     return login

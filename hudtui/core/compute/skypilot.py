@@ -69,7 +69,6 @@ class SkyPilotProvider:
 
     Args:
         program: The words that call it.
-        idle_minutes: How long a machine may be idle before it takes itself down.
         clock: Seconds that only grow.
     """
 
@@ -78,10 +77,8 @@ class SkyPilotProvider:
     endpoint = ""
     features = Features(paid=True, brings_ssh_key=True, terminates_itself=True)
 
-    def __init__(
-        self, program: Sequence[str], *, idle_minutes: int = IDLE_MINUTES, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._program, self._idle, self._clock = tuple(program), idle_minutes, clock
+    def __init__(self, program: Sequence[str], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._program, self._clock = tuple(program), clock
         self._host = LocalHost()
         self._gate = asyncio.Semaphore(_AT_ONCE)
         self._heard: dict[tuple[str, ...], tuple[float, Any]] = {}
@@ -127,7 +124,7 @@ class SkyPilotProvider:
     async def create(self, order: Order) -> Pod:
         """Begin to launch a cluster of one node; see `Provider.create`. Whether that succeeds, `get` tells."""
         hours = MAX_HOURS if order.max_hours is None else order.max_hours
-        text = task_file(order, idle_minutes=self._idle, max_hours=hours)
+        text = task_file(order, idle_minutes=IDLE_MINUTES, max_hours=hours)
         self._heard = {words: kept for words, kept in self._heard.items() if words[0] in ("check", "gpus")}
         with tempfile.TemporaryDirectory(prefix="hudtui-sky-") as folder:
             path = Path(folder) / "task.yaml"
@@ -152,7 +149,6 @@ class SkyPilotProvider:
         )  # fmt: skip
 
     async def pods(self) -> tuple[Pod, ...]:
-        """Its clusters."""
         rows, costs = await asyncio.gather(self._ask("status", "--refresh"), self._costs())
         return tuple(_with_address(parse_pod(row, costs.get(str(row.get("name"))))) for row in _rows(rows))
 
@@ -165,7 +161,6 @@ class SkyPilotProvider:
         return {str(row.get("name")): row for row in sorted(rows, key=lambda row: row.get("launched_at") or 0)}
 
     async def status(self, ids: Sequence[str]) -> tuple[Pod, ...]:
-        """See `Provider.status`."""
         found = await asyncio.gather(*map(self.get, ids)) if ids else ()
         return tuple(pod for pod in found if pod is not None)
 

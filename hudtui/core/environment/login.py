@@ -126,7 +126,6 @@ class ServerLogin(OAuthClientProvider):
         """Keep nothing: a client is worth keeping once it has tokens."""
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep the login."""
         context = self.context
         metadata, credentials = context.oauth_metadata, self._credentials
         login = KeptLogin(
@@ -384,7 +383,6 @@ class ServerLogin(OAuthClientProvider):
         self._address = address
 
     async def come_back(self) -> AuthorizationCodeResult:
-        """Wait for the user."""
         assert self._answerer is not None and self._redirect is not None
         redirect, shown = self._redirect, clean_line(mask_url(self._issuer_now), 200)
         try:

@@ -58,7 +58,6 @@ class PersonAnswers:
         return self._model is not None
 
     async def may_log_in(self, needed: LoginNeeded) -> bool:
-        """See `Answerer.may_log_in`."""
         self.logged_in.add(needed.server)
         scope = (f"It asks for the scopes: {needed.scope}",) if needed.scope else ()
         if self._agreed:
@@ -73,12 +72,10 @@ class PersonAnswers:
         return await self._person.confirm("Log in?", lines, yes="Log in")
 
     async def may_send_secret(self, server: str, issuer: str) -> bool:
-        """See `Answerer.may_send_secret`."""
         lines = (f"{server} says that this is its authorization server. The client's secret goes there.",)
         return await self._person.confirm(f"Is the client registered at {issuer}?", lines, yes="Send", danger=True)
 
     async def visit(self, server: str, address: str, redirect: LoginRedirect) -> bool:
-        """See `Answerer.visit`."""
         return await _shown(self._person, f"Log in at {server}", address, redirect, self.options.browser)
 
     async def fill_in(self, server: str, message: str, schema: Mapping[str, Any]) -> FormAnswer:
@@ -100,7 +97,6 @@ class PersonAnswers:
             return FormAnswer("accept", content)
 
     async def open_page(self, server: str, message: str, address: str) -> bool:
-        """See `Answerer.open_page`."""
         if not is_http_url(address):
             self._person.say(
                 f"{server} asks to open {clean_line(address, 200)}, which is no web page: declined", severity="warning"
@@ -114,7 +110,6 @@ class PersonAnswers:
         return True
 
     async def sample(self, server: str, request: SampleRequest) -> Sample:
-        """See `Answerer.sample`."""
         from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatEndpoint, ChatOptions
 
         model = self._model

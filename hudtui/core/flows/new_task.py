@@ -67,7 +67,6 @@ class NewTask:
 
     @property
     def report(self) -> str:
-        """One line."""
         return f"{self.file}: {self.task.id} is added, {plural(self.tasks, 'task')} now"
 
     def to_json(self) -> dict[str, Any]:

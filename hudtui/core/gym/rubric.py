@@ -32,7 +32,6 @@ class FormatCount:
     """Tool texts that parse."""
 
     def add(self, interpretation: Interpretation) -> None:
-        """Count one more reply."""
         self.replies += 1
         self.tags += interpretation.format.xml
         self.texts += interpretation.tool is not None

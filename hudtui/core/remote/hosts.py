@@ -135,7 +135,6 @@ class HostPool:
         return link
 
     async def close(self) -> None:
-        """End all connections."""
         links, self._connections = list(self._connections.values()), {}
         await asyncio.gather(*(link.close() for link in links))
 

@@ -49,18 +49,17 @@ class SshTarget:
         return self.pin or self.name
 
 
-def parse_target(text: str, *, pin: str | None = None, config: Path | None = None) -> SshTarget:
+def parse_target(text: str, *, pin: str | None = None) -> SshTarget:
     """The machine that `text` names.
 
     Args:
         text: A name of `~/.ssh/config`, or `[user@]host[:port]`; IPv6 addresses with a port in brackets.
         pin: The id under which its host key is stored.
-        config: Another file than `~/.ssh/config`.
 
     Raises:
         InputError: `text` is not such a name, or the config file cannot be parsed.
     """
-    return _resolve(text.strip(), config or Path.home() / ".ssh" / "config", pin, 0)
+    return _resolve(text.strip(), Path.home() / ".ssh" / "config", pin, 0)
 
 
 def _resolve(text: str, config: Path, pin: str | None, depth: int) -> SshTarget:

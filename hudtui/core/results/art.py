@@ -10,7 +10,19 @@ from typing import Any
 
 import msgspec
 
-from hudtui.core.results.foreign import Place, as_message, conversation, decode, mapping, name, number, numbers, sequence, whole
+from hudtui.core.results.foreign import (
+    Place,
+    as_message,
+    conversation,
+    decode,
+    decode_as,
+    mapping,
+    name,
+    number,
+    numbers,
+    sequence,
+    whole,
+)
 from hudtui.core.results.values import EpisodeEntry, Transcript
 from hudtui.core.rollouts.values import Message
 
@@ -30,12 +42,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     Raises:
         ValueError: It is no group of trajectories.
     """
-    try:
-        group = _groups.decode(line)
-    except msgspec.ValidationError:
-        raise
-    except (msgspec.DecodeError, RecursionError):
-        group = msgspec.convert(decode(line), _Group)
+    group = decode_as(_groups, line)
     found = []
     for part, trajectory in enumerate(group.trajectories):
         messages = _messages(trajectory)

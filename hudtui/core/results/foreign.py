@@ -6,13 +6,14 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from hudtui.core.results.values import EpisodeEntry, TranscriptCall, TranscriptImage, TranscriptTurn
 from hudtui.core.rollouts.values import Message
 
+T = TypeVar("T")
 _NAME = 300
 _ERROR = 600
 _MOST_PARTS = 40
@@ -36,6 +37,20 @@ def decode(line: bytes) -> Any:
             raise ValueError("it is nested too deeply") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def decode_as(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
+    """Return a line as the decoder's type, also where `msgspec` cannot read its JSON; see `decode`.
+
+    Raises:
+        ValueError: It is not JSON, is nested too deeply, or is of another type.
+    """
+    try:
+        return decoder.decode(line)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, RecursionError):
+        return msgspec.convert(decode(line), decoder.type)
 
 
 def number(value: object) -> float | None:

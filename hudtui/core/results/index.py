@@ -119,7 +119,6 @@ class Unread:
     first: list[UnreadLine] = field(default_factory=list)
 
     def add(self, file: Path, line: int, why: str) -> None:
-        """Count a line."""
         self.count += 1
         if len(self.first) < _MOST_UNREAD:
             self.first.append(UnreadLine(file, line, why[:300]))
@@ -141,7 +140,6 @@ class JsonLinesFile:
         self._line = 0
 
     def replaced(self) -> bool:
-        """See `EpisodeFile`."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -171,7 +169,6 @@ class JsonLinesFile:
             return True  # `advance` says why it cannot be read
 
     def advance(self, deadline: float, place: Place, unread: Unread) -> list[EpisodeEntry]:
-        """See `EpisodeFile`."""
         found: list[EpisodeEntry] = []
         if self.done >= self.size and (not self._rest or self._tried == self.done):
             return found
@@ -256,7 +253,6 @@ class JsonLinesFile:
         return line
 
     def read(self, entry: EpisodeEntry) -> Transcript:
-        """See `EpisodeFile`."""
         assert self.format is not None
         try:
             return _LINES[self.format].transcript(self.line(entry), entry)

@@ -37,7 +37,6 @@ class ParquetFile:
         self._stamp: tuple[int, int] | None = None
 
     def replaced(self) -> bool:
-        """See `index.EpisodeFile`."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -66,7 +65,6 @@ class ParquetFile:
         return found
 
     def read(self, entry: EpisodeEntry) -> Transcript:
-        """See `index.EpisodeFile`."""
         with self._rows((*_SHORT, *_LONG), skip=entry.offset) as rows:
             for record in rows:
                 return trajectory_transcript(_decoded(record), entry)

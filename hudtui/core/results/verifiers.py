@@ -14,6 +14,7 @@ from hudtui.core.results.foreign import (
     as_message,
     conversation,
     decode,
+    decode_as,
     error_text,
     mapping,
     name,
@@ -62,12 +63,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     Raises:
         ValueError: It is no record of an episode.
     """
-    try:
-        record = _lines.decode(line)
-    except msgspec.ValidationError:
-        raise
-    except (msgspec.DecodeError, RecursionError):
-        record = msgspec.convert(decode(line), _Line)
+    record = decode_as(_lines, line)
     run = record.run or {}
     work = mapping(run.get("work"))
     step = whole(work.get("step"))
@@ -232,12 +228,7 @@ def old_entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     Raises:
         ValueError: It is no record of an episode.
     """
-    try:
-        row = _rows.decode(line)
-    except msgspec.ValidationError:
-        raise
-    except (msgspec.DecodeError, RecursionError):
-        row = msgspec.convert(decode(line), _Row)
+    row = decode_as(_rows, line)
     error = error_text(row.error)
     usage, timing = row.token_usage or {}, row.timing or {}
     total = number(timing.get("total_ms"))

@@ -89,11 +89,9 @@ class PreflightReport:
         return any(check.state == "missing" for check in self.checks)
 
     def add(self, name: str, state: CheckState, text: str, fix: str | None = None, **more: Any) -> None:
-        """Add a check."""
         self.checks.append(Check(name, state, clean_line(text, 400), fix, **more))
 
     def refuse(self, name: str, error: HudtuiError, **more: Any) -> None:
-        """Add a failed check."""
         place = f"{error.where}: " if error.where else ""
         self.add(name, "missing", place + error.what + (f"; {error.why}" if error.why else ""), error.fix, **more)
 

@@ -362,20 +362,19 @@ class RunLog(Log):
     def place(self) -> LogPlace | None:
         return self.monitor.log_place(self.run, self.window)
 
-    async def follow(self, *, offset: int = 0, to_the_end: bool = True) -> AsyncGenerator[FileChunk, None]:
-        """Yield the bytes of the log from `offset`, as they are written.
+    async def follow(self, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
+        """Yield the bytes of the log from `offset`, as they are written, until the run has ended and its log is read.
 
         Consume it inside `contextlib.aclosing` when leaving early.
 
         Args:
             offset: First byte; see `tail`.
-            to_the_end: Stop when the run has ended and its log is read completely; otherwise continue without end.
         """
         while (place := self.place()) is None:
-            if to_the_end and not self.monitor.is_active(self.run):
+            if not self.monitor.is_active(self.run):
                 return
             await asyncio.sleep(0.25)
-        if to_the_end and not self.monitor.is_active(self.run):
+        if not self.monitor.is_active(self.run):
             async with contextlib.aclosing(self.read(offset=offset)) as there:
                 async for piece in there:
                     yield piece
@@ -394,7 +393,7 @@ class RunLog(Log):
                         return
                     end = chunk.offset + len(chunk.data)
                     yield chunk
-                elif to_the_end and not await self.monitor.ask_active(self.run):
+                elif not await self.monitor.ask_active(self.run):
                     break
         finally:
             if step is not None:

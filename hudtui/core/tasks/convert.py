@@ -37,7 +37,6 @@ class ProblemSummary:
     """Problems by severity and code."""
 
     def add(self, problems: Sequence[TaskProblem]) -> None:
-        """Add problems."""
         for problem in problems:
             self.counts[problem.severity, problem.code] += 1
             kept = self.errors if problem.severity == "error" else self.warnings
@@ -96,9 +95,9 @@ class ConversionResult:
 class TaskErrors(InputError):
     """No task is usable, or the rules are strict and a task has a problem."""
 
-    def __init__(self, what: str, converted: ConversionResult, *, fix: str | None = None) -> None:
+    def __init__(self, what: str, converted: ConversionResult) -> None:
         first = converted.findings.errors[0] if converted.findings.errors else None
-        super().__init__(what, why=str(first) if first else None, fix=fix, where=Location(converted.source))
+        super().__init__(what, why=str(first) if first else None, where=Location(converted.source))
         self.converted = converted
 
 

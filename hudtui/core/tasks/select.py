@@ -124,7 +124,6 @@ class Spool:
         self._waiting: list[list[pa.RecordBatch]] = [[] for _ in self._paths]
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows."""
         numbers = array("d", (self._random.random() for _ in range(rows.num_rows)))
         if not self._selection.shuffle:
             self._numbers.extend(numbers)

@@ -116,7 +116,6 @@ class CheckedTask(msgspec.Struct, gc=False):
         return not self.problems or all(problem.severity != "error" for problem in self.problems)
 
     def add(self, field: str | None, message: str, code: str, severity: Any = "error") -> None:
-        """Add a problem."""
         self.problems.append(FieldProblem(field, message, code, severity))
 
 

@@ -131,9 +131,7 @@ class SplitWriter(Protocol):
 
     rows: int
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows."""
-        ...
+    def write(self, rows: pa.RecordBatch) -> None: ...
 
     def close(self) -> list[Path]:
         """Finish; return the files."""

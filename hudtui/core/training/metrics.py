@@ -144,14 +144,9 @@ class Point:
 
 
 class Curve:
-    """A series in bounded memory. When it is full, each pair of neighbours is replaced by its mean.
+    """A series in bounded memory. When it is full, each pair of neighbours is replaced by its mean."""
 
-    Args:
-        cap: Most points in memory.
-    """
-
-    def __init__(self, cap: int = CURVE_CAP) -> None:
-        self._cap = cap
+    def __init__(self) -> None:
         self._points: list[Point] = []
         self._bucket: list[Point] = []
         self._stride = 1
@@ -162,7 +157,6 @@ class Curve:
         """The newest value, not averaged."""
 
     def add(self, point: Point) -> None:
-        """Add the next value."""
         if self.last is not None and point.x <= self.last.x:
             self._ordered = False
         self.count += 1
@@ -174,7 +168,7 @@ class Curve:
             if len(self._bucket) == self._stride:
                 self._points.append(_mean(self._bucket))
                 self._bucket.clear()
-        if len(self._points) >= self._cap:
+        if len(self._points) >= CURVE_CAP:
             self._points = [_mean(self._points[place : place + 2]) for place in range(0, len(self._points), 2)]
             self._stride *= 2
 

@@ -60,7 +60,6 @@ class PrimeRl:
     """It is on no package index, and no release of it that was seen can be installed beside hudtui. It plans all the same."""
 
     def plan(self, spec: JobSpec, site: Site) -> Plan:
-        """See `Engine.plan`."""
         if spec.rehearse:
             raise InputError("prime-rl cannot be rehearsed: it needs GPUs", fix="Rehearse with --engine trl.")
         if spec.tasks is None:
@@ -102,7 +101,6 @@ class PrimeRl:
         )
 
     def reader(self) -> MetricsReader:
-        """See `Engine.reader`."""
         return PrimeRlReader()
 
 

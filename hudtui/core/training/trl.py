@@ -59,7 +59,6 @@ class Trl:
     title = "train a model with GRPO (TRL and vLLM)"
 
     def plan(self, spec: JobSpec, site: Site) -> Plan:
-        """See `Engine.plan`."""
         if spec.tasks is None:
             raise InputError("this run needs a task file", fix="Name one.")
         config, *code = config_files(spec)
@@ -157,7 +156,6 @@ class Trl:
         )
 
     def reader(self) -> MetricsReader:
-        """See `Engine.reader`."""
         return MetricsReader()
 
 

@@ -161,7 +161,6 @@ class Game:
         return f"{figures}{' Game over: no move is possible.' if self.over else ''}\n\n{draw(self.board)}"
 
     def state(self) -> dict[str, Any]:
-        """The game as data."""
         return {
             "board": [list(row) for row in self.board],
             "score": self.score,

@@ -146,7 +146,6 @@ class ComputeScreen(HudtuiScreen):
         yield CalmStatic(id="compute-warning")
 
     def on_mount(self) -> None:
-        """Begin without warnings."""
         self.query_one("#compute-warning").display = False
         self.set_interval(PODS_AGE / 2, self._tick, name="compute")
 
@@ -272,7 +271,6 @@ class ComputeScreen(HudtuiScreen):
             self.start(self._find_demand(), group="model")
 
     def facts_changed(self, facts: Facts) -> None:
-        """Runs may have begun meanwhile."""
         if self.is_current:
             self._look_for_model()
 
@@ -292,7 +290,6 @@ class ComputeScreen(HudtuiScreen):
         self._show_detail()
 
     def action_model(self) -> None:
-        """Ask for the model."""
         self.start(self._ask_model(), group="ask model")
 
     async def _ask_model(self) -> None:
@@ -313,12 +310,10 @@ class ComputeScreen(HudtuiScreen):
             self.say(f"How large {name} is is not known here: its name tells no size, and its files are not here.", "warning")
 
     def action_use(self) -> None:
-        """On to the launch screen."""
         if self.offer is not None:
             self.app.open_screen("launch", offer=self.offer)
 
     def action_rent(self) -> None:
-        """Rent the offer under the cursor."""
         offer = self.offer
         if offer is not None:
             self.start(
@@ -331,18 +326,15 @@ class ComputeScreen(HudtuiScreen):
         self.start(self.refresh_offers(), group="offers")
 
     def action_cancel(self) -> None:
-        """Stop renting."""
         for worker in self.going("rent"):
             worker.cancel()
             self.busy("Cancelling: what was created is being ended")
 
     def action_terminate(self) -> None:
-        """End the machine under the cursor."""
         if self.pod is not None:
             self.start(self._renting.end((self.pod,)), group="end", exclusive=False)
 
     def action_orphans(self) -> None:
-        """End all machines without a run."""
         if self.snapshot is not None:
             unclaimed = tuple(one for one in self.snapshot.pods if one.orphan is not None)
             self.start(self._renting.end(unclaimed), group="end", exclusive=False)
@@ -353,16 +345,13 @@ class ComputeScreen(HudtuiScreen):
             self.start(self._renting.limits(self.pod), group="limits")
 
     def action_terminal(self) -> None:
-        """A terminal on the machine under the cursor."""
         if self.pod is not None:
             self.start(self._renting.terminal(self.pod), group="terminal", busy=f"Logging in to {self.pod.pod.name}")
 
     def action_history(self) -> None:
-        """The machines that have ended."""
         self.start(self._renting.history(), group="history", busy="Asking for the machines that have ended")
 
     def action_access(self) -> None:
-        """API key and SSH key."""
         self.start(self._set_up(), group="access")
 
     async def _set_up(self) -> None:
@@ -371,15 +360,12 @@ class ComputeScreen(HudtuiScreen):
             self.say("Everything is set up for renting machines.", "success")
 
     def action_noted(self) -> None:
-        """Dismiss the notice that machines were taken back."""
         self.start(self.app.spending.note_taken(), group="noted")
 
     def action_warnings(self) -> None:
-        """All warnings in full."""
         self.app.read("What could not be asked", "\n\n".join(self._warnings()))
 
     def action_copy(self) -> None:
-        """Copy what is under the cursor."""
         if self._on_pods:
             row, gone = self.pod, self._pods.gone
             data: Any = row.pod.to_json() if row is not None else gone.to_json() if gone is not None else None
@@ -390,13 +376,11 @@ class ComputeScreen(HudtuiScreen):
         self.app.copy(json.dumps(data, indent=2, ensure_ascii=False))
 
     def action_pods(self) -> None:
-        """To the machines."""
         self.query_one(Panes).open(self._pods)
         if self._age(self._asked_pods) >= PODS_AGE:
             self.start(self.look(), group="look")
 
     def action_offers(self) -> None:
-        """To the offers."""
         self.query_one(Panes).open(self._offers)
 
     def action_back(self) -> None:
@@ -405,7 +389,6 @@ class ComputeScreen(HudtuiScreen):
             self.leave()
 
     def action_refresh(self) -> None:
-        """Ask all providers again."""
         self.start(self.refresh_offers(), group="offers")
         self.start(self.look(), group="look")
 

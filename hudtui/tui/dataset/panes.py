@@ -108,7 +108,6 @@ class TasksPane(Pane):
         self.list_tasks()
 
     def grow(self, index: TaskIndex) -> None:
-        """More tasks were read."""
         if self.rows is not None and self.rows.order is None and index.total != self.table.count:
             self.table.took()
         if (index.category_field, index.longest_id) != self._fitted:
@@ -188,7 +187,6 @@ class TasksPane(Pane):
 
     @on(FilterField.Left)
     def _left(self, event: FilterField.Left) -> None:
-        """Back to the table."""
         event.stop()
         self.search.display = bool(self.search.value)
         self.table.focus()
@@ -332,7 +330,6 @@ class TasksPane(Pane):
         self.post_message(self.Opened())
 
     def select(self, task: int) -> None:
-        """Choose a task."""
         before, self.chosen = self.chosen, task
         self.post_message(self.Chosen(before))
 
@@ -409,7 +406,6 @@ class ProblemsPane(Pane):
         yield self.sentence
 
     def on_mount(self) -> None:
-        """Begin without problems."""
         self.count(0)
 
     def count(self, problems: int) -> None:

@@ -96,7 +96,6 @@ class Shown(Static):
         """The room is another now."""
 
     def on_resize(self) -> None:
-        """Tell."""
         self.post_message(self.Sized())
 
 

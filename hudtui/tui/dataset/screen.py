@@ -133,7 +133,6 @@ class DatasetScreen(HudtuiScreen):
             self._open_first()
 
     def facts_changed(self, facts: Facts) -> None:
-        """Files came or went."""
         if self.open.source is None and self.is_current:
             self._open_first()
         self._show_head()

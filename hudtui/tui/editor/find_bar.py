@@ -55,7 +55,6 @@ class FindBar(Acting, Horizontal):
         self.case = False
 
     def compose(self) -> Iterable[Widget]:
-        """The two fields and the count."""
         yield Field(placeholder="find", id="find-what")
         yield Field(placeholder="replace with (Enter one, ^l all)", id="find-with")
         yield Static(id="find-count")
@@ -93,20 +92,16 @@ class FindBar(Acting, Horizontal):
             self.post_message(self.Sought(step=0))
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
-        """Enter."""
         event.stop()
         self.post_message(self.Sought(step=1) if event.input.id == "find-what" else self.Replace(everything=False))
 
     def action_close(self) -> None:
-        """Leave."""
         self.display = False
         self.post_message(self.Closed())
 
     def action_all(self) -> None:
-        """Replace everything."""
         self.post_message(self.Replace(everything=True))
 
     def action_case(self) -> None:
-        """Mind case or not."""
         self.case = not self.case
         self.post_message(self.Sought(step=0))

@@ -56,13 +56,11 @@ class Popup(OptionList, can_focus=False):
         self.display = True
 
     def hide(self) -> None:
-        """Take it away."""
         if self.display:
             self.display = False
         self.completion = None
 
     def move(self, key: str) -> None:
-        """A movement."""
         moves: dict[str, Callable[[], None]] = {
             "up": self.action_cursor_up,
             "down": self.action_cursor_down,

@@ -66,7 +66,6 @@ class ReplyEditor(Acting, TextArea):
         return self.get_component_rich_style(f"reply--{name}", partial=True)
 
     async def on_key(self, event: events.Key) -> None:
-        """Esc leaves the text."""
         if event.key == "escape":
             event.stop()
             event.prevent_default()

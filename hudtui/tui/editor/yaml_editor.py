@@ -541,7 +541,6 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self.history.checkpoint()
 
     def action_wrap(self) -> None:
-        """Turn soft wrapping on or off."""
         self._drawn.clear()
         self._strips.clear()
         self.soft_wrap = not self.soft_wrap

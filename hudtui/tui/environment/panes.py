@@ -100,7 +100,6 @@ class ToolsPane(Pane):
         self._fill()
 
     def called(self, tool: Tool) -> None:
-        """Count a call."""
         self.calls[tool.name] = self.calls.get(tool.name, 0) + 1
         for node in self._leaves(self.branches.root):
             if node.data is tool:

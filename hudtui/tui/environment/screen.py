@@ -165,7 +165,6 @@ class EnvironmentScreen(HudtuiScreen):
     # -- the source --------------------------------------------------------------------------------------------------
 
     def action_source(self) -> None:
-        """Write into the source field."""
         field = self.query_one("#source", TextEntry)
         self.set_focus(field)
         field.action_select_all()
@@ -234,7 +233,6 @@ class EnvironmentScreen(HudtuiScreen):
         self.refresh_bindings()
 
     def action_look(self) -> None:
-        """Analyze the environment again."""
         self.start(self._look, group="look")
 
     async def _look(self, *, by_itself: bool = False) -> None:
@@ -267,7 +265,6 @@ class EnvironmentScreen(HudtuiScreen):
         return PersonAnswers(self.app, await asyncio.to_thread(self.app.project.settings))
 
     def action_login(self) -> None:
-        """Log in, or out."""
         self.start(self._login, group="look")
 
     async def _login(self) -> None:
@@ -303,7 +300,6 @@ class EnvironmentScreen(HudtuiScreen):
         return bool(self.going("look", "call", "new-task"))
 
     def action_cancel(self) -> None:
-        """Cancel the current work."""
         going = self.going("look", "call", "new-task")
         for worker in going:
             worker.cancel()
@@ -366,7 +362,6 @@ class EnvironmentScreen(HudtuiScreen):
         self.query_one(Panes).open(self._tools)
 
     def action_notes(self) -> None:
-        """Everything else that is known."""
         analysis = self.analysis
         if analysis is None:
             return
@@ -395,7 +390,6 @@ class EnvironmentScreen(HudtuiScreen):
             self._call()
 
     def on_tool_form_submitted(self, event: ToolForm.Submitted) -> None:
-        """Enter in the form."""
         event.stop()
         self._call()
 
@@ -440,7 +434,6 @@ class EnvironmentScreen(HudtuiScreen):
         return self._session
 
     def action_disconnect(self) -> None:
-        """End the connection."""
         self.start(self._end(), group="call", busy="Disconnecting")
 
     async def _end(self) -> None:
@@ -456,7 +449,6 @@ class EnvironmentScreen(HudtuiScreen):
                 self.refresh_bindings()
 
     async def on_unmount(self) -> None:
-        """Leave no server behind."""
         await self._disconnect()
 
     def action_image(self) -> None:
@@ -465,7 +457,6 @@ class EnvironmentScreen(HudtuiScreen):
         self.start(lambda: self.open_image(image_bytes(block)), group="image")
 
     def action_play(self) -> None:
-        """Play a task."""
         self.app.open_screen("playing", back="environment")
 
     def action_serve(self) -> None:
@@ -478,7 +469,6 @@ class EnvironmentScreen(HudtuiScreen):
     # -- on to the mapping -------------------------------------------------------------------------------------------
 
     def action_generate(self) -> None:
-        """Write a configuration."""
         self.start(self._generate(), group="generate")
 
     async def _generate(self) -> None:
@@ -498,7 +488,6 @@ class EnvironmentScreen(HudtuiScreen):
     # -- a new task --------------------------------------------------------------------------------------------------
 
     def action_new_task(self) -> None:
-        """Write a task for this environment."""
         self.start(self._new_task(), group="new-task")
 
     async def _new_task(self) -> None:

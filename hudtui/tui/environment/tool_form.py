@@ -97,7 +97,6 @@ class ToolForm(VerticalScroll):
                 self.screen.set_focus(entries[at])
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
-        """Enter."""
         event.stop()
         self.post_message(self.Submitted())
 
@@ -115,7 +114,6 @@ class FormDialog(Dialog["Mapping[str, str] | None"]):
         self._form = ToolForm()
 
     def compose(self) -> ComposeResult:
-        """Title, text, the form, two buttons."""
         with Vertical(classes="dialog -wide"):
             yield Static(Content(clean_line(self._title)), classes="dialog-title")
             with VerticalScroll(classes="dialog-body", can_focus=False):
@@ -126,24 +124,20 @@ class FormDialog(Dialog["Mapping[str, str] | None"]):
                 yield Button(Content(f"{self._no} (Esc)"), id="no", compact=True)
 
     def on_mount(self) -> None:
-        """Write at once."""
         for button in self.query(Button):
             button.active_effect_duration = 0
         self._form.ask(self._fields, defaults=True)
         self.call_after_refresh(self._form.enter)
 
     def on_text_entry_left(self, event: TextEntry.Left) -> None:
-        """Esc in a field."""
         event.stop()
         self.dismiss(None)
 
     def on_tool_form_submitted(self, event: ToolForm.Submitted) -> None:
-        """Enter in a field."""
         event.stop()
         self._send()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """A button."""
         event.stop()
         if event.button.id == "yes":
             self._send()

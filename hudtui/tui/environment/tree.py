@@ -35,23 +35,18 @@ class Branches(Acting, Tree[T]):
         return Text(clean_line(label)) if isinstance(label, str) else label
 
     def action_down(self) -> None:
-        """One row down."""
         self.action_cursor_down()
 
     def action_up(self) -> None:
-        """One row up."""
         self.action_cursor_up()
 
     def action_first(self) -> None:
-        """The first row."""
         self.action_scroll_home()
 
     def action_last(self) -> None:
-        """The last row."""
         self.action_scroll_end()
 
     def action_open(self) -> None:
-        """Open the branch, or go into it."""
         node = self.cursor_node
         if node is None or not node.allow_expand:
             return
@@ -61,7 +56,6 @@ class Branches(Acting, Tree[T]):
             node.expand()
 
     def action_close(self) -> None:
-        """Close the branch, or go up."""
         node: TreeNode[T] | None = self.cursor_node
         if node is None:
             return

@@ -156,7 +156,6 @@ class LogLines(ScrollView, can_focus=True):
         self.refresh()
 
     def repaint(self) -> None:
-        """Highlights changed."""
         self._strips.clear()
         self.refresh()
 
@@ -292,12 +291,10 @@ class LogLines(ScrollView, can_focus=True):
             self.post_message(self.Above())
 
     def action_scroll_up(self) -> None:
-        """One line up."""
         self.scroll_further_up()
         super().action_scroll_up()
 
     def action_page_up(self) -> None:
-        """One page up."""
         self.scroll_further_up()
         super().action_page_up()
 
@@ -329,18 +326,15 @@ class LogLines(ScrollView, can_focus=True):
     # -- drawing -----------------------------------------------------------------------------------------------------
 
     def notify_style_update(self) -> None:
-        """The theme changed."""
         super().notify_style_update()
         self._styles.clear()
         self._strips.clear()
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Text was selected with the mouse."""
         self._strips.clear()
         self.refresh()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text."""
         start = selection.start.y if selection.start is not None else 0
         end = selection.end.y if selection.end is not None else self._rows - 1
         parts = []
@@ -474,7 +468,6 @@ class FloodLines(LogLines):
         self._scroll_update(size)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows in sight."""
         self._plain = self.rich_style
         self._selection = self.text_selection
         background, filters = self.background_colors[1], self.get_line_filters()

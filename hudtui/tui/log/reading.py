@@ -72,7 +72,6 @@ class _Places:
         return self._marks[0]
 
     def put_before(self, number: int, offset: int) -> None:
-        """Earlier lines begin here."""
         self._marks.appendleft((number, offset))
 
 

@@ -211,13 +211,11 @@ class LogView(Acting, Vertical):
         """How far the search of the whole log is; None when it has come to its end."""
 
     def compose(self) -> ComposeResult:
-        """Lines, status, search."""
         yield self._lines
         yield self._status
         yield self._field
 
     def on_mount(self) -> None:
-        """Show how things stand."""
         self._show_status()
 
     # -- taking in ---------------------------------------------------------------------------------------------------
@@ -327,7 +325,6 @@ class LogView(Acting, Vertical):
         self._show_status()
 
     def clear(self) -> None:
-        """Forget all lines."""
         self.replace(())
 
     def put_before(self, lines: Sequence[str], number: int, offset: int) -> None:
@@ -497,7 +494,6 @@ class LogView(Acting, Vertical):
         return self.reaches or action_id not in ("log.since", "log.cancel")
 
     def action_now(self) -> None:
-        """Jump to now."""
         if self._after is not None:
             self.post_message(self.Latest(self))
             return
@@ -507,12 +503,10 @@ class LogView(Acting, Vertical):
         self._draw()
 
     def action_pause(self) -> None:
-        """Pause, or continue."""
         self.paused = not self.paused
         self._draw()
 
     def action_level(self) -> None:
-        """The next level filter."""
         level = _LEVELS[(_LEVELS.index(self._lines.level) + 1) % len(_LEVELS)]
         self._lines.level = level
         if self.reaches and (self._before or self._after is not None or self.selected):
@@ -522,7 +516,6 @@ class LogView(Acting, Vertical):
         self._show_status()
 
     def action_since(self) -> None:
-        """Ask how far back, and go there."""
         self.run_worker(self._since(), group="log-since", exclusive=True, exit_on_error=False)
 
     async def _since(self) -> None:
@@ -549,13 +542,11 @@ class LogView(Acting, Vertical):
         self._show_status()
 
     def action_wrap(self) -> None:
-        """Wrap or not."""
         self._lines.wrap = not self._lines.wrap
         self._lines.rebuild()
         self._show_status()
 
     def action_times(self) -> None:
-        """Arrival times or not."""
         self._lines.times = not self._lines.times
         self._lines.rebuild()
 
@@ -573,11 +564,9 @@ class LogView(Acting, Vertical):
         self.go_to(found)
 
     def action_down(self) -> None:
-        """One line down."""
         self._lines.scroll_down(animate=False)
 
     def action_up(self) -> None:
-        """One line up."""
         self._lines.scroll_further_up()
         self._lines.scroll_up(animate=False)
 
@@ -590,22 +579,18 @@ class LogView(Acting, Vertical):
             self.post_message(self.Above(self))
 
     def action_top(self) -> None:
-        """The oldest line."""
         if self._before:
             self.post_message(self.Earlier(self))
             return
         self._lines.scroll_home(animate=False)
 
     def action_copy(self) -> None:
-        """Copy the lines in sight."""
         self._copy(self.buffer.everything(self._lines.page()))
 
     def action_copy_all(self) -> None:
-        """Copy everything shown."""
         self._copy(self.buffer.everything(self._lines.numbers()))
 
     def action_save(self) -> None:
-        """Write the shown lines into a file."""
         self.run_worker(self._save(), group="log-save", exclusive=True, exit_on_error=False)
 
     async def _save(self) -> None:
@@ -633,18 +618,15 @@ class LogView(Acting, Vertical):
     # -- search ------------------------------------------------------------------------------------------------------
 
     def action_search(self) -> None:
-        """Open the search field."""
         self.add_class("-searching")
         self._field.focus()
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
-        """Search."""
         event.stop()
         self._leave_field()
         self.search(event.value)
 
     def on__search_field_left(self, event: Message) -> None:
-        """No search after all."""
         event.stop()
         self._leave_field()
 

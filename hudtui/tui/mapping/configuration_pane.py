@@ -271,7 +271,6 @@ class ConfigurationPane(Pane):
         editor.popup = True
 
     def hide_popup(self) -> None:
-        """Take the completions away."""
         self.popup.hide()
         self.editor.popup = False
 

@@ -56,7 +56,6 @@ class LiveConfig:
 
     @property
     def text(self) -> str:
-        """The whole text."""
         return "\n".join(self.lines)
 
     @property
@@ -65,7 +64,6 @@ class LiveConfig:
         return self._checked == self._version
 
     def begin(self, lines: list[str], live: IncrementalReader, config: GymConfig | None) -> None:
-        """Take another file."""
         self.lines, self._live, self.config, self.stale = lines, live, config, None
         self.findings, self.rows, self._aim = (), (), None
         self.choose_tools()

@@ -430,7 +430,6 @@ class MappingScreen(HudtuiScreen):
     # -- panes -------------------------------------------------------------------------------------------------------
 
     def action_pane(self) -> None:
-        """From the text to the tabs and back."""
         focused = self.focused
         if isinstance(focused, YamlEditor) or (focused is not None and isinstance(focused.parent, FindBar)):
             self.preview.turn_to(self.preview.tabs.active)
@@ -639,7 +638,6 @@ class MappingScreen(HudtuiScreen):
             self._try_sample(offered[(at + step) % len(offered)])
 
     async def action_keep(self) -> None:
-        """Keep this reply, or forget it."""
         from hudtui.core.gym.editing.samples import save_samples
 
         assert self.path is not None
@@ -683,7 +681,6 @@ class MappingScreen(HudtuiScreen):
         self.say("Disconnected.")
 
     def action_cancel(self) -> None:
-        """Cancel the running action."""
         going = self.going("send")
         for worker in going:
             worker.cancel()

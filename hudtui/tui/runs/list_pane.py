@@ -95,7 +95,6 @@ class RunList(TablePane[RunRow]):
         return ((clean_line(self._heads.get(run.id, "")), "table--muted"), *cells)
 
     def action_group(self) -> None:
-        """The next field to group by."""
         self.grouped_by = GROUPS[(GROUPS.index(self.grouped_by) + 1) % len(GROUPS)]
         head = () if self.grouped_by is None else (Column("group", self.grouped_by, 8, most=16),)
         self.table.columns = (*head, *_COLUMNS)

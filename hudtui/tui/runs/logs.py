@@ -34,7 +34,6 @@ class _Pane(Vertical):
         self.title = Static(classes="pane-name")
 
     def compose(self) -> ComposeResult:
-        """Name, log."""
         yield self.title
         yield self.log_view
 
@@ -55,7 +54,6 @@ class RunLogs(ReadLogs):
         self._shown: tuple[str, str | None] | None = None
 
     def compose(self) -> ComposeResult:
-        """The first pane."""
         yield self._first
 
     @property

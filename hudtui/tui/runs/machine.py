@@ -172,7 +172,6 @@ class MachinePane(MetricsPane):
         self._rows = CalmStatic(id="machine-rows")
 
     def compose_above(self) -> ComposeResult:
-        """The rows."""
         yield self._rows
 
     def show_load(self, view: RunView | None) -> None:

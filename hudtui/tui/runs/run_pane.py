@@ -94,7 +94,6 @@ class RunPane(Pane):
         self._no_run = title
 
     def compose(self) -> ComposeResult:
-        """The head, and the tabs below it."""
         yield self._head
         with TabbedContent(id="run-tabs", initial="log"):
             for name in self._names:

@@ -158,7 +158,6 @@ class RunScreen(HudtuiScreen):
         yield Horizontal(self.panes, id="run-box")
 
     def on_mount(self) -> None:
-        """Nothing is listed yet."""
         self.panes.display = False
 
     def _now(self) -> float:
@@ -295,12 +294,10 @@ class RunScreen(HudtuiScreen):
             self._choose(row.summary.id)
 
     def action_back(self) -> None:
-        """One level up: to the list, then home."""
         if not self.panes.back():
             self.leave()
 
     def action_refresh(self) -> None:
-        """Read everything again."""
         self._views.clear()
         self.app.reload(everything=True)
         if self.chosen is not None:
@@ -441,7 +438,6 @@ class RunScreen(HudtuiScreen):
         return (await self.app.spending.open()).overview.providers if rented else None
 
     def action_start(self) -> None:
-        """Go to the launch."""
         self.app.open_screen("launch")
 
     def action_stop(self) -> None:
@@ -469,7 +465,6 @@ class RunScreen(HudtuiScreen):
             app.reload()
 
     def action_again(self) -> None:
-        """Start the run again."""
         self._do(self._again, group="again")
 
     async def _again(self, view: RunView) -> None:
@@ -478,7 +473,6 @@ class RunScreen(HudtuiScreen):
         await self._start_request(await rerun_request(view.summary.id, self.app.project, self.app))
 
     def action_continue(self) -> None:
-        """Continue the run from its last checkpoint."""
         self._do(self._continue, group="again")
 
     async def _continue(self, view: RunView) -> None:
@@ -518,7 +512,6 @@ class RunScreen(HudtuiScreen):
         self.opened(run=record.id)
 
     def action_pull(self) -> None:
-        """Fetch the results."""
         self._do(self._pull, group="pull", busy="Fetching its results")
 
     async def _pull(self, view: RunView) -> None:
@@ -532,7 +525,6 @@ class RunScreen(HudtuiScreen):
         self.say(f"{words}; {found.told}" if found.told else words, "success")
 
     def action_export(self) -> None:
-        """Export the trained model."""
         self._do(self._export, group="export")
 
     async def _export(self, view: RunView) -> None:
@@ -566,7 +558,6 @@ class RunScreen(HudtuiScreen):
                 self.say(f"The model is in {where}{serve}", "success")
 
     def action_limits(self) -> None:
-        """Change a limit."""
         self._do(self._change_limit, group="limits")
 
     async def _change_limit(self, view: RunView) -> None:
@@ -591,12 +582,10 @@ class RunScreen(HudtuiScreen):
             self.say(f"Limits: {changed.text}", "success")
 
     def action_history(self) -> None:
-        """The events, or the log again."""
         self.pane.turn_to("log" if self.pane.tab == "events" else "events")
         self.panes.open(self.pane)
 
     def action_rename(self) -> None:
-        """Ask for another name."""
         self._do(self._rename, group="edit")
 
     async def _rename(self, view: RunView) -> None:
@@ -609,7 +598,6 @@ class RunScreen(HudtuiScreen):
             self.say(f"{run.name} is {name.strip()} now.", "success")
 
     def action_comment(self) -> None:
-        """Ask for a comment."""
         self._do(self._comment, group="edit")
 
     async def _comment(self, view: RunView) -> None:
@@ -660,12 +648,10 @@ class RunScreen(HudtuiScreen):
         self.app.read("Differences in the settings", "\n".join(lines))
 
     def action_metrics(self) -> None:
-        """The curves, or the log again."""
         self.pane.toggle_curves()
         self.panes.open(self.pane)
 
     def action_terminal(self) -> None:
-        """Step aside for the run's tmux session."""
         self._do(self._terminal, group="terminal")
 
     async def _terminal(self, view: RunView) -> None:
@@ -674,15 +660,12 @@ class RunScreen(HudtuiScreen):
         self.step_aside(await attach_command(view))
 
     def action_next_tab(self) -> None:
-        """The next tab."""
         self.pane.next_tab()
 
     def action_previous_tab(self) -> None:
-        """The tab before."""
         self.pane.next_tab(-1)
 
     def action_results(self) -> None:
-        """Open the episodes of the run."""
         self._open_results()
 
     def _open_results(self, run: str | None = None, **place: Any) -> None:
@@ -718,7 +701,6 @@ class RunScreen(HudtuiScreen):
             self._open_results(step=result.steps[row].step)
 
     def action_window(self) -> None:
-        """Show the next stage's log."""
         if self.view is None:
             return
         windows = self.view.windows
@@ -727,7 +709,6 @@ class RunScreen(HudtuiScreen):
         self._show(self.view, self.view)
 
     def action_logs(self) -> None:
-        """The logs of all stages, or of one."""
         self.several = not self.several
         if self.view is not None:
             self.pane.turn_to("log")
@@ -735,11 +716,9 @@ class RunScreen(HudtuiScreen):
             self._show_logs(self.view)
 
     def action_others(self) -> None:
-        """Go to what others have started."""
         self.app.open_screen("watch")
 
     def action_reveal(self) -> None:
-        """Where everything is."""
         if self.view is None:
             return
         run = self.view.summary

@@ -79,7 +79,6 @@ class SourceLogs(ReadLogs):
         self._switcher = ContentSwitcher()
 
     def compose(self) -> ComposeResult:
-        """The log that is shown."""
         yield self._switcher
 
     @property
@@ -175,7 +174,6 @@ class WatchScreen(HudtuiScreen):
         yield Horizontal(self.panes, id="watch-box")
 
     def on_mount(self) -> None:
-        """Nothing is followed yet."""
         self._tell()
 
     def opened(
@@ -220,12 +218,10 @@ class WatchScreen(HudtuiScreen):
 
     @on(SessionList.Opened)
     def _opened(self, event: SessionList.Opened) -> None:
-        """Enter follows the session."""
         event.stop()
         self.start(self._look(session=event.row.name), group="look")
 
     def action_machine(self) -> None:
-        """Ask for a machine."""
         self.start(self._ask_machine(), group="look")
 
     async def _ask_machine(self) -> None:
@@ -241,7 +237,6 @@ class WatchScreen(HudtuiScreen):
             self.clear_message()
 
     def action_file(self) -> None:
-        """Ask for a path."""
         self.start(self._ask_file(), group="look")
 
     async def _ask_file(self) -> None:
@@ -253,7 +248,6 @@ class WatchScreen(HudtuiScreen):
             await self._look(file=given)
 
     def action_refresh(self) -> None:
-        """List again."""
         self.start(self._look(), group="look", busy="Listing the sessions")
 
     # -- what is followed --------------------------------------------------------------------------------------------
@@ -367,7 +361,6 @@ class WatchScreen(HudtuiScreen):
         log.append(lines)
 
     def _draw(self) -> None:
-        """Curves and head."""
         if self.watching is not None and self.foreign is not None:
             self.pane.show_curves([Numbers(self.foreign.title, self.watching.numbers)])
             self._tell()
@@ -426,20 +419,16 @@ class WatchScreen(HudtuiScreen):
         return None
 
     def action_metrics(self) -> None:
-        """The curves, or the log again."""
         self.pane.toggle_curves()
         self.panes.open(self.pane)
 
     def action_next_tab(self) -> None:
-        """The next tab."""
         self.pane.next_tab()
 
     def action_previous_tab(self) -> None:
-        """The tab before."""
         self.pane.next_tab(-1)
 
     def action_window(self) -> None:
-        """The next log."""
         self.logs.next()
         self._tell()
         self.pane.turn_to("log")

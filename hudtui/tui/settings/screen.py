@@ -219,16 +219,13 @@ class SettingsScreen(HudtuiScreen):
             self.leave()
 
     def action_copy(self) -> None:
-        """Copy the name, never the value."""
         if self._row is not None:
             self.app.copy(self._row.name)
 
     def action_edit(self) -> None:
-        """Set in `.env`."""
         self.start(self._edit(user=False), group="edit")
 
     def action_edit_user(self) -> None:
-        """Set in the user's file."""
         self.start(self._edit(user=True), group="edit")
 
     async def _edit(self, *, user: bool) -> None:
@@ -276,7 +273,6 @@ class SettingsScreen(HudtuiScreen):
         self.app.reload()
 
     def action_unset(self) -> None:
-        """Remove."""
         self.start(self._unset(), group="edit")
 
     async def _unset(self) -> None:
@@ -296,7 +292,6 @@ class SettingsScreen(HudtuiScreen):
         self.app.reload()
 
     def action_test(self) -> None:
-        """Ask the service."""
         row = self._row
         if row is not None:
             self.start(self._test(row.name), group="test", busy=f"Asking about {row.name}")

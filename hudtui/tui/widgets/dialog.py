@@ -39,7 +39,6 @@ class Dialog(Acting, ModalScreen[T]):
             body.styles.max_height = max(int(self.app.size.height * 0.92) - 6, 3)
 
     def action_cancel(self) -> None:
-        """Give up."""
         self.dismiss(self.cancelled)
 
     def decides(self, key: str) -> bool:
@@ -68,7 +67,6 @@ class Confirm(Dialog[bool]):
         self._title, self._lines, self._yes, self._no, self._danger = title, lines, yes, no, danger
 
     def compose(self) -> ComposeResult:
-        """Title, text, two buttons."""
         with Vertical(classes="dialog -danger" if self._danger else "dialog"):
             yield Static(Content(clean_line(self._title)), classes="dialog-title")
             with VerticalScroll(classes="dialog-body", can_focus=False):
@@ -84,7 +82,6 @@ class Confirm(Dialog[bool]):
         self.query_one("#no" if self._danger else "#yes").focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Answer."""
         event.stop()
         if event.button.id == "yes":
             self.action_yes()
@@ -97,11 +94,9 @@ class Confirm(Dialog[bool]):
             self.dismiss(True)
 
     def action_no(self) -> None:
-        """Answer no."""
         self.dismiss(False)
 
     def action_other(self) -> None:
-        """Move between the buttons."""
         self.focus_next(Button)
 
 
@@ -141,7 +136,6 @@ class Ask(Dialog["str | None"]):
         self._placeholder, self._secret, self._accept, self._copy = placeholder, secret, accept, copy
 
     def compose(self) -> ComposeResult:
-        """Title, text, field, the buttons."""
         with Vertical(classes="dialog -wide" if self._copy else "dialog"):
             yield Static(Content(clean_line(self._title)), classes="dialog-title")
             if self._lines or self._copy:
@@ -158,7 +152,6 @@ class Ask(Dialog["str | None"]):
                 yield Button("Cancel (Esc)", id="no", compact=True)
 
     def on_mount(self) -> None:
-        """Write at once."""
         for button in self.query(Button):
             button.active_effect_duration = 0
         self.query_one(Field).focus()
@@ -175,13 +168,11 @@ class Ask(Dialog["str | None"]):
             self.dismiss("")
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
-        """Enter in the field."""
         event.stop()
         if self.decides("Enter"):
             self.dismiss(event.value)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """A button."""
         event.stop()
         if event.button.id == "copy":
             self.action_copy()
@@ -191,7 +182,6 @@ class Ask(Dialog["str | None"]):
             self.dismiss(self.query_one(Field).value)
 
     def action_copy(self) -> None:
-        """Copy the text."""
         if self._copy:
             self.app.copy(self._copy)  # type: ignore[attr-defined]
 
@@ -219,7 +209,6 @@ class TextDialog(Dialog[None]):
         self._title, self._text = title, clean(text)
 
     def compose(self) -> ComposeResult:
-        """Title, text, keys."""
         with Vertical(classes="dialog -wide"):
             yield Static(Content(clean_line(self._title)), classes="dialog-title")
             with VerticalScroll(classes="dialog-body -tall"):
@@ -227,9 +216,7 @@ class TextDialog(Dialog[None]):
             yield Static(Content("y copy   ↑↓ scroll   Esc close"), classes="dialog-keys")
 
     def action_copy(self) -> None:
-        """Copy the text."""
         self.app.copy(self._text)  # type: ignore[attr-defined]
 
     def action_close(self) -> None:
-        """Close."""
         self.dismiss(None)

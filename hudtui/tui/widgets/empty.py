@@ -19,8 +19,8 @@ class EmptyState(Static):
     }
     """
 
-    def __init__(self, message: str, hint: str = "", *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, classes=classes)
+    def __init__(self, message: str, hint: str = "", *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
         self._texts = message, hint
 
     def on_mount(self) -> None:

@@ -37,12 +37,11 @@ class Field(Input):
         placeholder: str = "",
         password: bool = False,
         id: str | None = None,  # noqa: A002
-        classes: str | None = None,
     ) -> None:
         self._undo: list[str] = []
         self._redo: list[str] = []
         self._typing = False
-        super().__init__(value, placeholder=placeholder, password=password, id=id, classes=classes)
+        super().__init__(value, placeholder=placeholder, password=password, id=id)
         self.cursor_blink = False
 
     def validate_value(self, value: str) -> str:
@@ -73,11 +72,9 @@ class Field(Input):
             self.delete_selection()
 
     def action_undo(self) -> None:
-        """Take the last change back."""
         self._go_back(self._undo, self._redo)
 
     def action_redo(self) -> None:
-        """Do it again."""
         self._go_back(self._redo, self._undo)
 
     def _go_back(self, taken: list[str], given: list[str]) -> None:
@@ -111,12 +108,10 @@ class TextEntry(Acting, Field):
         self._stood = value
 
     async def action_submit(self) -> None:
-        """Enter."""
         self._stood = self.value
         await super().action_submit()
 
     def action_leave(self) -> None:
-        """Put back what stood here before, and leave."""
         self.begin(self._stood)
         self.post_message(self.Left())
 
@@ -137,15 +132,12 @@ class FilterField(Acting, Field):
         """The user is done with the field; the list should take the focus."""
 
     def action_leave(self) -> None:
-        """Empty the field and leave it."""
         self.value = ""
         self.post_message(self.Left())
 
     def action_done(self) -> None:
-        """Leave the field."""
         self.post_message(self.Left())
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter leaves as well."""
         event.stop()
         self.post_message(self.Left())

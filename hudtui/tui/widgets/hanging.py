@@ -36,7 +36,6 @@ class Hanging(Visual):
         return Content("\n").join(hanging_lines(self.lead, self.body, width))
 
     def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
-        """Draw it."""
         return self._lines(width).render_strips(width, height, style, options)
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:

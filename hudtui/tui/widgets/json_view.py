@@ -49,12 +49,10 @@ class JsonView(Scrolling, LogLines):
         self._take(pretty(value))
 
     def show_text(self, text: str) -> None:
-        """Show plain text."""
         self._json = False
         self._take(clean(text))
 
     def clear(self) -> None:
-        """Show nothing."""
         if len(self.buffer):
             self._take("")
 
@@ -87,15 +85,12 @@ class JsonView(Scrolling, LogLines):
         return found
 
     def why_not(self, action_id: str) -> str | None:
-        """Nothing to copy."""
         return "there is nothing to copy" if action_id == "json.copy" and not len(self.buffer) else None
 
     def action_copy(self) -> None:
-        """Copy everything."""
         cast(Any, self.app).copy(self.text)
 
     def action_wrap(self) -> None:
-        """Wrap or not."""
         self.wrap = not self.wrap
         self.rebuild()
 

@@ -41,9 +41,7 @@ class Choices(Acting, OptionList):
         return Option(Content(clean_line(text)) if isinstance(text, str) else text, id=key, disabled=disabled)
 
     def action_down(self) -> None:
-        """One row down."""
         self.action_cursor_down()
 
     def action_up(self) -> None:
-        """One row up."""
         self.action_cursor_up()

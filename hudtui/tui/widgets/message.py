@@ -62,7 +62,6 @@ class MessageBar(Static):
         self.error = error
 
     def clear(self) -> None:
-        """Have nothing to say."""
         if self.severity is not None:
             self.plain, self.error, self.severity = "", None, None
             self.remove_class("-shown")

@@ -484,7 +484,6 @@ class MetricsPane(Acting, Vertical):
         self._key: object = None
 
     def compose(self) -> ComposeResult:
-        """Charts, values at the cursor, words."""
         with _ChartsPage():
             yield from self.compose_above()
             yield self._charts
@@ -617,7 +616,6 @@ class MetricsPane(Acting, Vertical):
         return None
 
     def action_open(self) -> None:
-        """Tell the screen the step of the cursor."""
         charts = self._charts
         for one in charts.plot(*charts.titles()[charts.place]).series:
             if (found := one.at(charts.x)) is not None:
@@ -625,27 +623,22 @@ class MetricsPane(Acting, Vertical):
                 return
 
     def action_smooth(self) -> None:
-        """The next weight."""
         self._charts.weight = WEIGHTS[(WEIGHTS.index(self._charts.weight) + 1) % len(WEIGHTS)]
         self._make_anew()
 
     def action_axis(self) -> None:
-        """Step or time."""
         self._charts.by_time = not self._charts.by_time
         self._charts.x = None
         self._make_anew()
 
     def action_log(self) -> None:
-        """A logarithmic y axis, or a linear one."""
         self._charts.logarithmic ^= {self._charts.titles()[self._charts.place][0]}
         self._make_anew()
 
     def action_zoom(self) -> None:
-        """The chosen chart alone, or all."""
         self._zoom(not self._charts.alone)
 
     def action_all(self) -> None:
-        """All charts, at their newest values."""
         if self._charts.x is not None:
             self._put(None)
         if self._charts.alone:
@@ -658,11 +651,9 @@ class MetricsPane(Acting, Vertical):
         self.call_after_refresh(self._follow)
 
     def action_next(self) -> None:
-        """The next chart, down the column."""
         self._turn(1)
 
     def action_previous(self) -> None:
-        """The chart before, up the column."""
         self._turn(-1)
 
     def _turn(self, by: int) -> None:
@@ -688,28 +679,22 @@ class MetricsPane(Acting, Vertical):
             page.scroll_home(animate=False)
 
     def action_later(self) -> None:
-        """The next value."""
         self._move(1)
 
     def action_earlier(self) -> None:
-        """The value before."""
         self._move(-1)
 
     def action_far_later(self) -> None:
-        """Ten values on."""
         self._move(_FAR)
 
     def action_far_earlier(self) -> None:
-        """Ten values back."""
         self._move(-_FAR)
 
     def action_first(self) -> None:
-        """The first value."""
         if stops := self._charts.stops():
             self._put(stops[0])
 
     def action_newest(self) -> None:
-        """Follow the newest values."""
         self._put(None)
 
     def _move(self, by: int) -> None:
@@ -734,11 +719,9 @@ class MetricsPane(Acting, Vertical):
             self._put(event.x)
 
     def action_page_down(self) -> None:
-        """One page down."""
         self.query_one(_ChartsPage).scroll_page_down(animate=False)
 
     def action_page_up(self) -> None:
-        """One page up."""
         self.query_one(_ChartsPage).scroll_page_up(animate=False)
 
     def on_descendant_focus(self) -> None:

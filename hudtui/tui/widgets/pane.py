@@ -305,11 +305,9 @@ class Panes(Acting, Container):
     # -- keys ------------------------------------------------------------------------------------------------------------
 
     def action_next(self) -> None:
-        """The next field or pane."""
         self._move(1)
 
     def action_previous(self) -> None:
-        """The field or pane before."""
         self._move(-1)
 
     def _move(self, by: int) -> None:
@@ -329,7 +327,6 @@ class Panes(Acting, Container):
             self.screen.focus_previous()
 
     def action_zoom(self) -> None:
-        """One pane alone, or all."""
         self._front = self.current
         self._zoomed = not self._zoomed
         front = self._front
@@ -348,11 +345,9 @@ class Panes(Acting, Container):
         return action_id != "panes.zoom" or (not self._narrow and len(self.panes) > 1)
 
     def action_larger(self) -> None:
-        """A larger pane."""
         self._resize(1)
 
     def action_smaller(self) -> None:
-        """A smaller pane."""
         self._resize(-1)
 
     def _resize(self, by: int) -> None:

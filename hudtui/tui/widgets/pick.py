@@ -50,7 +50,6 @@ class Pick(Dialog["int | None"]):
         self._shown: list[int] = []
 
     def compose(self) -> ComposeResult:
-        """Title, field, list."""
         with Vertical(classes="dialog -wide"):
             yield Static(Content(clean_line(self._title)), classes="dialog-title")
             if len(self._options) > 4:
@@ -59,7 +58,6 @@ class Pick(Dialog["int | None"]):
             yield Static(Content(self._hint or "Enter chooses   Esc closes"), classes="dialog-keys")
 
     def on_mount(self) -> None:
-        """Show everything."""
         self._fill("")
         if self._at in self._shown:
             self.query_one(Choices).highlighted = self._shown.index(self._at)
@@ -76,12 +74,10 @@ class Pick(Dialog["int | None"]):
             rows.highlighted = 0
 
     def on_input_changed(self, event: Field.Changed) -> None:
-        """Narrow the list."""
         event.stop()
         self._fill(event.value)
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
-        """Enter in the field."""
         event.stop()
         self.action_take()
 
@@ -104,7 +100,6 @@ class Pick(Dialog["int | None"]):
         self._take(event.option_index)
 
     def action_take(self) -> None:
-        """Take the one under the cursor."""
         self._take(self.query_one(Choices).highlighted)
 
     def _take(self, at: int | None) -> None:

@@ -17,19 +17,15 @@ class Scrolling(Acting):
     """Mixin, first in the list of bases, for widgets that scroll. They list `MOVES` in their `ACTIONS`: a mixin binds no keys."""
 
     def action_down(self) -> None:
-        """One line down."""
         cast("Widget", self).scroll_down(animate=False)
 
     def action_up(self) -> None:
-        """One line up."""
         cast("Widget", self).scroll_up(animate=False)
 
     def action_first(self) -> None:
-        """The beginning."""
         cast("Widget", self).scroll_home(animate=False)
 
     def action_last(self) -> None:
-        """The end."""
         cast("Widget", self).scroll_end(animate=False)
 
 

@@ -118,13 +118,11 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
             self.reveal(self._revealed)
 
     def notify_style_update(self) -> None:
-        """The theme changed."""
         super().notify_style_update()
         self._strips.clear()
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One line."""
         row = y + self.scroll_offset.y
         width = self.size.width
         if not 0 <= row < len(self._wrapped):

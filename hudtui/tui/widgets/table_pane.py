@@ -66,7 +66,6 @@ class TablePane(Pane, Generic[R]):
 
         @property
         def control(self) -> TablePane[Any]:
-            """The pane."""
             return self.pane
 
     class Opened(Highlighted):

@@ -40,7 +40,6 @@ class Grid(Acting, DataTable[Any]):
         return super().add_row(*(_plain(cell) for cell in cells), **options)
 
     def update_cell(self, row_key: Any, column_key: Any, value: Any, **options: Any) -> None:
-        """Replace a cell."""
         super().update_cell(row_key, column_key, _plain(value), **options)
 
     def coloured(self, text: str, colour: str, *, bold: bool = False) -> Text:
@@ -54,19 +53,15 @@ class Grid(Acting, DataTable[Any]):
         return Coordinate(max(found.row, 0), max(found.column, 0))
 
     def action_down(self) -> None:
-        """One row down."""
         self.action_cursor_down()
 
     def action_up(self) -> None:
-        """One row up."""
         self.action_cursor_up()
 
     def action_first(self) -> None:
-        """The first row."""
         self.action_scroll_top()
 
     def action_last(self) -> None:
-        """The last row."""
         self.action_scroll_bottom()
 
 

@@ -40,7 +40,6 @@ class Unsaved(Dialog["Answer | None"]):
         self._title, self._lines, self._leave, self._lost = title, lines, leave, lost
 
     def compose(self) -> ComposeResult:
-        """Title, text, three buttons."""
         leave = f"{self._leave} and lose the changes (L)" if self._lost else f"{self._leave} (y)"
         with Vertical(classes="dialog"):
             yield Static(Content(clean_line(self._title)), classes="dialog-title")
@@ -62,29 +61,23 @@ class Unsaved(Dialog["Answer | None"]):
         return {"unsaved.leave": not self._lost, "unsaved.lose": self._lost}.get(action_id, True)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Answer."""
         event.stop()
         answers: dict[str | None, Answer] = {"save": "save", "leave": "leave"}
         self.dismiss(answers.get(event.button.id))
 
     def action_save(self) -> None:
-        """Save first."""
         self.dismiss("save")
 
     def action_leave(self) -> None:
-        """Leave it."""
         self.dismiss("leave")
 
     action_lose = action_leave
 
     def action_stay(self) -> None:
-        """Stay."""
         self.dismiss(None)
 
     def action_next(self) -> None:
-        """The next button."""
         self.focus_next(Button)
 
     def action_previous(self) -> None:
-        """The button before."""
         self.focus_previous(Button)

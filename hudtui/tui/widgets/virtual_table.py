@@ -114,7 +114,6 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
 
         @property
         def control(self) -> VirtualTable:
-            """The table."""
             return self.table
 
     class Selected(Highlighted):
@@ -220,7 +219,6 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         self.virtual_size = Size(self.size.width, self._count + 1)
 
     def on_resize(self, event: events.Resize) -> None:
-        """The widths follow."""
         self._fit()
         if self._count:
             self.go(self.cursor, tell=False)
@@ -301,7 +299,6 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         return column.title
 
     def watch_has_focus(self, focused: bool) -> None:
-        """The cursor looks different."""
         super().watch_has_focus(focused)
         self.refresh()
 
@@ -335,31 +332,24 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
                 self.go(row)
 
     def action_down(self) -> None:
-        """One row down."""
         self.go(self.cursor + 1)
 
     def action_up(self) -> None:
-        """One row up."""
         self.go(self.cursor - 1)
 
     def action_page_down(self) -> None:
-        """One page down."""
         self.go(self.cursor + max(self.size.height - 2, 1))
 
     def action_page_up(self) -> None:
-        """One page up."""
         self.go(self.cursor - max(self.size.height - 2, 1))
 
     def action_first(self) -> None:
-        """The first row."""
         self.go(0)
 
     def action_last(self) -> None:
-        """The last row."""
         self.go(self._count - 1)
 
     def action_select(self) -> None:
-        """Open."""
         if self._count:
             self.post_message(self.Selected(self, self.cursor))
 

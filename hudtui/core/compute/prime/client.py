@@ -73,7 +73,6 @@ class PrimeHttp:
         self._http = HttpClient(secret, timeout=timeout, retry=_RETRY, follow=True, sleep=sleep)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._http.aclose()
 
     async def send(

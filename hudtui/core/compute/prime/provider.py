@@ -84,12 +84,10 @@ class PrimeProvider:
 
     @property
     def title(self) -> str:
-        """For people."""
         return "Prime (simulated)" if self.features.simulated else "Prime Intellect"
 
     @property
     def base_url(self) -> str:
-        """Origin of the API."""
         return self._http.base_url
 
     @property
@@ -98,7 +96,6 @@ class PrimeProvider:
         return self._http.base_url
 
     async def close(self) -> None:
-        """Let connections go."""
         await self._http.close()
 
     # --- offers ---
@@ -356,16 +353,19 @@ class PrimeProvider:
         return rows
 
 
+_BATCH_WINDOW = 0.02
+"""Seconds that a question about pods waits for others."""
+
+
 class _StatusBatch:
     """Collects pod ids for a moment, then asks for all of them in one request.
 
     Args:
         fetch: Returns the known pods among many ids.
-        window: Seconds that a question waits for others.
     """
 
-    def __init__(self, fetch: Callable[[tuple[str, ...]], Awaitable[Mapping[str, Pod]]], window: float = 0.02) -> None:
-        self._fetch, self._window = fetch, window
+    def __init__(self, fetch: Callable[[tuple[str, ...]], Awaitable[Mapping[str, Pod]]]) -> None:
+        self._fetch = fetch
         self._ids: dict[str, None] = {}
         self._task: asyncio.Task[Mapping[str, Pod]] | None = None
 
@@ -383,7 +383,7 @@ class _StatusBatch:
         return await asyncio.shield(self._task)
 
     async def _run(self) -> Mapping[str, Pod]:
-        await asyncio.sleep(self._window)
+        await asyncio.sleep(_BATCH_WINDOW)
         ids, self._ids, self._task = tuple(self._ids), {}, None
         return await self._fetch(ids)
 

@@ -57,7 +57,6 @@ class LintWorker:
             return findings
 
     async def close(self) -> None:
-        """End the helper."""
         process, self._process = self._process, None
         if process is None:
             return
