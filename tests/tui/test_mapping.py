@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.geometry import Offset, Size
 
 from hudtui.core.environment import client
 from hudtui.core.environment.cache import save_analysis
@@ -518,6 +519,12 @@ async def test_completion_offers_and_inserts(open_app: Any, desk: Path, settle: 
         await pilot.press("k", "e")
         popup = screen.query_one(Popup)
         assert popup.display and [one.label for one in popup.completion.candidates] == ["keys"]
+        undrawn = Popup()
+        await screen.mount(undrawn)
+        undrawn.offer(popup.completion, Offset(0, 0), Size(80, 24))
+        undrawn.move("pagedown")  # a key of the same burst
+        assert undrawn.chosen == popup.chosen
+        await undrawn.remove()
         await pilot.press("tab")
         assert editor.lines[row + 2] == "    keys:" and not popup.display
         editor.go(row_of(screen, 'static: "click"'), 15)

@@ -67,7 +67,9 @@ class Popup(OptionList, can_focus=False):
             "pageup": self.action_page_up,
             "pagedown": self.action_page_down,
         }
-        moves[key]()
+        # An OptionList pages by its drawn lines, and has none until it is laid out: keys typed in a burst come before that.
+        if self.size or not key.startswith("page"):
+            moves[key]()
 
     @property
     def chosen(self) -> Candidate | None:
