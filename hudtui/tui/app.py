@@ -261,8 +261,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def _painted(self) -> None:
         """The first paint is on the terminal."""
-        from hudtui.tui import applog
+        from hudtui.tui import applog, preload
 
+        preload.share_memory()
         if not self.is_headless:
             self.log_file = applog.start_logging(self.places.state, debug=self.verbose)
             applog.log.info("hudtui %s opens %s", __version__, self.folder)

@@ -332,6 +332,13 @@ class HudtuiScreen(Acting, Screen[None]):
         before, self._styled = self._styled, self.app._css_update_count
         event.refresh_styles = before not in (None, self._styled)
 
+    def _on_screen_suspend(self) -> None:
+        """Let go of the lines that were drawn, except behind a dialog: they take megabytes, and are soon drawn again."""
+        super()._on_screen_suspend()
+        if not self.app.screen.is_modal:
+            for widget in self.walk_children(Widget):
+                widget._styles_cache.clear()
+
     # -- frame -------------------------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:

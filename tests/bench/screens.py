@@ -8,7 +8,8 @@ for it in bytes and `ms` the processor time of all its threads (medians), `paint
 to the key had come (95th percentile; on a busy machine it tells more of the machine), `ratio` `ms` beside the same
 key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own. `held` and `ms` after it are what a key costs
 when it is held down, 30 a second. `opens` is the processor time from the key until the screen is quiet, `idle` what is sent while
-no key is pressed, and `MiB` the memory after the keys.
+no key is pressed, and `MiB` the memory after the keys. At the end, beside the minimal app: `paint` of all keys together, and the
+memory after the walk through all screens.
 With --ssh everything goes through a real sshd on loopback and OpenSSH's client: what the client's terminal got.
 """
 
@@ -100,7 +101,7 @@ WALKS = (
     Walk("runs: list", "5", "demo", "table"),
     Walk("runs: log", "5", "demo", "log", "pageup", before="g,tab,tab"),
     Walk("runs: charts", "5", "demo", "table", "left,left,left,right,right,right", before="m"),
-    Walk("results: groups", "5,R", "Groups", "table"),
+    Walk("results: groups", "5,R", "Groups", "table", "down,down,down,up,up,up"),
     Walk("launch: field", "5,n", "tasks", "field", "x"),
     Walk("settings: list", "comma", "HUD_", "table"),
 )
@@ -119,11 +120,14 @@ class Terminal:
         self.pid = self.process.pid
         """The process whose time and memory are told: another one, where this one is a client."""
         self._grid, self._unread = Grid(*size), b""
+        self.taken = 0
+        """Bytes that the program has written so far."""
 
     def take(self) -> bytes:
         """What the program has written."""
         data = os.read(self.master, 1 << 16)
         self._unread += data
+        self.taken += len(data)
         return data
 
     def text(self) -> str:
@@ -165,6 +169,11 @@ class Terminal:
     def memory(self, field: str = "VmRSS") -> float:
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(re.findall(rf"{field}:\s+(\d+)", status)[0]) / 1024
+
+    def alone(self) -> float:
+        """Memory in MiB, with a fair share of what other processes use too."""
+        told = Path(f"/proc/{self.pid}/smaps_rollup").read_text()
+        return int(re.findall(r"Pss:\s+(\d+)", told)[0]) / 1024
 
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -251,6 +260,11 @@ def started(before: list[str], argv: list[str], size: tuple[int, int], folder: P
         terminal.close()
 
 
+def late(times: list[float]) -> float:
+    """The 95th percentile."""
+    return sorted(times)[int(len(times) * 0.95)] if times else 0.0
+
+
 @dataclass
 class Row:
     """What one key cost."""
@@ -270,12 +284,11 @@ class Row:
         return statistics.median(self.cpu)
 
     def text(self, floor: Row) -> str:
-        late = sorted(self.paints)[int(len(self.paints) * 0.95)] if self.paints else 0.0
         ratio = self.cost() / max(floor.cost(), 1e-5)
         middle = statistics.median(self.counts)
         return (
             f"{self.name:20} {self.opens * 1000:8.0f} {self.opened:8} {self.idle:6} {middle:8.0f} {max(self.counts):8} "
-            f"{self.cost() * 1000:7.1f} {late * 1000:7.1f} {ratio:7.2f} "
+            f"{self.cost() * 1000:7.1f} {late(self.paints) * 1000:7.1f} {ratio:7.2f} "
             f"{self.held[0]:8.0f} {self.held[1] * 1000:7.1f} {self.memory:5.0f}"
         )
 
@@ -320,6 +333,7 @@ def main() -> None:
                 terminal.press(TAB)
                 terminal.press(b"\x1b[F")  # a log begins at its end: nothing changes
                 floors[part] = steps(terminal, f"floor: {part}", [key], given.steps)
+                floors[part].memory = terminal.memory()
         print(f"{given.size}{', over ssh' if given.ssh else ''}, {given.steps} keys each")
         heads = (
             f"{'opens ms':>8} {'bytes':>8} {'idle':>6} {'a key':>8} {'most':>8} {'ms':>7} {'paint':>7} {'ratio':>7} "
@@ -332,13 +346,17 @@ def main() -> None:
             terminal.read(3.0)  # the app prepares what screens need while nothing is pressed
             count, _ = terminal.read(given.idle + 1, given.idle)
             print(f"{'home':20} {'':8} {'':8} {count:6}   memory {terminal.memory():.0f} MiB")
+            paints: list[float] = []
             for walk in walks:
                 terminal.press(b"0")
                 *way, last = named(walk.keys)
                 for key in way:
                     terminal.press(key)
-                opened, _, cost = terminal.press(last)
+                sent, cpu = terminal.taken, terminal.cpu()
+                terminal.press(last)
                 terminal.until(walk.marker)
+                terminal.read(QUIET)
+                opened, cost = terminal.taken - sent, terminal.cpu() - cpu
                 terminal.read(1.0)
                 for key in named(walk.before):
                     terminal.press(key)
@@ -351,9 +369,17 @@ def main() -> None:
                     raise SystemExit(f"{walk.name}: no key changed anything on the screen, so that nothing was measured")
                 row.opens, row.opened, row.idle, row.memory = cost, opened, idle, terminal.memory()
                 print(row.text(floors[walk.floor]), flush=True)
+                paints += row.paints
                 terminal.press(ESCAPE)
                 terminal.press(ESCAPE)
-            print(f"memory after the walk {terminal.memory():.0f} MiB, at most {terminal.memory('VmHWM'):.0f} MiB")
+            least = [one for floor in floors.values() for one in floor.paints]
+            slow, floor = late(paints), late(least)
+            print(f"key to paint, 95th percentile {slow * 1000:.1f} ms, {slow / floor:.1f} times that of the minimal app")
+            memory, least_memory = terminal.memory(), floors["table"].memory
+            print(
+                f"memory after the walk {memory:.0f} MiB, {terminal.alone():.0f} of them its own share, at most "
+                f"{terminal.memory('VmHWM'):.0f}; {memory / least_memory:.1f} times that of the minimal app"
+            )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import base64
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +226,12 @@ async def test_what_was_seen_is_shown_at_once_the_next_time(
         await _name(pilot, "text-2048")
         await settle(pilot)
     finds(ConnectError("the environment is away"))
-    async with open_app(project, services=Services(now=lambda: NOON)) as (app, pilot):
+    async with open_app(project, services=Services(now=lambda: NOON - timedelta(minutes=10))) as (app, pilot):
+        await pilot.press("1")
+        await settle(pilot)
+        assert app.screen.analysis == FOUND and app.screen.message == "", "it was analyzed a short time ago"
+        assert "inspected 50 minutes ago" in screen_text(app)
+    async with open_app(project, services=Services(now=lambda: NOON + timedelta(minutes=10))) as (app, pilot):
         await pilot.press("1")
         await settle(pilot)
         assert app.screen.analysis == FOUND

@@ -43,6 +43,10 @@ _NAME = "Name one above ({key:environment.source}) and press Enter"
 _HINT = f"{_NAME}; an empty field takes text-2048, which comes with hudtui"
 
 
+RECENT = 3600.0
+"""Seconds for which a program of the project is not started again by itself: the MCP SDK alone takes 30 MiB and a second."""
+
+
 class EnvironmentScreen(HudtuiScreen):
     """Name a source, see its tools, call one by hand, generate a configuration."""
 
@@ -201,11 +205,14 @@ class EnvironmentScreen(HudtuiScreen):
     async def _open(self, text: str, file: Path | None = None) -> None:
         """Show the cached analysis of a source at once, then analyze it again.
 
+        A program of the project's is left alone when its analysis is a recent one. A server is always asked: a login may have
+        expired.
+
         Args:
             text: The source.
             file: The file that names it; None when the user did.
         """
-        from hudtui.core.environment.cache import load_analysis
+        from hudtui.core.environment.cache import analysis_age, load_analysis
         from hudtui.core.flows.generate import typed_source
 
         self._show_state("● analyzing", "$accent")
@@ -222,6 +229,10 @@ class EnvironmentScreen(HudtuiScreen):
         remembered = await asyncio.to_thread(load_analysis, source)
         if remembered is not None:
             self._take(remembered, fresh=False)
+            age = analysis_age(remembered, self.app.services.now())
+            programs = source.servers and not any(server.url for server in source.servers)
+            if file is not None and programs and age is not None and age < RECENT:
+                return
         await self._look(by_itself=file is not None)
 
     async def _forget(self) -> None:

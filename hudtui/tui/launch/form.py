@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,7 @@ def help_of(name: str, engine: str = "") -> str:
     return f"{about.help}{default}{required}"
 
 
+@cache
 def usual_of(name: str, engine: str = "") -> str:
     """Return what an empty field shows: the value that counts then, or words for it."""
     usual = {"model": Recipe().model, "learning_rate": f"{Recipe().rate:g}", "group": "1", "name": "made from the files"}

@@ -138,6 +138,9 @@ class _Lines:
         cut = len(text) > LONGEST
         ranges, place = list(spans), 0
         for line in text[:LONGEST].split("\n"):
+            if not ranges and not style:
+                self.add(Content(lead + line))
+                continue
             content = Content.styled(line, style)
             for start, end, own in ranges:
                 if start < place + len(line) and end > place:

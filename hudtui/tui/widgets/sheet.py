@@ -87,7 +87,7 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
         width = self._made_for = self.scrollable_content_region.width
         self._strips.clear()
         # Without a width it has no place yet, or none at this moment.
-        pieces = [line.wrap(width) if width and len(line) >= width // 2 else [line] for line in self._lines]
+        pieces = [line.wrap(width) if width and _may_wrap(line.plain, width) else [line] for line in self._lines]
         self._wrapped = [piece for line in pieces for piece in line]
         self._starts = list(accumulate(map(len, pieces[:-1]), initial=0)) if pieces else []
         # Set past the reactive: a new size of what is scrolled is no reason to lay out the whole screen again.
@@ -133,6 +133,11 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
             strip = Strip(content.render_segments(self.visual_style), content.cell_length)
             strip = self._strips[row] = strip.adjust_cell_length(width, self.rich_style)
         return strip
+
+
+def _may_wrap(text: str, width: int) -> bool:
+    """Whether a line may take more than this width; to wrap one takes longer than to look."""
+    return len(text) > (width if text.isascii() and text.isprintable() else width // 2 - 1)
 
 
 def _alike(one: Content, other: Content) -> bool:
