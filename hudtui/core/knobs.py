@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
 from typing import Any
 
 _KEY = "knob"
@@ -53,7 +52,6 @@ def knob(
     return field(default=default, metadata={_KEY: Knob(help, flags, metavar, minimum, maximum, label, hint, group)})
 
 
-@cache
 def knobs_of(kind: type) -> Mapping[str, Knob]:
     """The options that a dataclass declares, by the names of its fields, in their order."""
     return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}

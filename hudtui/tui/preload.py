@@ -46,6 +46,7 @@ BEHIND = {
         "hudtui.core.compute.reconcile",
         "hudtui.core.compute.registry",
         "hudtui.core.runs.fit",
+        "hudtui.core.runs.remote_run",
     ),
     "launch": ("hudtui.core.runs.preflight", "hudtui.core.runs.prepare", "hudtui.core.runs.plan_text"),
     "settings": ("hudtui.core.credentials",),
