@@ -21,7 +21,6 @@ from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import HudtuiError, InputError, RunError
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, drive
 from hudtui.core.rollouts.evaluate import Connect, connector, read_playable_tasks, secrets_of
 from hudtui.core.rollouts.reward import HUDBaseRubric, load_playable_config
@@ -100,7 +99,7 @@ class Gym:
             Untrusted: The files name a server or code that the user has not agreed to (`hudtui trust`).
         """
         place = Path.cwd() if folder is None else Path(folder).absolute()
-        settings = load_settings(place, choose_platform(place))
+        settings = load_settings(place)
         settings.require_trust()
         loaded = load_playable_config(place / config, place, reward=reward)
         read, warning = read_playable_tasks(tasks, loaded, settings, split=split, limit=limit, source=source)

@@ -94,6 +94,11 @@ def key_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A long text does not name its test: names go from process to process, many times."""
+    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > 200 else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that one process runs one after the other come first: all others are done beside them."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)

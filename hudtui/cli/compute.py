@@ -81,12 +81,10 @@ def settings(*, as_json: bool = False) -> Settings:
     Raises:
         Untrusted: The user has not agreed to what the project's files ask for.
     """
-    from hudtui.core.platform import choose_platform
     from hudtui.core.settings import load_settings
 
-    folder = Path.cwd()
     with console.failures(as_json=as_json):
-        found = load_settings(folder, choose_platform(folder))
+        found = load_settings(Path.cwd())
         found.require_trust()
         return found
     raise AssertionError("unreachable")  # pragma: no cover
@@ -245,15 +243,8 @@ async def busy(text: str) -> AsyncIterator[Spinner]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    """Rows under a head, on standard output; the columns in `right` end alike."""
-    cells = [[clean_line(cell, 60) for cell in row] for row in [head, *rows]]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    for row in cells:
-        padded = (
-            cell.rjust(width) if at in right else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        console.out("  ".join(padded).rstrip())
+    """Print rows of foreign text under a head; see `console.table`."""
+    console.table(head, [[clean_line(cell, 60) for cell in row] for row in rows], right=right)
 
 
 def gpus_text(offer: Offer) -> str:

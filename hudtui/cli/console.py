@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,6 +50,43 @@ def say(message: str = "") -> None:
 def out(text: str = "") -> None:
     """A line of the result, on standard output."""
     typer.echo(clean(text))
+
+
+def columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
+    """Return rows of cells as lines, with the cells of a column below one another; in the columns `right` their ends are."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if at in right else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Collection[int] = (),
+    titles: Sequence[tuple[str, int]] | None = None,
+) -> None:
+    """Print rows of cells in columns under a head.
+
+    Args:
+        head: Titles of the columns.
+        rows: The cells.
+        right: Columns whose cells are aligned to the right.
+        titles: Titles of groups of rows, each with its number of rows, in their order.
+    """
+    first, *lines = columns([head, *rows], right=right)
+    out(first)
+    for title, count in titles or [("", len(lines))]:
+        if title:
+            out(title)
+        for line in lines[:count]:
+            out(line)
+        del lines[:count]
 
 
 def out_json(value: Any, *, compact: bool = False) -> None:

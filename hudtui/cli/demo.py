@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.eval import shown, table
+from hudtui.cli.eval import shown
 
 if TYPE_CHECKING:
     from hudtui.core.demo import DemoResult, DemoWorkspace
@@ -111,4 +111,4 @@ def reward_table(result: DemoResult) -> list[str]:
         for row in result.rows
     ]
     rows.append(("mean", f"{result.reward:.3f}", "", "", ""))
-    return table(rows)
+    return console.columns(rows, right=range(1, len(rows[0]) - 1))

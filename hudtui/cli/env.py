@@ -199,11 +199,9 @@ def serve(
 async def _serve(request: ServeRequest, *, as_json: bool) -> None:
     from hudtui.core.events import Notice, Progress
     from hudtui.core.flows.serve import Serving, exposure, serve_environment
-    from hudtui.core.platform import choose_platform
     from hudtui.core.settings import load_settings
 
-    folder = Path.cwd()
-    settings = load_settings(folder, choose_platform(folder))
+    settings = load_settings(Path.cwd())
     if (told := exposure(request)) is not None:
         console.say(f"warning: {told}")
     async with contextlib.aclosing(serve_environment(request, settings)) as events:

@@ -284,20 +284,7 @@ def reward_table(summary: EvalSummary) -> list[str]:
         ]
         turns = f"{fmean(outcome.turns for outcome in outcomes):.1f}".removesuffix(".0")
         rows.append((task, str(len(outcomes)), *(f"{mean:.3f}" for mean in means), turns, ", ".join(stops)))
-    return table(rows)
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of text in columns: the first and last to the left, those between to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    last = len(widths) - 1
-    return [
-        "  ".join(
-            text.ljust(width) if column in (0, last) else text.rjust(width)
-            for column, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return console.columns(rows, right=range(1, len(rows[0]) - 1))
 
 
 def shown(path: Path) -> str:

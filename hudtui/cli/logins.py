@@ -63,13 +63,11 @@ def login(
     The address to open goes to standard error. If the browser runs on another computer, paste the address of its last page.
     The tokens are kept in your state folder, go to this server alone, and are renewed where the server allows it.
     """
-    from hudtui.core.platform import choose_platform
     from hudtui.core.settings import load_settings
 
     with console.failures(as_json=as_json):
         place = read_source(source, ())
-        folder = Path.cwd()
-        settings = load_settings(folder, choose_platform(folder))
+        settings = load_settings(Path.cwd())
         options = _options(
             settings, scope, browser, port, client_id, secret_variable, private_key, algorithm, alone=alone, issuer=issuer
         )

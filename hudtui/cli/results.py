@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudtui.cli import console, runlog
+from hudtui.cli import console
 from hudtui.cli.options import Json
 from hudtui.core.text import clean, clean_line, plural
 
@@ -577,7 +577,7 @@ def _list_runs(limit: int | None, *, as_json: bool) -> None:
 
 
 def _table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-    runlog.table(tuple(name.upper() for name in columns), list(_cells(columns, rows)))
+    console.table(tuple(name.upper() for name in columns), list(_cells(columns, rows)))
 
 
 def _cells(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:

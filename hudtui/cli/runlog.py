@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.values import RunEvent, RunSummary
     from hudtui.core.runs.watch import Monitor, RunView
-    from hudtui.core.settings import Settings
-    from hudtui.core.workspace import Workspace
 
 
 _STEPS = 20
@@ -32,21 +30,6 @@ _STEPS = 20
 
 
 _FORMATS = (".3f", ".3f", ".4g", ".0f", ".1f")
-
-
-def workspace() -> Workspace:
-    """The current folder as a project."""
-    from hudtui.core.workspace import open_workspace
-
-    return open_workspace(Path.cwd())
-
-
-def settings() -> Settings:
-    """The settings of the current folder."""
-    from hudtui.core.settings import load_settings
-
-    place = workspace()
-    return load_settings(place.folder, place.platform)
 
 
 def open_store() -> tuple[RunStore, Monitor]:
@@ -292,30 +275,6 @@ def cost_text(run: RunSummary) -> str:
     return money(cost, run.currency) if run.billed is not None else f"~{money(cost, run.currency)}"
 
 
-def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, titles: Sequence[tuple[str, int]] | None = None) -> None:
-    """Print rows in columns.
-
-    Args:
-        head: Titles of the columns.
-        rows: The cells.
-        titles: Titles of groups of rows, each with its number of rows, in their order.
-    """
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-
-    def put(row: tuple[str, ...]) -> None:
-        console.out("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-    put(head)
-    begins, place = {}, 0
-    for title, count in titles or ():
-        begins[place] = title
-        place += count
-    for number, row in enumerate(rows):
-        if number in begins:
-            console.out(begins[number])
-        put(row)
-
-
 def print_view(view: RunView, record: RunRecord | None = None, job: TelemetryJob | None = None) -> None:
     """Print everything about a run; with its record, also what it continues, and its job on the platform, where it has one."""
     from hudtui.core.runs.status import gpu_text, machine_text, server_text
@@ -358,18 +317,18 @@ def print_view(view: RunView, record: RunRecord | None = None, job: TelemetryJob
     ends = [
         (stage.name, stage.state, "-" if stage.exit is None else str(stage.exit), _stage_time(stage)) for stage in view.stages
     ]
-    table(("STAGE", "STATE", "EXIT", "TIME"), ends)
+    console.table(("STAGE", "STATE", "EXIT", "TIME"), ends)
     if view.result.rows:
         console.out()
         rows = [
             (row.task, f"{row.reward:.3f}", str(row.episodes), _number(row.turns), str(row.errors)) for row in view.result.rows
         ]
-        table(("TASK", "REWARD", "EPISODES", "TURNS", "ERRORS"), rows)
+        console.table(("TASK", "REWARD", "EPISODES", "TURNS", "ERRORS"), rows)
         console.out(f"mean reward {view.result.reward:.3f} over {view.result.episodes} episodes")
     elif view.result.steps:
         console.out()
         steps = [_step_cells(row) for row in view.result.steps[-_STEPS:]]
-        table(("STEP", "REWARD", "STD", "LOSS", "LENGTH", "SECONDS"), steps)
+        console.table(("STEP", "REWARD", "STD", "LOSS", "LENGTH", "SECONDS"), steps)
         if len(view.result.steps) > _STEPS:
             console.say(f"the newest {_STEPS} steps; all: hudtui runs show {run.id} --json")
 

@@ -132,7 +132,7 @@ def list_runs(
             console.say("No run matches." if summaries else f"No runs yet. {start}")
             return
         cells = [_list_row(one, is_managed(store, one.summary.id)) for _, members in groups for one in members]
-        runlog.table(
+        console.table(
             ("STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "HEARTBEAT", "NOTE"),
             cells,
             titles=None if by is None else [(f"{by}: {value}", len(members)) for value, members in groups],
@@ -511,7 +511,7 @@ def diff(
             console.say("the settings of these runs are the same")
         else:
             head = ("SETTING", *(record.id for record in records))
-            runlog.table(head, [(one.field, *(value_text(value) for value in one.values)) for one in found])
+            console.table(head, [(one.field, *(value_text(value) for value in one.values)) for one in found])
 
 
 async def manage(store: RunStore, run: str, *, tmux: bool) -> None:

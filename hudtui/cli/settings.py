@@ -220,8 +220,6 @@ async def _test_all(names: list[str], found: Settings, timeout: float) -> list[K
 
 
 def _load() -> Settings:
-    from hudtui.core.platform import choose_platform
     from hudtui.core.settings import load_settings
 
-    folder = Path.cwd()
-    return load_settings(folder, choose_platform(folder))
+    return load_settings(Path.cwd())

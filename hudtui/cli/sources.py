@@ -65,13 +65,11 @@ def answers() -> PersonAnswers | None:
     from hudtui.cli import console
     from hudtui.cli.person import Terminal
     from hudtui.core.flows.answers import PersonAnswers
-    from hudtui.core.platform import choose_platform
     from hudtui.core.settings import load_settings
 
     if not console.interactive():
         return None
-    folder = Path.cwd()
-    return PersonAnswers(Terminal(), load_settings(folder, choose_platform(folder)))
+    return PersonAnswers(Terminal(), load_settings(Path.cwd()))
 
 
 def read_source(
@@ -83,11 +81,10 @@ def read_source(
         InputError: It cannot be understood, or the settings cannot be read.
     """
     from hudtui.core.environment.source import parse_source
-    from hudtui.core.platform import choose_platform
     from hudtui.core.settings import load_settings
 
     folder = Path.cwd()
-    settings = load_settings(folder, choose_platform(folder))
+    settings = load_settings(folder)
     return parse_source(
         text,
         command,

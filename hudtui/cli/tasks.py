@@ -335,11 +335,10 @@ def _counts(title: str, counts: Sequence[tuple[str, int]], total: int, note: str
 
 
 def _settings() -> Settings:
-    from hudtui.core.platform import choose_platform
     from hudtui.core.settings import load_settings
     from hudtui.core.tasks.hub import use_hub_of
 
-    settings = load_settings(Path.cwd(), choose_platform(Path.cwd()))
+    settings = load_settings(Path.cwd())
     use_hub_of(settings)
     return settings
 

@@ -330,16 +330,20 @@ def user_setting(name: str) -> str | None:
     return (entry.value or None) if entry is not None else None
 
 
-def load_settings(folder: Path, platform: Platform, *, environ: Mapping[str, str] | None = None) -> Settings:
+def load_settings(folder: Path, platform: Platform | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
     """Read every layer.
 
     A file that cannot be read is left out and named in `notices`: settings never prevent the program from starting.
 
     Args:
         folder: The project folder.
-        platform: Its platform.
+        platform: Its platform; the choice of the folder when None, see `choose_platform`.
         environ: The environment; the process's own by default.
+
+    Raises:
+        InputError: No platform is given, and the one that `HUDTUI_PLATFORM` names cannot be used.
     """
+    platform = platform or choose_platform(folder)
     environment = dict(os.environ if environ is None else environ)
     notices: list[str] = []
     file = _read(".env", folder / ".env", notices)

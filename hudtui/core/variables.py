@@ -105,11 +105,6 @@ def variable_names(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def escape(text: str) -> str:
-    """`text` spelled so that `substitute` gives it back unchanged."""
-    return text.replace("$", "$$")
-
-
 def make_lookup(
     mapping: Mapping[str, str],
     *,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -29,7 +28,6 @@ from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
 
 _MORE_THAN_ENOUGH = 1_000_000
-_log = logging.getLogger(__name__)
 
 
 class ModelError(HudtuiError):

@@ -23,7 +23,6 @@ from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.files import read_text
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.reward import load_playable_config
 from hudtui.core.settings import Settings, load_settings
@@ -343,7 +342,7 @@ def train(arguments: argparse.Namespace) -> None:
         HudtuiError: Something cannot be used, or no episode can be played.
     """
     folder = Path.cwd()
-    settings = load_settings(folder, choose_platform(folder))
+    settings = load_settings(folder)
     recipe, config, tasks = read_all(arguments, settings)
     if arguments.model:
         recipe = replace(recipe, model=arguments.model, learning_rate=recipe.rate)

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from hudtui.core.errors import HudtuiError
 from hudtui.core.files import read_text
 from hudtui.core.gym.config import load_config
-from hudtui.core.platform import choose_platform
 from hudtui.core.settings import load_settings
 from hudtui.core.tasks.read import read_tasks
 from hudtui.core.training.recipe import read_recipe
@@ -26,8 +25,7 @@ def merge(run: Path, adapter: Path, out: Path) -> None:
     """
     recipe = read_recipe(read_text(run / "files" / "recipe.json"), name="recipe.json")
     config = load_config(next(path for path in (run / "files" / "config").iterdir() if path.is_file() and path.suffix != ".py"))
-    folder = Path.cwd()
-    settings = load_settings(folder, choose_platform(folder))
+    settings = load_settings(Path.cwd())
     tasks = read_tasks(next((run / "files" / "tasks").iterdir()), lookup=settings.lookup, platform=settings.platform).tasks
     model, tokenizer = load_model(recipe, config, tasks)
     import torch

@@ -294,13 +294,12 @@ async def _read(plan: _Plan) -> tuple[ServedTasks, tuple[Tool, ...]]:
     from hudtui.core.environment.bundled import with_python_variable
     from hudtui.core.flows.serve import ServeRequest, list_actions, served_tasks
     from hudtui.core.openenv.session import ServedTasks
-    from hudtui.core.platform import choose_platform
     from hudtui.core.rollouts.evaluate import connector
     from hudtui.core.rollouts.reward import load_playable_config
     from hudtui.core.settings import load_settings
 
     folder = Path(plan.folder)
-    settings = load_settings(folder, choose_platform(folder))
+    settings = load_settings(folder)
     settings.require_trust()
     config = await asyncio.to_thread(load_playable_config, folder / plan.config, folder, reward=plan.reward)
     request = ServeRequest(tasks=plan.tasks, source=plan.source, split=plan.split, limit=plan.limit)

@@ -31,9 +31,10 @@ from support import sshd
 
 
 async def follow_ours(port: str, key: str, path: str, total: int) -> None:
+    from support.sshd import connect_ssh
+
     from hudtui.core.remote.known_hosts import KnownHosts
     from hudtui.core.remote.logs import LineSplitter
-    from hudtui.core.remote.ssh import connect_ssh
     from hudtui.core.remote.target import SshTarget
 
     target = SshTarget(getpass.getuser(), "127.0.0.1", int(port), (Path(key),), agent="")

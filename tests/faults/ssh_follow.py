@@ -56,7 +56,7 @@ class Result:
 
 async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: float) -> Result:
     """One log, written while the line is cut."""
-    from hudtui.core.remote.ssh import connect_ssh
+    from support.sshd import connect_ssh
 
     chance = random.Random(seed)
     path = box.home / "train.log"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from typing import Any
 
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
 from hudtui.core.gym.config import parse_config
-from hudtui.core.rollouts.episode import play
+from hudtui.core.rollouts.episode import EpisodePlayer, drive
 from hudtui.core.rollouts.policy import policy_source
 from hudtui.core.rollouts.trace import write_episode
 from hudtui.core.rollouts.values import Episode
@@ -44,6 +45,18 @@ class Table:
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
         answer: Any = self._table.call(name, dict(arguments))
         return ToolResult((ContentBlock("text", text=answer["text"]),), answer["structured"], answer["is_error"])
+
+
+async def play(session: Any, config: Any, task: Task, complete: Any, *, on_turn: Any = None, **options: Any) -> Episode:
+    """Play one episode to its end, with a policy that sees images if it wants them; `options` are those of `EpisodePlayer`."""
+    if options.get("images") is None:
+        options["images"] = bool(getattr(complete, "wants_images", False))
+    return await drive(EpisodePlayer(session, config, task, **options), complete, on_turn=on_turn)
+
+
+def metrics_of(folder: Path) -> list[dict[str, Any]]:
+    """The lines of an evaluation's `metrics.jsonl`."""
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def task(name: str = "board", *, size: int = 3, seed: int = 1, target: int = 16, setup: str = "board") -> Task:

@@ -23,6 +23,11 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.remote.known_hosts import KnownHosts
+from hudtui.core.remote.ssh import SshHost
+from hudtui.core.remote.ssh_connection import AskPassphrase, Notify, SshConnection
+from hudtui.core.remote.target import SshTarget
+
 SSHD = shutil.which("sshd") or next((path for path in ("/usr/sbin/sshd", "/usr/local/sbin/sshd") if os.path.exists(path)), "sshd")
 
 # Every session passes here: tests choose the home folder and the environment, which sshd would take from the system's user list.
@@ -231,3 +236,22 @@ if __name__ == "__main__":
     with running_server() as running:
         print(running.port, running.key)
         sys.stdin.read()
+
+
+async def connect_ssh(
+    target: SshTarget,
+    *,
+    known_hosts: KnownHosts,
+    ask_passphrase: AskPassphrase | None = None,
+    say: Notify | None = None,
+    timeout: float = 30.0,
+    patience: float = 30.0,
+) -> SshHost:
+    """Connect with a machine, by a connection of its own."""
+    link = SshConnection(target, known_hosts, ask=ask_passphrase, say=say, timeout=timeout, patience=patience)
+    try:
+        await link.connection()
+    except BaseException:
+        await link.close()
+        raise
+    return SshHost(target.name, link.reach)

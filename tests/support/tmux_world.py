@@ -16,6 +16,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from hudtui.core.remote.host import Host
+
 
 def processes() -> set[str]:
     """The ids of all processes."""
@@ -70,3 +72,9 @@ def own_tmux(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             os.kill(pid, signal.SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)
     assert not left, f"the test left processes behind: {words}"
+
+
+async def list_sessions(host: Host) -> tuple[str, ...]:
+    """Names of the sessions of runs on a machine."""
+    done = await host.run(["tmux", "list-sessions", "-F", "#{session_name}"], env={"TMUX": ""})
+    return tuple(name for name in done.stdout.split("\n") if name.startswith("hudtui-")) if done.ok else ()

@@ -112,7 +112,7 @@ def main(run: Path) -> dict[str, Any]:
     config = load_config(next((run / "files/config").iterdir()))
     from types import SimpleNamespace
 
-    settings = grpo.load_settings(Path.cwd(), grpo.choose_platform(Path.cwd()))
+    settings = grpo.load_settings(Path.cwd())
     arguments = SimpleNamespace(
         recipe=str(run / "files/recipe.json"),
         config=str(next((run / "files/config").iterdir())),

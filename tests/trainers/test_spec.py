@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import pytest
+from support.played import play
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError, RunError
 from hudtui.core.gym.config import load_config
-from hudtui.core.rollouts.episode import play
 from hudtui.core.rollouts.evaluate import connector
 from hudtui.core.rollouts.policy import ReplayPolicy
 from hudtui.core.tasks.read import read_tasks

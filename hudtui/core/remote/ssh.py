@@ -27,13 +27,11 @@ from hudtui.core.remote.host import (
     OUTPUT_LIMIT,
     READ_LIMIT,
     TOO_LARGE,
-    AskPassphrase,
     Completed,
     Disconnected,
     FileChunk,
     FileRefused,
     FileStat,
-    Notify,
     Progress,
 )
 from hudtui.core.remote.known_hosts import KnownHosts
@@ -420,39 +418,6 @@ class SshHost:
     def reverse(self, remote_port: int, host: str, port: int) -> AbstractAsyncContextManager[int]:
         """A port of the machine that leads to a port here; see `Host.reverse`."""
         return tunnel.reverse(self.reach, remote_port, host, port)
-
-
-async def connect_ssh(
-    target: SshTarget,
-    *,
-    known_hosts: KnownHosts,
-    ask_passphrase: AskPassphrase | None = None,
-    say: Notify | None = None,
-    timeout: float = 30.0,
-    patience: float = 30.0,
-) -> SshHost:
-    """Connect with a machine, by a connection of its own.
-
-    Args:
-        target: The machine; `parse_target` makes it.
-        known_hosts: The known host keys.
-        ask_passphrase: Asks the user for a pass-phrase, only when the login needs it. Without it locked keys are left out.
-        say: Receives the fingerprint at the first contact.
-        timeout: Seconds for one attempt to connect.
-        patience: Seconds for which repeatable work waits for a lost machine.
-
-    Raises:
-        Disconnected: The machine cannot be reached.
-        LoginRefused: The machine rejected every key.
-        HostKeyChanged: The machine shows another key than before.
-    """
-    link = SshConnection(target, known_hosts, ask=ask_passphrase, say=say, timeout=timeout, patience=patience)
-    try:
-        await link.connection()
-    except BaseException:
-        await link.close()
-        raise
-    return SshHost(target.name, link.reach)
 
 
 def ssh_argv(target: SshTarget, known_hosts: KnownHosts, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:

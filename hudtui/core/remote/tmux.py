@@ -12,24 +12,6 @@ _ENV = {"TMUX": ""}
 """Inside a tmux of the user's own, tmux would ask that server; runs live in the default one."""
 
 
-async def version(host: Host) -> str | None:
-    """The answer of `tmux -V` there, such as `tmux 3.4`; None when tmux is missing."""
-    try:
-        done = await host.run(["tmux", "-V"], timeout=10)
-    except MachineError:
-        return None
-    return done.stdout.strip() if done.ok else None
-
-
-async def list_sessions(host: Host) -> tuple[str, ...]:
-    """Names of the sessions of runs there, whichever hudtui of this account started them."""
-    try:
-        done = await host.run(["tmux", "list-sessions", "-F", "#{session_name}"], env=_ENV, timeout=10)
-    except MachineError:
-        return ()
-    return tuple(name for name in done.stdout.split("\n") if name.startswith(PREFIX)) if done.ok else ()
-
-
 async def kill_session(host: Host, name: str) -> bool:
     """Close a session with everything that runs in its windows; returns whether it existed."""
     try:

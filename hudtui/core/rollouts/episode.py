@@ -1,6 +1,6 @@
 """Playing one episode: set-up, then reply and call in turn, then evaluation, whatever happened in between.
 
-`EpisodePlayer` is the episode as an object that is stepped from outside: by `play` with a policy, by a person who types the
+`EpisodePlayer` is the episode as an object that is stepped from outside: by `drive` with a policy, by a person who types the
 replies, by a trainer that advances many episodes together. None of its methods raises on account of the environment or of a
 reply; a failure ends the episode and stands in `stop` and `error`.
 
@@ -396,30 +396,13 @@ class EpisodePlayer:
         return f"the environment has no tool {tool}"
 
 
-async def play(
-    session: Session,
-    config: GymConfig,
-    task: Task,
-    complete: Complete,
-    *,
-    max_turns: int | None = None,
-    info: Mapping[str, Any] | None = None,
-    on_turn: OnTurn | None = None,
-    images: bool | None = None,
-    timeout: float | None = None,
-) -> Episode:
-    """Play one episode to its end.
+async def drive(player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | None = None) -> Episode:
+    """Play an episode to its end.
 
     Args:
-        session: An open connection, left open.
-        config: What replies mean.
-        task: What is played.
-        complete: The policy. One with an attribute `wants_images` that is true is shown images.
-        max_turns: Replies at most; None for the configuration's own limit.
-        info: Kept in the episode's record.
+        player: The episode, which stays at hand when this is cancelled.
+        complete: The policy.
         on_turn: Told of each turn; may be async.
-        images: Show images, or not, whatever the policy says.
-        timeout: Seconds for one call; None for the session's own limit.
 
     Returns:
         The episode, also when the environment died or the policy failed: `stop` is `error` then.
@@ -427,13 +410,6 @@ async def play(
     Raises:
         asyncio.CancelledError: The caller was cancelled. Nothing is evaluated then; the session can be used further.
     """
-    wanted = bool(getattr(complete, "wants_images", False)) if images is None else images
-    player = EpisodePlayer(session, config, task, max_turns=max_turns, info=info, images=wanted, timeout=timeout)
-    return await drive(player, complete, on_turn=on_turn)
-
-
-async def drive(player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | None = None) -> Episode:
-    """`play` with a player of the caller's own making, which stays at hand when this is cancelled."""
     try:
         await player.start()
         while player.stop is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from hudtui.core.rollouts.trace import read_lines, read_trace
+from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import ENDED, Episode
 from hudtui.core.tasks.task import Task
 
@@ -166,12 +166,3 @@ def read_outcomes(out_dir: Path) -> tuple[EpisodeOutcome, ...]:
         InputError: The trace cannot be read.
     """
     return tuple(outcome_of(episode) for episode in read_trace(out_dir / TRACES))
-
-
-def read_metrics(out_dir: Path) -> tuple[Mapping[str, Any], ...]:
-    """The lines of a folder's `metrics.jsonl`, also while an evaluation is still writing there.
-
-    Raises:
-        InputError: The file cannot be read.
-    """
-    return tuple(line for _, _, line in read_lines(out_dir / METRICS) if isinstance(line, Mapping))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 from math import ceil, floor
 from threading import Event, Lock
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -49,8 +49,6 @@ _CATEGORY_FIELDS = ("category", "categories", "type", "domain", "topic", "game",
 _MOST_FIELDS, _MOST_VALUES = 24, 200
 _FUNCTION = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
-
-T = TypeVar("T")
 
 
 class TaskRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -136,10 +136,6 @@ class ArtConfig:
         own = self.blocks.get(environment, {})
         return own[name] if name in own else self.default.get(name)
 
-    def place_of_setting(self, environment: str, key: str, name: str) -> Location:
-        """The place of what `setting` returns; `key` is its name in the file."""
-        return self.place("training", environment if name in self.blocks.get(environment, {}) else "default", key)
-
 
 def read_art_config(path: Path, *, name: str | None = None) -> ArtConfig:
     """Read the file.

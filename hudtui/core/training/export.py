@@ -82,12 +82,8 @@ def checkpoints(folder: Path) -> dict[int, Path]:
     return dict(sorted(found))
 
 
-def checkpoint_steps(run: Path) -> tuple[int, ...]:
-    """Return the steps of a run's complete checkpoints, in order."""
-    return tuple(_checkpoints(run))
-
-
-def _checkpoints(run: Path) -> dict[int, Path]:
+def run_checkpoints(run: Path) -> dict[int, Path]:
+    """Return the complete checkpoints of a run by step, in order."""
     return checkpoints(run / "out" / "checkpoints") or art_checkpoints(run / "out")
 
 
@@ -101,7 +97,7 @@ def find_trained_model(run: Path, step: int | None = None) -> TrainedModel:
     Raises:
         InputError: The run has no such model, or the model is not complete.
     """
-    found = _checkpoints(run)
+    found = run_checkpoints(run)
     steps = tuple(found)
     if step is not None and step not in steps:
         known = f"There are: {', '.join(map(str, steps))}." if steps else "There are none."

@@ -8,6 +8,7 @@ import contextlib
 import pytest
 from support import tls
 from support.openenv_recorded import CALL_TOOL, GUESS, TOOLS, Recorded, echoing, guessing, observed, refused
+from support.played import play
 
 from hudtui.core.environment.client import connect
 from hudtui.core.environment.discover import analyze
@@ -16,7 +17,6 @@ from hudtui.core.environment.source import parse_source
 from hudtui.core.errors import ConnectError, SourceError
 from hudtui.core.gym.generate import draft_config
 from hudtui.core.gym.values import ActionMapping, GymConfig, Static
-from hudtui.core.rollouts.episode import play
 from hudtui.core.rollouts.policy import ReplayPolicy
 from hudtui.core.tasks.task import Task, ToolCall
 

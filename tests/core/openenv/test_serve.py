@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from httpx2.websockets import WebSocketUpgradeError
 from support.openenv_client import code, connected
+from support.played import play
 
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
 from hudtui.core.errors import ConnectError, InputError
@@ -21,7 +22,6 @@ from hudtui.core.openenv.app import Access, OpenEnvApp
 from hudtui.core.openenv.listen import listening
 from hudtui.core.openenv.session import ServedTasks
 from hudtui.core.platform import HUD
-from hudtui.core.rollouts.episode import play
 from hudtui.core.rollouts.evaluate import connector
 from hudtui.core.rollouts.policy import ReplayPolicy
 from hudtui.core.rollouts.trace import read_trace

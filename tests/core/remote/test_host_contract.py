@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.sshd import connect_ssh
+from support.tmux_world import list_sessions
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote import tmux
 from hudtui.core.remote.host import FileChunk, FileRefused, Host
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.logs import CHUNK, offset_of_last_lines
-from hudtui.core.remote.ssh import connect_ssh
 
 
 @pytest.fixture(params=["local", "ssh"])
@@ -436,14 +437,13 @@ async def test_the_last_lines(host: Host, tmp_path: Path) -> None:
 
 
 async def test_sessions_of_runs_are_found_and_closed(host: Host) -> None:
-    assert (await tmux.version(host) or "").startswith("tmux ")
-    assert await tmux.list_sessions(host) == ()
+    assert await list_sessions(host) == ()
     for name in ("hudtui-a", "hudtui-ab", "mine"):
         assert (await host.run(["tmux", "new-session", "-d", "-s", name, "sleep", "1000"])).ok
-    assert await tmux.list_sessions(host) == ("hudtui-a", "hudtui-ab")
+    assert await list_sessions(host) == ("hudtui-a", "hudtui-ab")
     assert await tmux.close_detached(host, "hudtui-a")
     assert not await tmux.kill_session(host, "hudtui-a")
-    assert await tmux.list_sessions(host) == ("hudtui-ab",)
+    assert await list_sessions(host) == ("hudtui-ab",)
     assert (await host.run(["tmux", "kill-server"], env={"TMUX": ""})).ok
-    assert await tmux.list_sessions(host) == ()
+    assert await list_sessions(host) == ()
     assert not await tmux.kill_session(host, "hudtui-ab")

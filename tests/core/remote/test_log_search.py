@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support import sshd, tmux_world
+from support.sshd import connect_ssh
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote import log_search
@@ -19,7 +20,6 @@ from hudtui.core.remote.host import Host
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_search import Level, LogFilter, LogMatch, SearchProgress, offset_of_time, search_log
 from hudtui.core.remote.logs import lines_before
-from hudtui.core.remote.ssh import connect_ssh
 from hudtui.pod import search
 
 own_tmux = tmux_world.own_tmux

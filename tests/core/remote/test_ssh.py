@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import asyncssh
 import pytest
+from support.sshd import connect_ssh
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.events import Notice
@@ -24,7 +25,7 @@ from hudtui.core.remote.host import Disconnected, FileRefused, LoginRefused
 from hudtui.core.remote.hosts import HostPool, close_hosts, open_host
 from hudtui.core.remote.known_hosts import HostKeyChanged, KnownHosts
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.ssh import SshHost, connect_ssh, ssh_argv
+from hudtui.core.remote.ssh import SshHost, ssh_argv
 from hudtui.core.remote.target import SshTarget, parse_target
 
 Box = Any

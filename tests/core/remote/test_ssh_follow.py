@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.sshd import connect_ssh
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote import ssh_follow
-from hudtui.core.remote.ssh import connect_ssh
 from hudtui.core.remote.ssh_connection import SshConnection
 
 Box = Any

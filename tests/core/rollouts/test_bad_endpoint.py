@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from support.played import play
 
 from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy
-from hudtui.core.rollouts.episode import play
 
 KEY = "sk-test-0123456789"
 LEFT = "<think>x</think><tool>left()</tool>"

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.played import metrics_of
 
 from hudtui.core.environment.client import connect as connect_environment
 from hudtui.core.rollouts.evaluate import EpisodeDone, evaluate
-from hudtui.core.rollouts.outcome import read_metrics
 from hudtui.core.rollouts.policy import policy_source
 from hudtui.core.rollouts.trace import read_trace
 
@@ -66,7 +66,7 @@ async def test_a_server_that_dies_costs_its_own_episode_and_resuming_plays_that_
     assert {name: episode.stop for name, episode in again.items()} == {"t1": "max_turns"}
     recorded = [episode.task_id for episode in read_trace(tmp_path / "out" / "traces.jsonl")]
     assert sorted(recorded) == ["t0", "t1", "t2"]
-    assert [line["errors"] for line in read_metrics(tmp_path / "out")] == [0, 0, 0]
+    assert [line["errors"] for line in metrics_of(tmp_path / "out")] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("step", ["setup", "move", "evaluate"])
@@ -135,7 +135,7 @@ async def test_an_evaluation_of_200_rollouts_is_killed_twice_and_every_episode_c
 
     counted = collections.Counter((episode.task_id, episode.info["rollout"]) for episode in read_trace(traces))
     assert counted == {(row["id"], rollout): 1 for row in rows for rollout in range(8)}
-    steps = read_metrics(own_world / "out")
+    steps = metrics_of(own_world / "out")
     assert [line["step"] for line in steps] == list(range(1, 26)) and {line["episodes"] for line in steps} == {8}
     assert {line["task"] for line in steps} == {row["id"] for row in rows}
     report = json.loads(said[said.index("\n{") :])

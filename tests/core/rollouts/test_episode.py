@@ -4,11 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from support.played import play
 
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
 from hudtui.core.errors import ConnectError, ToolError
 from hudtui.core.rollouts.chat import PolicyError
-from hudtui.core.rollouts.episode import EpisodePlayer, play
+from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.observation import OBSERVATION_LIMIT
 from hudtui.core.rollouts.policy import policy_source
 from hudtui.core.rollouts.trace import transcript

@@ -9,6 +9,7 @@ from functools import partial
 from statistics import stdev
 
 import pytest
+from support.played import metrics_of
 
 from hudtui.core.environment.client import connect as connect_environment
 from hudtui.core.environment.login_file import KeptLogin, write_login
@@ -17,7 +18,7 @@ from hudtui.core.errors import ConnectError, HudtuiError, InputError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.rollouts.chat import ChatOptions, PolicyError
 from hudtui.core.rollouts.evaluate import EpisodeDone, evaluate, secrets_of
-from hudtui.core.rollouts.outcome import outcome_of, read_metrics, read_outcomes, summarise
+from hudtui.core.rollouts.outcome import outcome_of, read_outcomes, summarise
 from hudtui.core.rollouts.policy import policy_source
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.tasks.task import ToolCall
@@ -100,7 +101,7 @@ async def test_every_task_is_played_and_recorded(run, tasks, world, tmp_path):
 async def test_metrics_have_a_trainers_names(run, tasks, tmp_path):
     judge = (ToolCall("evaluate", {"name": "efficiency", "arguments": {"min_ratio": 50}}),)
     await run([replace(task, evaluate=judge) for task in tasks], "random", group=3, seed=5)
-    lines = read_metrics(tmp_path / "out")
+    lines = metrics_of(tmp_path / "out")
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     outcomes = read_outcomes(tmp_path / "out")
     for line in lines:
@@ -114,7 +115,7 @@ async def test_metrics_have_a_trainers_names(run, tasks, tmp_path):
 
 async def test_no_spread_of_a_single_episode_is_claimed(run, tasks, tmp_path):
     await run(tasks)
-    assert all("reward_std" not in line for line in read_metrics(tmp_path / "out"))
+    assert all("reward_std" not in line for line in metrics_of(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -291,7 +292,7 @@ async def test_tokens_are_counted(stub, config, tasks, world, tmp_path):
     async for _ in evaluate(tasks[:1], config, policy=source, connect=world.connect, out_dir=tmp_path, group=2):
         pass
     await source.aclose()
-    (line,) = read_metrics(tmp_path)
+    (line,) = metrics_of(tmp_path)
     assert (line["prompt_tokens"], line["completion_tokens"]) == (20, 6)
 
 
@@ -325,7 +326,7 @@ async def test_going_on_plays_what_is_missing_and_what_broke(run, tasks, world, 
     assert "5 of 8 episodes are recorded already" in next(event.message for event in events if isinstance(event, Notice))
     outcomes = read_outcomes(tmp_path / "out")
     assert len(outcomes) == 8 and not any(outcome.failed for outcome in outcomes)
-    assert [(line["step"], line["episodes"]) for line in read_metrics(tmp_path / "out")] == [(1, 2), (2, 2), (3, 2), (4, 2)]
+    assert [(line["step"], line["episodes"]) for line in metrics_of(tmp_path / "out")] == [(1, 2), (2, 2), (3, 2), (4, 2)]
     assert done(await run(tasks, group=2, resume=True)) == []
 
 

@@ -1,10 +1,10 @@
 import asyncio
 
 import pytest
+from support.played import play
 
 from hudtui.core.errors import InputError
 from hudtui.core.rollouts.chat import ChatOptions, PolicyError
-from hudtui.core.rollouts.episode import play
 from hudtui.core.rollouts.policy import direction_calls, plain_calls, policy_source
 from hudtui.core.rollouts.trace import write_episode
 from hudtui.core.tasks.task import Task

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.played import play
 
 from hudtui.core.errors import ConfigError, InputError
 from hudtui.core.flows.trust import run_powers, survey
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.editing.incremental import IncrementalReader
 from hudtui.core.platform import HUD
-from hudtui.core.rollouts.episode import play
 from hudtui.core.rollouts.evaluate import EvalFinished, EvalRequest, run_eval
 from hudtui.core.rollouts.policy import ReplayPolicy
 from hudtui.core.rollouts.reward import load_playable_config, reward_powers, with_reward

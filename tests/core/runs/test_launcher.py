@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.tmux_world import list_sessions
 
 from hudtui.core.errors import InputError, MachineError, RunError
-from hudtui.core.remote import tmux
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.launch import continue_launch, draft_run, launch, stop_run
 from hudtui.core.runs.prepare import resolve
@@ -105,13 +105,13 @@ async def test_a_launch_is_a_row_of_events(store: RunStore, make: Make) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "logs" / "s0.log").read_text() == "hello\n"
     assert [event.number for event in store.events(record.id)] == sorted(event.number for event in store.events(record.id))
-    assert await tmux.list_sessions(HOST) == ()
+    assert await list_sessions(HOST) == ()
 
 
 async def test_the_run_does_not_need_the_app(store: RunStore, make: Make) -> None:
     record = make("echo one; sleep 0.5; echo two")
     await start(record, store)
-    assert await tmux.list_sessions(HOST) == (f"hudtui-{record.id}",)
+    assert await list_sessions(HOST) == (f"hudtui-{record.id}",)
     # Another process, later: it finds the run with nothing but the folder.
     again = RunStore(store.state_dir)
     assert (await ended(again, record.id)).state == "finished"

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from support import vllm_server as fake
+from support.sshd import connect_ssh
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.hosts import close_hosts
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.ssh import connect_ssh
 from hudtui.core.runs import vllm
 from hudtui.core.runs.alarms import Alarm, RunFacts, StageFacts, find_alarms
 from hudtui.core.runs.launch import launch, stop_run

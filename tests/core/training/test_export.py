@@ -15,7 +15,7 @@ from support import hub_stub
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.engine import find_engine
-from hudtui.core.training.export import checkpoint_steps, copy_model, find_trained_model, merge_command
+from hudtui.core.training.export import copy_model, find_trained_model, merge_command, run_checkpoints
 from hudtui.core.training.plan import FileRef, JobSpec, Plan, PlanFile, Readiness, Site, Stage
 from hudtui.core.training.script import plan_script
 
@@ -73,7 +73,7 @@ def test_without_its_recipe_no_command_is_made_up(run: Path, tmp_path: Path) -> 
 
 def test_a_checkpoint_is_taken_by_its_step(run: Path) -> None:
     (run / "out" / "checkpoints" / "checkpoint-12").mkdir()  # the training was broken off before it was written
-    assert checkpoint_steps(run) == (2, 10)
+    assert tuple(run_checkpoints(run)) == (2, 10)
     assert find_trained_model(run, 2).folder.name == "checkpoint-2"
     with pytest.raises(InputError, match="no checkpoint of step 7") as caught:
         find_trained_model(run, 7)
@@ -91,7 +91,7 @@ def test_a_training_with_art_leaves_adapters_in_its_own_folders(tmp_path: Path) 
     (place.parent / "0013").mkdir()  # half written
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "recipe.json").write_text(json.dumps({"model": "Qwen/Qwen2.5-3B-Instruct"}))
-    assert checkpoint_steps(tmp_path) == (0, 4, 12)
+    assert tuple(run_checkpoints(tmp_path)) == (0, 4, 12)
     trained = find_trained_model(tmp_path)
     assert (trained.step, trained.kind, trained.base, trained.rank) == (12, "adapter", "Qwen/Qwen2.5-3B-Instruct", 8)
     copy_model(find_trained_model(tmp_path, 4), tmp_path / "mine")
