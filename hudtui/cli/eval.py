@@ -113,7 +113,7 @@ def evaluate(
     """Play every task with a policy or a model, score the episodes, and keep their traces.
 
     A line for each episode goes to standard error, the table of rewards (or JSON) to standard output. Exit code 1 if
-    every episode failed.
+    every episode failed, or if the others were not played because the endpoint or the environment is gone.
     """
     from hudtui.core.rollouts.chat import ChatOptions
     from hudtui.core.rollouts.evaluate import EvalRequest

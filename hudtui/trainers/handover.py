@@ -7,6 +7,7 @@ settings from it; everything else of a training with a server is unchanged.
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import urllib.error
 import urllib.request
@@ -34,6 +35,7 @@ class AdapterHandover:
         self._trainer = trainer
         self._url = url.rstrip("/")
         self._folder = folder.absolute()
+        self._mark = secrets.token_hex(3)
         self.repetition_penalty = trainer.repetition_penalty
         self.temperature = trainer.temperature
         self.top_p = trainer.top_p
@@ -50,14 +52,14 @@ class AdapterHandover:
         Raises:
             RunError: The server does not take the adapter.
         """
-        # A name of its own for each step: the server keeps what it has computed for a prompt by the name of the adapter.
-        name = f"step-{self._trainer.state.global_step}"
+        # The server keeps what it has computed for a prompt by the adapter's name and path, also when other weights are loaded
+        # there. Each step has a name of its own, which no earlier trainer of this server had.
+        name = f"step-{self._trainer.state.global_step}-{self._mark}"
         if name == self.model:
             return
         place = self._folder / name
         self._trainer.model.save_pretrained(str(place))
-        # In place: a server that outlived an earlier trainer may have this step already.
-        self._post("load_lora_adapter", {"lora_name": name, "lora_path": str(place), "load_inplace": True})
+        self._post("load_lora_adapter", {"lora_name": name, "lora_path": str(place)})
         if self.model:
             self._post("unload_lora_adapter", {"lora_name": self.model})
             shutil.rmtree(self._folder / self.model, ignore_errors=True)

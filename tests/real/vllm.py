@@ -157,6 +157,7 @@ def main() -> int:
         table.add("start to the first answer", f"{seconds:.0f} s, {server.memory():.1f} GiB, vLLM {version}", True)
         look(server, adapter, table)
         exchange(server, adapter, table)
+        prefixes(server, adapter, table)
         break_off(server, table)
     finally:
         server.kill()
@@ -237,6 +238,31 @@ def exchange(server: Server, adapter: Path, table: Table) -> None:
     table.add("the adapter is exchanged while it serves", seen, kept)
 
 
+def prefixes(server: Server, adapter: Path, table: Table) -> None:
+    """What vLLM keeps of a prompt when an adapter is exchanged: by its name and path, whatever weights are there."""
+    prompt = "You play 2048. Say one call, such as <tool>left()</tool>. " * 40
+
+    def answered(model: str) -> dict[str, float]:
+        asked = {"model": model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": 5}
+        found: dict[str, float] = server.ask("/v1/completions", asked)["choices"][0]["logprobs"]["top_logprobs"][0]
+        return {word: round(value, 4) for word, value in found.items()}
+
+    place = without_learning(adapter, Path("prefixes").absolute())
+    server.load("kept", place)
+    before = answered("kept")
+    server.load("kept", adapter)
+    elsewhere = answered("kept")
+    server.load("kept", place)
+    shutil.copy(adapter / "adapter_model.safetensors", place)
+    server.load("kept", place)
+    same = answered("kept")
+    server.load("other", place)
+    right = answered("other")
+    seen = ", ".join(f"{max(one.values()):.4f}" for one in (before, right, elsewhere))
+    table.add("exchanged under another path: before, right, seen", seen, before != right == elsewhere)
+    table.add("exchanged at the same path: right, seen", f"{max(right.values()):.4f}, {max(same.values()):.4f}", same != right)
+
+
 def break_off(server: Server, table: Table) -> None:
     """The server is killed in the middle of an evaluation; another one takes its place, and the evaluation is completed."""
     words = evaluation(server, "base", "-r", "4", "--concurrency", str(SEATS), "-o", "killed")
@@ -246,14 +272,14 @@ def break_off(server: Server, table: Table) -> None:
         server.kill()
         output, _ = process.communicate()
         status = process.returncode
-    wrong = Counter(one["error"] for one in episodes(output) if one["error"])
+    said = json.loads(output)["error"]
     good = {(one["task"], one["info"]["rollout"]) for one in records("killed") if one["stop"] != "error"}
-    said = "; ".join(f"{count} x {text[:90]}" for text, count in wrong.most_common(2))
+    broken = len(records("killed")) - len(good)
     every = 4 * len(UNSEEN)
     table.add(
         "SIGKILL in the middle of an evaluation",
-        f"exit {status}; {len(good)} good, {said}",
-        sum(wrong.values()) == every - len(good) > 0,
+        f"exit {status}; {len(good)} good; {said['what']}; {said['why']}",
+        status == 1 and "in a row" in said["what"] and SEATS < broken <= 2 * SEATS < every - len(good),
     )
     seconds = server.start()
     again = played([*words[:-1], "--resume", "--json"])

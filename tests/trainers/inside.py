@@ -102,9 +102,15 @@ def handed_over(trainer: Any, prompt: list[int], folder: Path) -> dict[str, Any]
             trainer.vllm_generation.sync_weights()
         except HudtuiError as error:
             refused = "; ".join(error.lines())
-        told = [[what, body["lora_name"]] for what, body in told]
-        left = sorted(path.name for path in folder.iterdir())
-        return {"told": told, "whole": whole, "asked": server.asked[-1]["model"], "left": left, "refused": refused}
+        first, asked = trainer.vllm_generation.model, server.asked[-1]["model"]
+        server.refuses.clear()
+        handover.attach(trainer, server.url, folder)  # as a trainer that continues beside the same server
+        trainer.state.global_step = 1
+        trainer.vllm_generation.sync_weights()
+        told = [[what, body["lora_name"].rpartition("-")[0]] for what, body in told]
+        left = sorted(path.name.rpartition("-")[0] for path in folder.iterdir())
+        other = {"asked": asked == first, "again": [first, trainer.vllm_generation.model]}
+        return {"told": told, "whole": whole, "left": left, "refused": refused, **other}
 
 
 def main(run: Path) -> dict[str, Any]:

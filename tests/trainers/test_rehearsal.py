@@ -112,7 +112,9 @@ def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_l
         ["load_lora_adapter", "step-1"],
         ["unload_lora_adapter", "step-0"],
     ]
-    assert given["whole"] == [True, True] and given["asked"] == "step-1" and given["left"] == ["step-1", "step-2"]
+    assert given["whole"] == [True, True] and given["asked"] and given["left"] == ["step-1", "step-1", "step-2"]
+    first, second = given["again"]
+    assert first.startswith("step-1-") and second.startswith("step-1-") and first != second, "the server keeps prompts by name"
     assert "did not load lora adapter step-2" in given["refused"] and "no adapter" in given["refused"]
 
 
