@@ -390,8 +390,8 @@ class _GiveUpPolicy:
         self.in_a_row = self.in_a_row + 1 if missed == self.missed else 1
         self.missed = missed
         if missed and self.in_a_row >= self.most and self.left:
-            what = f"{self.in_a_row} episodes in a row broke off for the same reason, and {self.left} are not played"
-            return HudtuiError(what, why=episode.error, fix="Continue (--resume) when its cause is removed.")
+            count = f"{self.in_a_row} episodes in a row broke off for the same reason, and {self.left} are not played"
+            return HudtuiError(f"{missed}: {count}", why=episode.error, fix="Continue (--resume) when its cause is removed.")
         if self.good or self.broken < _HOPELESS:
             return None
         return HudtuiError(f"the first {self.broken} episodes all broke off, and the others are not played", why=episode.error)
