@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -486,6 +487,8 @@ async def test_a_terminal_that_draws_images_gets_them_through_the_app(
 ) -> None:
     """By kitty's protocol: the data goes where the app writes, and what stands in the lines are places for it."""
     pytest.importorskip("textual_image")
+    from PIL.Image import Image
+
     async with open_app(seen, size=(120, 45)) as (app, pilot):
         sent: list[str] = []
         monkeypatch.setenv("TERM", "xterm-kitty")
@@ -493,6 +496,7 @@ async def test_a_terminal_that_draws_images_gets_them_through_the_app(
         monkeypatch.setattr(app._driver, "write", sent.append)
         screen = await opened(pilot)
         assert "\U0010eeee" in text_of(screen.episode) and any(one.startswith("\x1b_G") for one in sent)
+        assert not [one for one in gc.get_objects() if isinstance(one, Image) and one.size == (24, 16)], "no pixels are kept"
         app.pictures.forget()
         assert sent[-1].startswith("\x1b_Ga=d") and "\x1b_G" not in capfd.readouterr().out
 

@@ -38,10 +38,10 @@ WIDEST, TALLEST = 80, 20
 """Cells of a picture."""
 MOST_PIXELS = 40_000_000
 """Of an image that is decoded: a file of a few bytes may claim any number."""
-_KEPT_SIDE = 800
-"""Pixels of the longer side of a decoded image that is kept."""
+_SIDE = 800
+"""Pixels of the longer side of an image that is drawn."""
 MOST_PICTURES = 48
-"""Pictures that are kept, and those of one episode that are shown."""
+"""Pictures whose lines are kept, and those of one episode that are shown."""
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 _DRAWING_TERMINALS = ("xterm-kitty", "xterm-ghostty")
 
@@ -63,8 +63,7 @@ class Undecodable(ValueError):
     """What cannot be shown as an image, in words."""
 
 
-@lru_cache(maxsize=MOST_PICTURES)
-def decode_picture(data: str) -> Any:
+def _decode(data: str) -> Any:
     """Return an image (`PIL.Image.Image`) of at most 800 pixels a side from base64. Of several frames the first one.
 
     Raises:
@@ -79,9 +78,9 @@ def decode_picture(data: str) -> Any:
             with Image.open(io.BytesIO(raw), formats=_FORMATS) as image:
                 if image.width * image.height > MOST_PIXELS:
                     raise Undecodable(f"{image.width}x{image.height} pixels are too many")
-                image.draft("RGB", (_KEPT_SIDE, _KEPT_SIDE))
+                image.draft("RGB", (_SIDE, _SIDE))
                 small = image.convert("RGBA")
-        small.thumbnail((_KEPT_SIDE, _KEPT_SIDE))
+        small.thumbnail((_SIDE, _SIDE))
     except (Undecodable, binascii.Error) as error:
         raise Undecodable(str(error)) from None
     except UnidentifiedImageError:
@@ -93,11 +92,11 @@ def decode_picture(data: str) -> Any:
 
 
 class Pictures:
-    """The pictures of an app, as lines that can be scrolled like any other."""
+    """The pictures of an app, as lines that can be scrolled like any other. Neither pixels nor base64 are kept."""
 
     def __init__(self, app: App[Any]) -> None:
         self._app = app
-        self._made: OrderedDict[tuple[str, int], tuple[Any, tuple[Content, ...]]] = OrderedDict()
+        self._made: OrderedDict[tuple[int, int, int], tuple[Any, tuple[Content, ...]]] = OrderedDict()
         self._lock = threading.Lock()
 
     def lines(self, data: str | None, width: int) -> Sequence[Content]:
@@ -111,11 +110,12 @@ class Pictures:
         """
         if data is None or width < 4 or why_no_pictures(self._app) is not None:
             return ()
-        key = (data, min(width, WIDEST))
+        width = min(width, WIDEST)
+        key = (hash(data), len(data), width)
         with self._lock:
             if key not in self._made:
                 try:
-                    self._made[key] = self._draw(decode_picture(data), key[1])
+                    self._made[key] = self._draw(_decode(data), width)
                 except Undecodable as error:
                     self._made[key] = (None, (Content.styled(f"it cannot be shown: {error}", "$warning"),))
                 while len(self._made) > MOST_PICTURES:
@@ -148,7 +148,11 @@ class Pictures:
             made = (TGPImage if drawn else HalfcellImage)(image, columns, rows)
             options = self._app.console.options.update(max_width=columns)
             options.max_height = rows
-            return made, tuple(_as_lines(made.__rich_console__(self._app.console, options)))
+            lines = tuple(_as_lines(made.__rich_console__(self._app.console, options)))
+        if not drawn:
+            return None, lines
+        del made._image_data  # the terminal has the pixels now
+        return made, lines
 
     def _release(self, made: Any) -> None:
         if made is not None:
