@@ -1,4 +1,4 @@
-"""What `hudtui env serve` costs beside bare MCP sessions of the same environment.
+"""What `hudtui env serve` costs beside bare MCP sessions of the same environment, and beside the least that a server can do.
 
     python tests/bench/serve.py [--rounds 5] [--turns 30] [--sessions 64]
 
@@ -8,6 +8,10 @@ all). The server reaches the environment in the same way. The two take turns in 
 from the moment when every session is set up to the last answer to a step but one; "in all" includes connections, set-up, the
 last step, the evaluation and the end of every environment. "processor" is the processor time of this process, the client, alone.
 The frames are those of `GenericEnvClient`.
+
+A bare session is one hop, and a served one is two: a client, a server, and the environment behind it. "floor" is the least that
+such a server can do, in a process of its own: the same uvicorn and Starlette, the SDK's client, and the same frames, with nothing
+of hudtui: no reading of replies, no configuration, no checks of arguments, no rubric, no records.
 """
 
 from __future__ import annotations
@@ -15,8 +19,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -98,15 +104,73 @@ async def server(servers: Mapping[str, Any], sessions: int, turns: int) -> Async
             await process.communicate()
 
 
+def serve_floor(turns: int, game: str) -> None:
+    """Serve the game with nothing of hudtui, over HTTP where `game` is an address, and print where."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.routing import WebSocketRoute
+    from starlette.websockets import WebSocket
+
+    client = over_http(game) if game else over_stdio(*GAME)
+
+    async def session(web: WebSocket) -> None:
+        async def send(text: str, *, done: bool = False) -> None:
+            data = {"observation": {"text": text}, "reward": 0.0, "done": done, "metadata": {"reward_found": done}}
+            await web.send_text(json.dumps({"type": "observation", "data": data}))
+
+        await web.accept()
+        (task,) = make_tasks(1, {})
+        seed = int(json.loads(await web.receive_text())["data"]["task_id"].partition("-")[2])
+        async with client() as environment:
+            await environment.list_tools()
+            begun = await environment.call_tool("setup", {**task.setup[0].arguments, "seed": seed})
+            await send(begun.content[0].text)
+            for turn in range(1, turns + 1):
+                step = json.loads(await web.receive_text())
+                moved = await environment.call_tool("move", {"direction": step["data"]["tool_name"]})
+                if turn == turns:
+                    await environment.call_tool(task.evaluate[0].name, dict(task.evaluate[0].arguments))
+                await send(moved.content[0].text, done=turn == turns)
+            await web.receive_text()
+        await web.close()
+
+    app = Starlette(routes=[WebSocketRoute("/ws", session)])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        gc.freeze()
+        config = uvicorn.Config(app, ws="wsproto", ws_per_message_deflate=False, log_level="critical", lifespan="off")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+@contextlib.asynccontextmanager
+async def floor(turns: int, game: str = "") -> AsyncIterator[str]:
+    """`serve_floor` in a process of its own; gives its address."""
+    options = ("--turns", str(turns), "--floor", game)
+    process = await asyncio.create_subprocess_exec(sys.executable, __file__, *options, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        yield (await process.stdout.readline()).decode().strip()
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
 async def run(rounds: int, turns: int, sessions: int) -> None:
-    heading("served", "SDK")
     tasks = make_tasks(sessions, {})
-    async with server({"game": {"command": sys.executable, "args": list(GAME)}}, sessions, turns) as url:
-        one, other = served(url, sessions, turns), bare(tasks, turns, over_stdio(*GAME), before_last=True)
-        await compare(f"stdio, {sessions} x {turns} steps", one, other, sessions, rounds)
-    async with game_server() as game, server({"game": {"url": game}}, sessions, turns) as url:
-        one, other = served(url, sessions, turns), bare(tasks, turns, over_http(game), before_last=True)
-        await compare(f"HTTP, {sessions} x {turns} steps", one, other, sessions, rounds)
+    place = {"command": sys.executable, "args": list(GAME)}
+    for name in ("stdio", "HTTP"):
+        async with contextlib.AsyncExitStack() as stack:
+            game = await stack.enter_async_context(game_server()) if name == "HTTP" else ""
+            url = await stack.enter_async_context(server({"game": {"url": game} if game else place}, sessions, turns))
+            least = await stack.enter_async_context(floor(turns, game))
+            ours, title = served(url, sessions, turns), f"{name}, {sessions} x {turns} steps"
+            heading("served", "SDK")
+            other = bare(tasks, turns, over_http(game) if game else over_stdio(*GAME), before_last=True)
+            await compare(title, ours, other, sessions, rounds)
+            heading("served", "floor")
+            await compare(title, ours, served(least, sessions, turns), sessions, rounds)
+            heading("floor", "SDK")
+            await compare(title, served(least, sessions, turns), other, sessions, rounds)
 
 
 def main() -> None:
@@ -115,7 +179,11 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--turns", type=int, default=30)
     options.add_argument("--sessions", type=int, default=64)
+    options.add_argument("--floor", help=argparse.SUPPRESS)
     given = options.parse_args()
+    if given.floor is not None:
+        serve_floor(given.turns, given.floor)
+        return
     asyncio.run(run(given.rounds, given.turns, given.sessions))
 
 

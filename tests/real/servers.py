@@ -6,8 +6,8 @@ Run by hand: it fetches three packages from PyPI and three from npm, into a fold
 
 For each server: `hudtui env analyze`, `hudtui config init` and `check`, `hudtui eval` with scripted replies through an endpoint
 on loopback, and `hudtui env serve`, played by a client that sends the frames of `GenericEnvClient`. None of these servers judges
-anything: the reward is code of the user's, the share of answers that hold what the server is known to answer. It has to be 1 in
-both, and the whole reward equal. Prints a table in Markdown.
+anything, and only the task of `filesystem` names an `evaluate_tool`: the reward is code of the user's, the share of answers that
+hold what the server is known to answer. It has to be 1 in both, and the whole reward equal. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,9 @@ class Server:
     name: str
     command: tuple[str, ...]
     calls: tuple[tuple[str, str], ...]
-    evaluate: dict[str, Any]
-    """A tool of the server that nobody calls otherwise: tasks have to name one."""
-    env: dict[str, str]
-    beside: tuple[str, ...] = ()
-    """Another server in the same environment."""
+    evaluate: dict[str, Any] | None = None
+    """The call that judges; None: the user's code alone does."""
+    env: Mapping[str, str] = field(default_factory=dict)
     fresh: Callable[[], object] = lambda: None
     """Sets its state up anew."""
 
@@ -90,27 +88,20 @@ def servers(place: Path, page: str) -> list[Server]:
         files.mkdir(parents=True)
 
     result = files / "result.json"
-    time = (f"{py}/mcp-server-time", "--local-timezone", "Etc/UTC")
-    now = {"name": "get_current_time", "arguments": {"timezone": "Etc/UTC"}}
     entity = '[{"name": "Ada", "entityType": "person", "observations": ["wrote the first program"]}]'
     return [
         Server(
             "time",
-            time,
+            (f"{py}/mcp-server-time", "--local-timezone", "Etc/UTC"),
             (
                 ('convert_time("Europe/Paris", "12:30", "Asia/Tokyo")', '"time_difference"'),
                 ('convert_time("Nowhere/City", "12:30", "Asia/Tokyo")', "error"),
             ),
-            now,
-            {},
         ),
         Server(
             "fetch",
             (f"{py}/mcp-server-fetch", "--ignore-robots-txt", "--allow-private-ips"),
             ((f'fetch("{page}")', "Served on loopback."), (f'fetch(url="{page}", raw=true, max_length=30)', "<html>")),
-            now,
-            {},
-            beside=time,
         ),
         Server(
             "git",
@@ -121,8 +112,6 @@ def servers(place: Path, page: str) -> list[Server]:
                 (f'git_commit("{git}", "The first one")', "committed"),
                 (f'git_log("{git}")', "The first one"),
             ),
-            {"name": "git_branch", "arguments": {"repo_path": str(git), "branch_type": "local"}},
-            {},
             fresh=repository,
         ),
         Server(
@@ -136,8 +125,6 @@ def servers(place: Path, page: str) -> list[Server]:
                 ("trigger_long_running_operation(1, 2)", "completed"),
                 ("get_sum(1)", "error"),
             ),
-            {"name": "get-resource-links", "arguments": {"count": 1}},
-            {},
         ),
         Server(
             "filesystem",
@@ -148,8 +135,7 @@ def servers(place: Path, page: str) -> list[Server]:
                 (f'get_file_info("{result}")', "isFile: true"),
                 ('list_directory("/etc")', "denied"),
             ),
-            {"name": "read_text_file", "arguments": {"path": str(result)}},
-            {},
+            evaluate={"name": "read_text_file", "arguments": {"path": str(result)}},
             fresh=folder,
         ),
         Server(
@@ -161,8 +147,7 @@ def servers(place: Path, page: str) -> list[Server]:
                 ('delete_entities(["Ada"])', "deleted"),
                 ('open_nodes(["Ada"])', '"entities": []'),
             ),
-            {"name": "read_graph", "arguments": {}},
-            {"MEMORY_FILE_PATH": str(graph)},
+            env={"MEMORY_FILE_PATH": str(graph)},
             fresh=lambda: graph.unlink(missing_ok=True),
         ),
     ]
@@ -204,9 +189,13 @@ class Walk:
         config.write_text(config.read_text().replace("\nrubric:\n", '\nrubric:\n  reward: "judge.py:answered"\n'))
         (self.folder / "judge.py").write_text(JUDGE.format(expected=[text for _, text in server.calls]))
         self.hudtui("config", "check", "c.yaml")
-        task = {"id": server.name, "prompt": "Use the tools.", "mcp_config": {}, "evaluate_tool": server.evaluate}
-        commands = {server.name: server.command, **({"beside": server.beside} if server.beside else {})}
-        task["mcp_config"] = {name: {"command": one[0], "args": one[1:], "env": server.env} for name, one in commands.items()}
+        place = {"command": server.command[0], "args": server.command[1:], "env": server.env}
+        task = {
+            "id": server.name,
+            "prompt": "Use the tools.",
+            "mcp_config": {server.name: place},
+            "evaluate_tool": server.evaluate,
+        }
         (self.folder / "tasks.json").write_text(json.dumps([task]))
         self.hudtui("tasks", "check", "tasks.json")
         episode = self.evaluated()
