@@ -1,6 +1,6 @@
 """What `hudtui env serve` costs beside bare MCP sessions of the same environment, and beside the least that a server can do.
 
-    python tests/bench/serve.py [--rounds 5] [--turns 30] [--sessions 64]
+    python tests/bench/serve.py [--rounds 5] [--turns 30] [--sessions 64] [--only stdio|HTTP]
 
 So many clients at once play text-2048: over `/ws` of one `hudtui env serve` (a process of its own, started before), and as
 sessions of the SDK's client with the environment itself, over stdio (a process for each session) and over HTTP (one server for
@@ -155,10 +155,10 @@ async def floor(turns: int, game: str = "") -> AsyncIterator[str]:
         await process.communicate()
 
 
-async def run(rounds: int, turns: int, sessions: int) -> None:
+async def run(rounds: int, turns: int, sessions: int, only: str | None) -> None:
     tasks = make_tasks(sessions, {})
     place = {"command": sys.executable, "args": list(GAME)}
-    for name in ("stdio", "HTTP"):
+    for name in ("stdio", "HTTP") if only is None else (only,):
         async with contextlib.AsyncExitStack() as stack:
             game = await stack.enter_async_context(game_server()) if name == "HTTP" else ""
             url = await stack.enter_async_context(server({"game": {"url": game} if game else place}, sessions, turns))
@@ -179,12 +179,13 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--turns", type=int, default=30)
     options.add_argument("--sessions", type=int, default=64)
+    options.add_argument("--only", choices=("stdio", "HTTP"))
     options.add_argument("--floor", help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.floor is not None:
         serve_floor(given.turns, given.floor)
         return
-    asyncio.run(run(given.rounds, given.turns, given.sessions))
+    asyncio.run(run(given.rounds, given.turns, given.sessions, given.only))
 
 
 if __name__ == "__main__":
