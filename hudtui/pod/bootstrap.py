@@ -55,8 +55,39 @@ def run(argv: List[str], env: Optional["dict[str, str]"] = None) -> bool:
         return False
 
 
-def install(argv: List[str]) -> "tuple[bool, List[str]]":
-    """Run an installer, its output into the log; returns whether it succeeded, and the packages whose hash was another one."""
+class Progress:
+    """Turns what pip and uv write while they install into lines of the log: how many packages are here, and the large files.
+
+    Attributes:
+        wanted: How many packages the lock lists.
+    """
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted, self.found = wanted, 0
+
+    def line(self, text: str) -> Optional[str]:
+        """The line of the log; None for one that says nothing new."""
+        if text.startswith("Collecting "):  # of pip, one a package
+            self.found += 1
+            return "%d of %d packages" % (self.found, self.wanted) if self.found % 10 == 0 else None
+        if re.match(
+            r" [+~-] |  Using cached |Using cached |Installing collected |Successfully installed |Requirement already", text
+        ):
+            return None
+        size = re.match(r"\s*Downloading (\S+) \(([0-9.]+) ([kM]B)\)", text)
+        if size:
+            large = size.group(3) == "MB" and float(size.group(2)) >= 20
+            return (
+                "downloading %s (%s MB)" % (size.group(1).split("-", 1)[0].rsplit("/", 1)[-1], size.group(2)) if large else None
+            )
+        return text
+
+
+def install(argv: List[str], wanted: int) -> "tuple[bool, List[str]]":
+    """Run an installer for `wanted` packages, its progress into the log; returns whether it succeeded, and wrong hashes.
+
+    Those are the packages whose hash was another one than the lock lists.
+    """
     say("+ " + " ".join(argv))
     try:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -65,10 +96,12 @@ def install(argv: List[str]) -> "tuple[bool, List[str]]":
         return False, []
     assert process.stdout is not None
     wrong: List[str] = []
-    warned = False
+    warned, progress = False, Progress(wanted)
     for line in process.stdout:
         text = line.decode("utf-8", "replace").rstrip()
-        say(text)
+        shown = progress.line(text)
+        if shown is not None:
+            say(shown)
         warned = warned or "DO NOT MATCH THE HASHES" in text  # of pip, which names them below
         found = re.search(r"Hash mismatch for `([^`]+)`", text) or (warned and re.match(r"\s+(\S+==\S+) from ", text))
         if found:
@@ -199,14 +232,16 @@ class Environment:
 
     def install(self, lock: str) -> bool:
         """Install what a lock lists, and nothing else; returns whether that worked."""
+        wanted = _count(lock)
+        say("installing the %d packages of %s" % (wanted, os.path.basename(lock)))
         if self.uv:
-            done, _ = install([self.uv, "pip", "install", "--quiet", "--python", self.python, *_locked(lock)])
+            done, _ = install([self.uv, "pip", "install", "--no-progress", "--python", self.python, *_locked(lock)], wanted)
             if done:
                 return True
             say("uv could not install them; trying pip, which has settings of its own")
         if not self._has_pip():
             return False
-        done, wrong = install([*self._pip, *_locked(lock)])
+        done, wrong = install([*self._pip, *_locked(lock)], wanted)
         if wrong:
             give_up(
                 "%s has another hash than %s names, and was not installed" % (", ".join(wrong), os.path.basename(lock)),
@@ -220,7 +255,10 @@ class Environment:
         done = None
         if self._has_pip():
             done = subprocess.run(
-                [*self._pip, *_locked(lock)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+                [*self._pip, "--quiet", *_locked(lock)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
             )
         if done is None or done.returncode != 0:
             said = done.stdout.decode("utf-8", "replace").strip().splitlines() if done else ["there is no pip"]
@@ -229,7 +267,7 @@ class Environment:
 
     @property
     def _pip(self) -> List[str]:
-        return [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        return [self.python, "-m", "pip", "install", "--progress-bar", "off", "--disable-pip-version-check"]
 
     def _has_pip(self) -> bool:
         """Whether there is a pip; if needed, the pip of this Python is unpacked."""
@@ -256,6 +294,11 @@ class Environment:
         command = [self.uv, "pip", "install", "--python", self.python] if self.uv else [self.python, "-m", "pip", "install"]
         if not run([*command, "--quiet", "--no-deps", "--force-reinstall", found[0]]):
             give_up("the wheel of hudtui could not be installed")
+
+
+def _count(lock: str) -> int:
+    with open(lock, encoding="utf-8") as file:
+        return sum("==" in line and not line.startswith((" ", "#")) for line in file)
 
 
 def _locked(lock: str) -> List[str]:

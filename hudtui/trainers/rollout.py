@@ -157,7 +157,7 @@ class EpisodeRunner:
             transcript.hear([self.scribe.end])
         reward: float | None = episode.scores.reward if episode.ok else None
         if reward is not None and not math.isfinite(reward):
-            self._say(f"the reward of task {clean_line(episode.task_id, 80)} is no number: its episodes are left out")
+            self._say(f"the reward of task {clean_line(episode.task_id, 80)} is not a number: its episodes are left out")
             reward = None
         return TrainingEpisode(episode, transcript.prompt, transcript.completion, transcript.mask, transcript.logprobs, reward)
 

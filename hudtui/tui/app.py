@@ -143,6 +143,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         AppAction("app.picture", "Screenshot", "Write this screen into the folder, as an SVG picture.", show=False),
         AppAction("app.log", "Log of hudtui", "Follow hudtui's own log.", show=False),
         AppAction("app.ring", "Bell on/off", "Ring the terminal's bell when a run ends or has an alarm, or not.", show=False),
+        AppAction(
+            "app.desktop",
+            "Desktop notifications on/off",
+            "Have the terminal show a desktop notification when a run ends or has an alarm, or not.",
+            show=False,
+        ),
         AppAction("app.theme", "Theme", "Choose the colours; the monochrome theme has none.", show=False),
         AppAction(
             "app.mouse",
@@ -176,6 +182,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.preferences = preferences.load(self.places.state / preferences.FILE)
         self.lost = False
         """The terminal went away."""
+        self._visited = ""
+        """The screen that was shown last, apart from home."""
         self._back: dict[str, str | None] = {}
         self._messages: deque[tuple[datetime, Severity, str]] = deque(maxlen=MESSAGES_KEPT)
         self.chosen: list[str] = []
@@ -294,7 +302,32 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """End, because someone asked for it."""
         self.asked_to_end = True
+        self._remember_place()
         super().exit(result, return_code, message)
+
+    def _remember_place(self) -> None:
+        """Note the screen that was shown last, and the place on it."""
+        import json
+
+        screen = self._opened.get(self._visited)
+        if screen is not None and screen.is_attached:
+            folder = str(self.folder)
+            others = tuple(one for one in self.preferences.places if one[0] != folder)
+            places = (*others, (folder, self._visited, json.dumps(screen.place)))[-preferences.KEPT :]
+            self.preferences = preferences.change(self.places.state / preferences.FILE, places=places)
+
+    def last_place(self) -> tuple[str, dict[str, str]] | None:
+        """The screen that was shown last in this folder before hudtui was left, and values for its `opened`; or None."""
+        import json
+
+        found = next((one for one in self.preferences.places if one[0] == str(self.folder) and one[1] in SCREENS), None)
+        if found is None:
+            return None
+        try:
+            given = json.loads(found[2])
+        except ValueError:
+            return None
+        return (found[1], {str(name): str(value) for name, value in given.items()}) if isinstance(given, dict) else None
 
     def terminal_lost(self) -> None:
         """The terminal went away: end quietly. Runs live in tmux and continue."""
@@ -572,6 +605,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.say(f"{name}: this version has no such screen", severity="warning")
             return
         self._back[name] = back
+        self._visited = name if name != "home" else self._visited
         screen = self._opened.get(name)
         if screen is None:
             screen = self._opened[name] = screen_class(name)()
@@ -957,10 +991,27 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.preferences = preferences.change(self.places.state / preferences.FILE, bell=on)
         self.say("The bell rings when a run ends or has an alarm." if on else "The bell is off.")
 
+    def action_desktop(self) -> None:
+        """Show notifications, or do not."""
+        on = not self.preferences.desktop
+        self.preferences = preferences.change(self.places.state / preferences.FILE, desktop=on)
+        if on:
+            self._show_on_desktop("a run that ends or has an alarm is shown like this")
+        words = "Where the terminal can show them (OSC 9), notifications tell of runs that end or have an alarm."
+        self.say(words if on else "Desktop notifications are off.")
+
+    def _show_on_desktop(self, text: str) -> None:
+        from hudtui.tui.notification import notification
+
+        if self._driver is not None:
+            self._driver.write(notification(text))
+
     def tell_of_run(self, text: str, *, bad: bool) -> None:
         """Tell what has happened to a run: with the bell, and where no screen shows it, as a message."""
         if self.preferences.bell:
             self.bell()
+        if self.preferences.desktop:
+            self._show_on_desktop(text)
         if getattr(self.screen, "NAME", "") != "run":
             self.say(text, severity="warning" if bad else "success")
 

@@ -22,10 +22,14 @@ class Preferences:
     """Whether the app takes the mouse."""
     bell: bool = True
     """Whether the terminal's bell rings when a run ends or has an alarm."""
+    desktop: bool = False
+    """Whether the terminal shows a desktop notification then."""
     configs: tuple[tuple[str, str], ...] = ()
     """Project folder and the configuration that was open there last; the newest last, no more than `KEPT`."""
     noted: tuple[str, ...] = ()
     """Machines of which the user has noted that they were taken back; the newest last, no more than `KEPT`."""
+    places: tuple[tuple[str, str, str], ...] = ()
+    """Project folder, the screen that was open there last, and the place on it as JSON; the newest last, no more than `KEPT`."""
 
 
 def load(path: Path) -> Preferences:
@@ -49,10 +53,12 @@ def load(path: Path) -> Preferences:
                 theme if isinstance(theme, str) else "",
                 mouse if isinstance(mouse, bool) else True,
                 data.get("bell") is not False,
+                data.get("desktop") is True,
                 tuple(
                     (a, b) for a, b, *_ in (pair for pair in pairs if len(pair) == 2) if isinstance(a, str) and isinstance(b, str)
                 )[-KEPT:],
                 tuple(name for name in noted if isinstance(name, str))[-KEPT:] if isinstance(noted, list) else (),
+                _places(data.get("places")),
             )
     mouse_word = os.environ.get("HUDTUI_MOUSE", "").lower()
     if mouse_word in ("off", "0", "no", "false"):
@@ -62,6 +68,11 @@ def load(path: Path) -> Preferences:
     if os.environ.get("HUDTUI_THEME"):
         kept = replace(kept, theme=os.environ["HUDTUI_THEME"])
     return kept
+
+
+def _places(found: object) -> tuple[tuple[str, str, str], ...]:
+    rows = [row for row in found if isinstance(row, list) and len(row) == 3] if isinstance(found, list) else []
+    return tuple((a, b, c) for a, b, c in rows if all(isinstance(one, str) for one in (a, b, c)))[-KEPT:]
 
 
 def change(path: Path, **changes: Any) -> Preferences:

@@ -94,6 +94,11 @@ class HudtuiScreen(Acting, Screen[None]):
         """The theme has changed: redraw what has colours of its own."""
 
     @property
+    def place(self) -> dict[str, str]:
+        """Where the user is on this screen, as values for `opened`: the next start of hudtui can go there again."""
+        return {}
+
+    @property
     def unsaved(self) -> str | None:
         """What of the user's work here is not saved, by its name; asked for before hudtui is left."""
         return None

@@ -233,3 +233,19 @@ def test_no_driver_is_told(tmp_path: Path, lock: Path) -> None:
 def test_a_missing_lock_is_told(tmp_path: Path) -> None:
     done = run("--venv", str(tmp_path / "e"), "--lock", str(tmp_path / "none.txt"))
     assert done.returncode == 5 and "there is no file" in done.stdout
+
+
+def test_an_installation_says_how_many_packages_it_has_and_names_the_large_ones() -> None:
+    progress = bootstrap.Progress(25)
+    heard = [f"Collecting p{number}==1.0 (from -r lock.txt (line {number}))" for number in range(25)]
+    heard[3:3] = ["  Downloading torch-2.13.0-cp312-cp312-linux.whl (530.1 MB)", "  Downloading six-1.0-py3-none-any.whl (11 kB)"]
+    heard += ["Installing collected packages: p1, p2", "ERROR: No matching distribution found for p9"]
+    said = [line for line in map(progress.line, heard) if line is not None]
+    assert said == [
+        "downloading torch (530.1 MB)",
+        "10 of 25 packages",
+        "20 of 25 packages",
+        "ERROR: No matching distribution found for p9",
+    ]
+    of_uv = ["Resolved 25 packages in 8ms", "Downloading torch (506.1MiB)", " + torch==2.13.0"]
+    assert [progress.line(line) for line in of_uv] == [*of_uv[:2], None]

@@ -170,8 +170,9 @@ async def test_a_real_environment_is_looked_at_and_played(open_app: Any, project
         screen: EnvironmentScreen = app.screen
         assert screen.analysis is not None and [tool.name for tool in screen.analysis.agent_tools] == ["move"]
         assert app.facts.step("environment").state == "done"
-        await pilot.press("c")
+        await pilot.press("enter")  # on the tool: to its form
         await settle(pilot)
+        assert "Enter Call" in screen_text(app)
         await pilot.press(*"down", "enter")
         await settle(pilot)
         answer = screen.query_one("#env-answer", JsonView).text

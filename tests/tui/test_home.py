@@ -329,6 +329,13 @@ async def test_enter_in_the_list_of_runs_opens_the_run(
                 break
             await pilot.pause(0.02)
         assert running.screen.chosen == "c-tasks"
+        assert running.last_place() is None
+        running.exit()
+    async with open_app(measured, services=Services(now=lambda: NOON, sync_runs=_quiet)) as (again, pilot):
+        assert again.screen.NAME == "home" and again.last_place() == ("run", {"run": "c-tasks"})
+        await pilot.press("backspace")  # where it was left
+        await settle(pilot)
+        assert again.screen.NAME == "run" and again.screen.chosen == "c-tasks"
 
 
 async def test_a_run_of_tasks_is_shown_by_task(

@@ -619,6 +619,8 @@ async def test_the_engine_follows_the_machine_until_the_user_chooses_one(open_ap
         app.open_screen("launch", machine="local")
         await until(pilot, lambda: not app.screen.going("engine"))
         assert app.screen._value("engine") == "trl", "the user's choice stays"
+        offered = {name: [text for _, text in app.screen.query_one(f"#launch-{name}")._options] for name in ("engine", "dataset")}
+        assert "" not in offered["engine"] and offered["dataset"].count("") == 1, "none is a choice where the field may be empty"
 
 
 async def test_the_focused_field_is_explained_and_esc_restores_its_text(open_app: Any, workspace: Path, screen_text: Any) -> None:
@@ -627,6 +629,7 @@ async def test_the_focused_field_is_explained_and_esc_restores_its_text(open_app
         await until(pilot, lambda: app.screen.prepared is not None)
         app.screen.query_one("#launch-limit").focus()
         await until(pilot, lambda: "Play only the first tasks" in screen_text(app))
+        assert "Enter Next field" in screen_text(app)
         await pilot.press("7", "escape")
         assert app.screen.NAME == "launch" and app.screen.query_one("#launch-limit").value == ""
         await pilot.press("escape")

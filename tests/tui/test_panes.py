@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 
 import hudtui.tui.app  # noqa: F401  # declares the actions of the app
 from hudtui.tui.actions import with_keys
@@ -80,6 +81,10 @@ async def test_a_narrow_terminal_shows_one_pane_with_the_titles_of_the_others() 
         await pilot.press("tab")
         await pilot.pause()
         assert shown(app) == ["detail"] and app.focused is not None and app.focused.id == "one"
+        app.offers.name_on_border("Offers · " + "x" * 60)
+        app.query_one("#pods", Pane).name_on_border("pods " * 20)
+        title = Content.from_markup(str(app.query_one("#detail").border_title)).plain
+        assert title.startswith("Offers │ Detail │ pods") and title.endswith("…") and len(title) <= 74
         await pilot.press("shift+tab", "shift+tab")
         await pilot.pause()
         assert shown(app) == ["pods"]

@@ -271,6 +271,10 @@ async def test_two_episodes_are_shown_beside_each_other(open_app: Any, outputs: 
         await until(pilot, lambda: screen.episode.turn == screen.marked.turn == 1)
         await pilot.press("d")
         await until(pilot, lambda: screen.episode.turn == screen.marked.turn == 2)
+        await pilot.press("c")  # the second of two: both are shown, and the mark stays
+        await until(pilot, lambda: screen.episode.has_focus_within)
+        assert screen.marked.entry.rollout == 0 and not screen.marked.disabled
+        screen.panes.open(screen.episodes)
         await pilot.press("up", "c")
         await until(pilot, lambda: screen.marked.disabled)
 

@@ -26,6 +26,7 @@ from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.log.lines import LogLines
 from hudtui.tui.log.view import LogView
+from hudtui.tui.notification import notification
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.screen import RunScreen
 from hudtui.tui.widgets.dialog import Ask
@@ -430,11 +431,21 @@ async def test_the_end_of_a_run_is_told_on_another_screen(
     rung: list[bool] = []
     async with open_app(project, size=(120, 36)) as (app, pilot):
         monkeypatch.setattr(app, "bell", lambda: rung.append(True))
+        app.action_desktop()
+        sent: list[str] = []
+        monkeypatch.setattr(app._driver, "write", sent.append)
         await _until(pilot, lambda: "live-aaaa" in app.progress.found)
         assert not rung
         RunStore(project / ".hudtui").append("live-aaaa", "finished")
         await _until(pilot, lambda: "2048 greedy: finished, reward 0.438" in screen_text(app))
         assert rung == [True]
+        assert sent.count(notification("2048 greedy: finished, reward 0.438")) == 1
+
+
+def test_a_notification_is_what_the_terminal_understands() -> None:
+    assert notification("a\x1b]0;b\a", {}) == "\x1b]9;hudtui: a\a"
+    assert notification("a; b", {"TERM": "rxvt-unicode"}) == "\x1b]777;notify;hudtui;a; b\a"
+    assert notification("a", {"TMUX": "x", "TERM": "tmux"}) == "\x1bPtmux;\x1b\x1b]9;hudtui: a\a\x1b\\"
 
 
 # -- several stages, the machine, events ---------------------------------------------------------------------------------

@@ -158,7 +158,9 @@ def _plan(asked: ArtRequest, project: Project) -> RunRequest:
         steps=steps,
         max_turns=turns,
         seed=seed,
-        name=asked.name or config.cluster_name or f"{environment.name} {model.rpartition('/')[2]}",
+        name=asked.name
+        or config.cluster_name
+        or f"{environment.name} {'rehearsal' if asked.rehearse else model.rpartition('/')[2]}",
         settings={
             **{name: value for name, value in settings.items() if value is not None},
             **asked.settings,

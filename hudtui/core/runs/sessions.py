@@ -344,7 +344,7 @@ class SessionWatcher:
         elif is_trainer_state(path, head):
             updates = self._rewritten(source, _TrainerState(host, path), once)
         elif b"\0" in head:
-            raise InputError(f"{clean_line(path)} on {host.name} is no text: not read", fix=_FOLLOW_INSTEAD)
+            raise InputError(f"{clean_line(path)} on {host.name} is not text: not read", fix=_FOLLOW_INSTEAD)
         else:
             updates = self._log(source, facts.size, once)
         async with aclosing(updates) as seen:

@@ -165,7 +165,7 @@ def explain_error(error: Exception, doing: str, repo: str, writing: bool = False
         return HubError(
             f"{host} cannot be reached",
             why=clean_line(str(error) or type(error).__name__, 200),
-            fix="Check the network and HTTPS_PROXY; nothing is lost, run the same command again.",
+            fix="Check the network and HTTPS_PROXY, then try again; nothing is lost.",
             where=where,
         )
     if isinstance(error, errors.EntryNotFoundError):

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("state", "state", 13),
-    Column("name", "name", 14, flexible=3),
+    Column("name", "name", 14, flexible=3, most=32),
     Column("gpu", "GPU", 12, flexible=2, from_width=68),
     Column("price", "price/h", 8, align="right"),
-    Column("age", "age", 7, align="right"),
+    Column("age", "age", 7, from_width=90, align="right"),
     Column("cost", "cost", 9, align="right"),
     Column("left", "left", 7, from_width=76, align="right"),
-    Column("owner", "owner", 10, flexible=2, from_width=87),
+    Column("owner", "owner", 10, flexible=2, from_width=98),
 )
 GLYPHS = {
     "booting": "◔",

@@ -168,16 +168,16 @@ class Renting:
 
     async def history(self) -> None:
         """Show the machines that have ended, with their costs and the reasons."""
-        from hudtui.core.compute.known_pods import HISTORY_HEAD, history_row, pods_history
+        from hudtui.core.compute.known_pods import history_row, pods_history
 
         app = self._screen.app
         session = await app.spending.open()
         paid = {provider.name: provider for provider in session.overview.paid}
         found, warnings = await pods_history(paid, session.overview.ledger)
-        rows = [HISTORY_HEAD, *(history_row(one) for one in found)]
-        widths = [max(len(clean_line(row[column], 60)) for row in rows) for column in range(len(HISTORY_HEAD))]
-        lines = ["  ".join(clean_line(cell, 60).ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-        app.read("Machines that have ended", "\n".join((*warnings, *(lines if found else ("No machine has ended yet.",)))))
+        lines = []
+        for name, gpus, ended, lasted, price, cost, where, why in map(history_row, found):  # a table does not fit 80 columns
+            lines += [clean_line(f"{name}  {gpus} at {where}"), clean_line(f"  {cost} in {lasted} at {price}/h, {ended}: {why}")]
+        app.read("Machines that have ended", "\n".join((*warnings, *(lines or ("No machine has ended yet.",)))))
 
     async def set_up(self) -> bool:
         """Ask for what renting needs: an API key, and an SSH key that the provider knows. Returns whether both are there now."""

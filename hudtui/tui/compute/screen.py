@@ -149,6 +149,11 @@ class ComputeScreen(HudtuiScreen):
         self.query_one("#compute-warning").display = False
         self.set_interval(PODS_AGE / 2, self._tick, name="compute")
 
+    @property
+    def place(self) -> dict[str, str]:
+        """Offers or machines."""
+        return {"tab": "pods"} if self._on_pods else {}
+
     def opened(self, **given: Any) -> None:
         """Look, unless that was done a moment ago. `tab="pods"` goes to the machines."""
         if given.get("tab") == "pods":
@@ -384,8 +389,11 @@ class ComputeScreen(HudtuiScreen):
         self.query_one(Panes).open(self._offers)
 
     def action_back(self) -> None:
-        """Back to the offers; from there, home."""
-        if not self.query_one(Panes).back():
+        """One level up: from a machine to the list of machines, where one pane has room; then to the offers; from there, home."""
+        panes = self.query_one(Panes)
+        if panes.alone and self._on_pods and panes.current is self._detail:
+            panes.open(self._pods)
+        elif not panes.back():
             self.leave()
 
     def action_refresh(self) -> None:

@@ -161,7 +161,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             name.suggester = SuggestFromList(offers.names)
             yield "name", name
             yield "", Tick("private: only you and your organisation see it", value=True, id="make-private")
-            yield "copy to", Field(placeholder="a file here as well: .parquet, .jsonl, .json; none when empty", id="make-output")
+            yield "copy to", Field(placeholder="a file here, too: .parquet, .jsonl or .json", id="make-output")
         else:
             yield "write to", Field(self.context.output, placeholder=".parquet, .jsonl, .json, or a folder", id="make-output")
         yield "servers", _switch(offers.remote, "make-remote")
@@ -323,7 +323,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         except ValueError:
             value = -1
         if not 0 <= value < 1e9:
-            raise InputError(f"{text!r} is no {'whole ' if whole else ''}number", where=Location(label))
+            raise InputError(f"{text!r} is not a {'whole ' if whole else ''}number", where=Location(label))
         return value
 
     def _read(self) -> DatasetRequest:

@@ -125,6 +125,11 @@ class DatasetScreen(HudtuiScreen):
         super().on_mount()
         self.set_interval(WATCH, self._look_outside, name="watch")
 
+    @property
+    def place(self) -> dict[str, str]:
+        """The open file."""
+        return {} if self.open.source is None else {"path": self.open.source}
+
     def opened(self, **given: Any) -> None:
         """Open `path` when one is handed on, else the first task file of the project."""
         if wanted := given.get("path"):

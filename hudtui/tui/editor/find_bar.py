@@ -16,6 +16,24 @@ from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.fields import Field
 
 
+class _What(Acting, Field):
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("find.next", "Next match", "Go to the next match.", "enter", palette=False),
+    )
+
+    async def action_next(self) -> None:
+        await self.action_submit()
+
+
+class _With(Acting, Field):
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("find.replace", "Replace", "Replace this match, and go to the next one.", "enter", palette=False),
+    )
+
+    async def action_replace(self) -> None:
+        await self.action_submit()
+
+
 class FindBar(Acting, Horizontal):
     """Two fields. Enter in the first goes to the next match; in the second it replaces the match and goes to the next."""
 
@@ -55,8 +73,8 @@ class FindBar(Acting, Horizontal):
         self.case = False
 
     def compose(self) -> Iterable[Widget]:
-        yield Field(placeholder="find", id="find-what")
-        yield Field(placeholder="replace with (Enter one, ^l all)", id="find-with")
+        yield _What(placeholder="find", id="find-what")
+        yield _With(placeholder="replace with (Enter one, ^l all)", id="find-with")
         yield Static(id="find-count")
 
     @property

@@ -47,6 +47,17 @@ RECENT = 3600.0
 """Seconds for which a program of the project is not started again by itself: the MCP SDK alone takes 30 MiB and a second."""
 
 
+class _Source(TextEntry):
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction(
+            "source.connect", "Connect", "Connect to the environment that is named here, and analyze it.", "enter", palette=False
+        ),
+    )
+
+    async def action_connect(self) -> None:
+        await self.action_submit()
+
+
 class EnvironmentScreen(HudtuiScreen):
     """Name a source, see its tools, call one by hand, generate a configuration."""
 
@@ -107,7 +118,7 @@ class EnvironmentScreen(HudtuiScreen):
         """Source line, tree on the left, detail on the right."""
         with Horizontal(id="env-source"):
             yield Static(Content.styled("Source ", "bold $primary"), classes="label")
-            yield TextEntry(placeholder="text-2048, org/name:tag, folder, URL, lock file, -- command …", id="source")
+            yield _Source(placeholder="text-2048, org/name:tag, folder, URL, lock file, -- command …", id="source")
             yield CalmStatic(id="env-state")
         yield EmptyState(_NOTHING, _HINT, id="env-empty")
         with Panes(id="env-panes"):
@@ -363,6 +374,8 @@ class EnvironmentScreen(HudtuiScreen):
         event.stop()
         self.keys_rested()
         self.query_one(Panes).open(self._tool)
+        if isinstance(event.leaf, Tool):
+            self._tool.form.enter()
 
     def action_back(self) -> None:
         """To the tools; from there, what Esc does in every list."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,9 +15,22 @@ from textual.widgets import Button, Static
 
 from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField
 from hudtui.core.text import clean, clean_line
+from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fields import Field, TextEntry
 from hudtui.tui.widgets.fit import pad
+
+if TYPE_CHECKING:
+    from hudtui.tui.app import HudtuiApp
+
+
+class _Entry(TextEntry):
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("form.send", "Call", "Call the tool with what stands in the form.", "enter", palette=False),
+    )
+
+    async def action_send(self) -> None:
+        await self.action_submit()
 
 
 class ToolForm(VerticalScroll):
@@ -39,7 +53,8 @@ class ToolForm(VerticalScroll):
 
     def compose(self) -> ComposeResult:
         """What stands here when there is nothing to fill in; the rows come with `ask`."""
-        yield Static(Content.styled("No parameters: Enter calls it.", "$foreground-muted"), id="form-none")
+        words = cast("HudtuiApp", self.app).keys_in("No parameters: {key:environment.call} calls it.")
+        yield Static(Content.styled(words, "$foreground-muted"), id="form-none")
 
     def ask(self, fields: tuple[FormField, ...], *, defaults: bool = False) -> None:
         """Ask for other fields. Rows are made once and kept: nothing is removed, however fast tools change.
@@ -154,5 +169,5 @@ class _Row(Horizontal):
 
     def __init__(self, number: int) -> None:
         self.label = Static()
-        self.entry = TextEntry(id=f"field-{number}")
+        self.entry = _Entry(id=f"field-{number}")
         super().__init__(self.label, self.entry, classes="row")

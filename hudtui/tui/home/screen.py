@@ -33,6 +33,9 @@ class HomeScreen(HudtuiScreen):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("home.next", "Next step", "Open the step that comes next.", "enter"),
         AppAction(
+            "home.resume", "Last place", "Go to the screen, and the run or file on it, where hudtui was left last.", "backspace"
+        ),
+        AppAction(
             "home.demo",
             "Demo workspace",
             "Make a small working example, the game 2048: in a folder of its own, or here.",
@@ -140,6 +143,8 @@ class HomeScreen(HudtuiScreen):
 
     def offers(self, action_id: str) -> bool:
         """The demo is for folders that hold nothing of ours yet."""
+        if action_id == "home.resume":
+            return self.app.last_place() is not None
         facts = self.app.facts
         return action_id != "home.demo" or facts is None or facts.empty
 
@@ -157,6 +162,12 @@ class HomeScreen(HudtuiScreen):
         facts = self.app.facts
         if facts is not None:
             self.app.open_screen(_goal(facts))
+
+    def action_resume(self) -> None:
+        """Go to the last place."""
+        if (found := self.app.last_place()) is not None:
+            name, given = found
+            self.app.open_screen(name, **given)
 
     def action_demo(self) -> None:
         """Make the demo workspace, in a folder of its own or here."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
@@ -24,6 +24,7 @@ from hudtui.core.runs.request import AS_IS, REMOTE, RunRequest
 from hudtui.core.text import clean_line
 from hudtui.core.training.recipe import ALSO_ART, ONLY_ART, Recipe
 from hudtui.core.training.recipe import ART as USUAL_OF_ART
+from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.tick import Tick
@@ -176,8 +177,17 @@ def as_typed(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class Dropdown(Select[str]):
-    """One of several texts, in one row. A text that is no option yet becomes one."""
+class Dropdown(Acting, Select[str]):
+    """One of several texts, in one row. A text that is no option yet becomes one.
+
+    Args:
+        prompt: What stands here without a choice.
+        optional: Whether the user can go back to none.
+    """
+
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("launch.choose", "Choose", "Open the list of choices.", "enter,space", palette=False),
+    )
 
     DEFAULT_CSS = """
     Dropdown { height: 1; }
@@ -186,37 +196,57 @@ class Dropdown(Select[str]):
     Dropdown:focus > SelectCurrent { background: $panel; background-tint: $foreground 15%; text-style: bold; }
     """
 
-    def __init__(self, *, id: str, prompt: str = "choose") -> None:  # noqa: A002
-        self._entries: list[tuple[str, str]] = []
-        super().__init__((), prompt=prompt, id=id, compact=True)
+    def __init__(self, *, id: str, prompt: str = "choose", optional: bool = False) -> None:  # noqa: A002
+        self._entries: list[tuple[str, str]] = [(prompt, "")]
+        self._none, self._optional = (prompt, ""), optional
+        super().__init__(self._options_shown(), prompt=prompt, id=id, compact=True, allow_blank=False, value="")
+
+    def _options_shown(self) -> list[tuple[Content, str]]:
+        return [(Content.styled(shown, "" if text else "$foreground-muted"), text) for shown, text in self._entries]
 
     @property
     def text(self) -> str:
         """The chosen text; empty without a choice."""
-        return "" if self.value is Select.NULL else str(self.value)
+        return str(self.value)
+
+    def action_choose(self) -> None:
+        self.action_show_overlay()
 
     def offer(self, entries: Iterable[tuple[str, str]]) -> None:
         """Offer other options (shown, text). The choice stays, also if it is not among them."""
         before, entries = self.text, list(entries)
         if before and before not in [text for _, text in entries]:
             entries.insert(0, next((one for one in self._entries if one[1] == before), (clean_line(before, 80), before)))
-        if entries == self._entries:
-            return
-        self._entries = entries
-        with self.prevent(Select.Changed):
-            self.set_options([(Content(shown), text) for shown, text in entries])
-            self.put(before)
+        if self._optional or not before:
+            entries.insert(0, self._none)
+        if entries != self._entries:
+            self._show_entries(entries)
 
     def put(self, text: str) -> None:
-        """Choose a text."""
-        if not text:
-            self.clear()
-            return
+        """Choose a text; an empty one is no choice."""
         if text not in [one for _, one in self._entries]:
-            self._entries.insert(0, (clean_line(text, 80), text))
-            with self.prevent(Select.Changed):
-                self.set_options([(Content(shown), one) for shown, one in self._entries])
+            self._show_entries([(clean_line(text, 80), text) if text else self._none, *self._entries])
         self.value = text
+        if text and not self._optional and self._none in self._entries:
+            self._show_entries([one for one in self._entries if one != self._none])
+
+    def _show_entries(self, entries: list[tuple[str, str]]) -> None:
+        """Show other options; the choice, which is among them, stays."""
+        before, self._entries = self.text, entries
+        with self.prevent(Select.Changed):
+            self.set_options(self._options_shown())
+            self.value = before
+
+
+class FormField(Acting, Field):
+    """A text of the form."""
+
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("launch.next-field", "Next field", "Go to the next field.", "enter", palette=False),
+    )
+
+    async def action_next_field(self) -> None:
+        await self.action_submit()
 
 
 Control = Field | Dropdown | Tick
@@ -228,10 +258,10 @@ _TICKS = ("keep_on_failure", "more")
 def _control(name: str) -> Control:
     where = f"launch-{name}"
     if name in _CHOICES:
-        return Dropdown(id=where, prompt=_PROMPTS.get(name, "choose"))
+        return Dropdown(id=where, prompt=_PROMPTS.get(name, "choose"), optional=name in _PROMPTS)
     if name in _TICKS:
         return Tick(id=where)
-    field = Field(placeholder=usual_of(name), id=where)
+    field = FormField(placeholder=usual_of(name), id=where)
     if name == "policy":
         field.suggester = SuggestFromList(_POLICIES)
     return field

@@ -220,9 +220,8 @@ class LaunchScreen(HudtuiScreen):
                 choice.put(names[0])
         task_files = [self._short(path) for path in facts.task_files]
         art_files = [self._short(path) for path in facts.workspace.art_configs] if facts.workspace is not None else []
-        for name, usual, names in (("dataset", "the environment's own", task_files), ("art_config", "none", art_files)):
-            other = (_OTHER_FILES[name], form.OTHER)
-            self._choice(name).offer([(usual, ""), *((clean_line(one, 80), one) for one in names), other])
+        for name, names in (("dataset", task_files), ("art_config", art_files)):
+            self._choice(name).offer([*((clean_line(one, 80), one) for one in names), (_OTHER_FILES[name], form.OTHER)])
         if self.rented is not None and self._getting is None and self.prepared is None:
             self._plan_soon()  # no machine is being prepared any more
 
@@ -270,6 +269,8 @@ class LaunchScreen(HudtuiScreen):
         place = controls.index(self.focused) + by
         if 0 <= place < len(controls):
             controls[place].focus()
+        elif self.query_one(Panes).alone:  # the next group is not shown beside this one
+            self.query_one(Panes).step(by)
 
     def action_plan_up(self) -> None:
         """The part of the plan above."""
@@ -307,7 +308,7 @@ class LaunchScreen(HudtuiScreen):
             return
         if name == "machine" and self._value("machine") != form.OFFER:
             self.offer = None
-        if name == "engine" and event.value != self._engine:
+        if name == "engine" and self._value(name) != self._engine:
             self._engine = ""
         if name == "machine":
             self._choose_engine()
@@ -409,6 +410,7 @@ class LaunchScreen(HudtuiScreen):
         from hudtui.core.trust import Untrusted
 
         self.prepared = self._untrusted = None
+        self.query_one("#launch-ready", Static).update(Content.styled("● Checking…", "$foreground-muted"))
         problem: HudtuiError | None = None
         plan: tuple[PlanLine, ...] = ()
         summary = ""

@@ -563,7 +563,7 @@ class MappingScreen(HudtuiScreen):
         try:
             self.text.jump(int(given.strip()) - 1)
         except ValueError:
-            self.say(f"Go to line: {clean_line(given, 40)!r} is no number.", "warning")
+            self.say(f"Go to line: {clean_line(given, 40)!r} is not a number.", "warning")
 
     # -- search ------------------------------------------------------------------------------------------------------
 

@@ -89,7 +89,9 @@ class ResultsScreen(HudtuiScreen):
         AppAction(
             "results.rewards", "Rewards", "Go to the rewards: the arrow keys choose a range, which filters the lists.", "h"
         ),
-        AppAction("results.compare", "Compare", "Mark this group or episode, and show the others beside it; or no longer.", "c"),
+        AppAction(
+            "results.compare", "Compare", "Mark this group or episode, show another one beside the marked one, or unmark it.", "c"
+        ),
         AppAction("results.difference", "Next difference", "Go to the next turn in which the two episodes differ.", "d"),
         AppAction(
             "results.export", "Export", "Write episodes to a file: as records, Markdown, ATIF or training data.", "E", asks=True
@@ -168,6 +170,14 @@ class ResultsScreen(HudtuiScreen):
         self.panes.display = False
 
     # -- what is open ------------------------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The run whose episodes are shown, and the task under the cursor."""
+        if len(self.sources) != 1 or self.sources[0].run is None:
+            return {}
+        group = self.groups.row
+        return {"run": self.sources[0].run} | ({"task": group.key.task} if group is not None else {})
 
     def opened(self, **given: Any) -> None:
         """Show the episodes of `run`, of the file `path`, or of the newest run; at a `step` or a `task` where that is said."""
@@ -556,7 +566,10 @@ class ResultsScreen(HudtuiScreen):
     # -- comparing ---------------------------------------------------------------------------------------------------
 
     def action_compare(self) -> None:
-        """Mark the group, where the groups have the focus, else the episode; the marked one is unmarked."""
+        """Mark the group, where the groups have the focus, else the episode; the marked one is unmarked.
+
+        While an episode is marked, another one is opened beside it.
+        """
         if self.panes.current is self.groups:
             side = self._side()
             self._marked_group = None if side is None or self._is_marked_group(side.group) else side
@@ -570,11 +583,14 @@ class ResultsScreen(HudtuiScreen):
         entry = self._chosen_entry()
         if entry is None:
             return
+        if self._marked is not None and not self._is_marked(entry):  # two are chosen
+            self.panes.open(self.episode)
+            return
         self._marked = None if self._is_marked(entry) else await self._transcript(entry)
         self.episodes.redraw()
         await self._place_beside(self.marked, self.episode)
         if self._marked is not None:
-            self.say("The episode is marked. Choose another one, and both are shown beside each other")
+            self.say("The episode is marked. Choose another one, and both are shown; {key:results.compare} here unmarks it")
         self._open_episode()
 
     def action_difference(self) -> None:

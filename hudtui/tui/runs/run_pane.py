@@ -84,7 +84,7 @@ class RunPane(Pane):
         super().__init__(title=title, id=id)
         self._opens = opens
         self.logs = logs
-        self._names = tuple(tabs)
+        self._names = self._all = tuple(tabs)
         self._contents: dict[str, Widget] = {"log": logs}
         """What was made of the tabs, by their names."""
         self._mounts: dict[str, AwaitMount] = {}
@@ -226,6 +226,12 @@ class RunPane(Pane):
         await self._come_forward(self.tab)
         for pane in self.query(MetricsPane):
             pane.action_all()
+
+    def offer_log(self, offered: bool) -> None:
+        """Have a tab for the log, or none, for something without a log."""
+        self._names = tuple(name for name in self._all if offered or name != "log")
+        tabs = self.query_one("#run-tabs", TabbedContent)
+        (tabs.show_tab if offered else tabs.hide_tab)("log")
 
     def next_tab(self, by: int = 1) -> None:
         """Show the next tab. The focus stays where it is, unless it is in the tab before."""

@@ -17,7 +17,7 @@ from textual.widget import Widget
 
 from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Choice
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import AppAction
 from hudtui.tui.facts import Facts
 from hudtui.tui.log.reading import SELDOM
@@ -164,6 +164,11 @@ class RunScreen(HudtuiScreen):
         return self.app.services.now().timestamp()
 
     # -- the list ----------------------------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The run under the cursor."""
+        return {} if self.chosen is None else {"run": self.chosen}
 
     def opened(self, **given: Any) -> None:
         """Show the run `run` when one is handed on."""
@@ -521,7 +526,8 @@ class RunScreen(HudtuiScreen):
             self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes")
 
         found = await pull(view.summary.id, self.app.project, progress=progress)
-        words = f"{found.files} files, {found.size:,} bytes in {found.folder}; {found.fetched:,} bytes were not here before"
+        words = f"Fetched {plural(found.files, 'file')} with {found.size:,} bytes into {found.folder}"
+        words += "" if found.fetched else "; all of them were here already"
         self.say(f"{words}; {found.told}" if found.told else words, "success")
 
     def action_export(self) -> None:

@@ -138,7 +138,7 @@ class WatchScreen(HudtuiScreen):
         AppAction("watch.machine", "Machine", "Look at another machine: local, a name of ~/.ssh/config, user@host.", "M"),
         AppAction(
             "watch.file",
-            "A log",
+            "Log or port",
             "Follow a log, or a file of W&B, TensorBoard or trackio, by its path there; or vLLM by its port.",
             "o",
         ),
@@ -288,6 +288,7 @@ class WatchScreen(HudtuiScreen):
                     first, self.server = self.server is None, state
                     if first:
                         self.pane.turn_to("metrics")
+                        self.pane.offer_log(False)
                         self.panes.open(self.pane)
                     self.pane.show_curves([Numbers(state.stage, load, scales)], by_time=True if first else None)
                     self._tell()
@@ -300,6 +301,7 @@ class WatchScreen(HudtuiScreen):
         async with self._switching:
             if watching is not self.watching or not self.is_attached:
                 return  # something else was chosen meanwhile
+            self.pane.offer_log(True)
             await self.unbroken(self.logs.make((source.name for source in watching.foreign.sources), stay=self._whole))
             self.pane.show_curves((), by_time=False)
             self._tell()

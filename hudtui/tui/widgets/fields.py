@@ -89,7 +89,7 @@ class Field(Input):
 
 
 class TextEntry(Acting, Field):
-    """A field of a screen. Enter takes what is typed; Esc puts back what stood here before and leaves."""
+    """A field of a screen. Enter takes what is typed: a subclass has the action. Esc puts back what stood here before."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("entry.leave", "Back", "Put back what stood here before, and leave the field.", "escape", palette=False),
@@ -124,8 +124,8 @@ class FilterField(Acting, Field):
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("filter.done", "To the list", "Keep the filter and go to the list.", "enter,down", palette=False),
         AppAction("filter.leave", "Clear filter", "Empty the filter and go back to the list.", "escape", palette=False),
-        AppAction("filter.done", "To the list", "Keep the filter and go to the list.", "down", palette=False, show=False),
     )
 
     class Left(Message):
@@ -136,8 +136,4 @@ class FilterField(Acting, Field):
         self.post_message(self.Left())
 
     def action_done(self) -> None:
-        self.post_message(self.Left())
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
         self.post_message(self.Left())

@@ -21,7 +21,10 @@ _FULL_NAMES = {short: full for full, short in KEY_NAME_REPLACEMENTS.items()}
 
 
 def active_keys(screen: Screen[Any]) -> list[ActiveKey]:
-    """Every action that can be reached from where the focus is: the screen's own, then the focused widget's, then the app's."""
+    """Every action that can be reached from where the focus is.
+
+    What Enter does in the focused field comes first; then the screen's own, the focused widget's, and the app's.
+    """
     bound: dict[str, list[str]] = {}
     for key, active in screen.active_bindings.items():
         if active.binding.id and not _is_typed(screen.focused, key, active):
@@ -35,9 +38,14 @@ def active_keys(screen: Screen[Any]) -> list[ActiveKey]:
             now = tuple(shown(key) for key in wanted if key in keys) or (shown(keys[0]),)
             reason = node.why_not(action.id)
             found.append(ActiveKey(action, node, now[0], reason and with_keys(reason, keymap), now))
-    order = {True: 0, False: 1}
-    app = screen.app
-    return sorted(found, key=lambda item: 2 if item.node is app else order[item.node is screen])
+    app, focused = screen.app, screen.focused
+
+    def place(item: ActiveKey) -> int:
+        if item.node is focused and item.key == "Enter":
+            return 0
+        return 3 if item.node is app else 1 if item.node is screen else 2
+
+    return sorted(found, key=place)
 
 
 _IN_A_TEXT = {

@@ -16,7 +16,7 @@ Severity = Literal["information", "success", "warning", "error", "busy"]
 
 GLYPHS: dict[Severity, tuple[str, str, str]] = {
     "information": ("i", "", "$primary"),
-    "success": ("✓", "done", "$success"),
+    "success": ("✓", "", "$success"),
     "warning": ("!", "warning", "$warning"),
     "error": ("✗", "error", "$error"),
     "busy": ("●", "working", "$accent"),

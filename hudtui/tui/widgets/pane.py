@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from rich.cells import cell_len
 from textual import events
 from textual.containers import Container
 from textual.content import Content
@@ -19,6 +20,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.widgets.fit import cut
 
 if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
@@ -27,6 +29,8 @@ SIDE_BY_SIDE = 100
 """Columns from which panes stand beside each other."""
 _STEP = 4
 """Cells that a divider moves at a key; half as many lines."""
+_SHORTEST = 4
+"""Cells that a title beside that of the front pane keeps."""
 _LEAST = 8
 """Cells that a pane keeps; a third as many lines."""
 
@@ -170,6 +174,21 @@ def _panes_in(node: Widget) -> Iterator[Pane]:
             yield from _panes_in(child)
 
 
+def _fitted(titles: list[str], front: int, width: int) -> list[str]:
+    """The titles of panes for one border: where they are too long, those of the panes behind the front one are shortened."""
+    room = width - 3 * (len(titles) - 1)
+    if width <= 0 or sum(map(cell_len, titles)) <= room:
+        return titles
+    titles = [title if number == front else title.partition(" · ")[0] for number, title in enumerate(titles)]
+    while sum(map(cell_len, titles)) > room:
+        number = max(range(len(titles)), key=lambda one: (cell_len(titles[one]) if one != front else 0, one))
+        if cell_len(titles[number]) <= _SHORTEST:
+            titles[front] = cut(titles[front], max(room - sum(map(cell_len, titles)) + cell_len(titles[front]), _SHORTEST))
+            break
+        titles[number] = cut(titles[number], cell_len(titles[number]) - 1)
+    return titles
+
+
 class Panes(Acting, Container):
     """The panes of a screen, beside and below each other; one at a time where the terminal is narrow.
 
@@ -273,7 +292,11 @@ class Panes(Acting, Container):
             if not self.alone or len(panes) == 1:
                 pane.write_title(Content(pane.title))
                 continue
-            parts = [Content.styled(one.title, "bold $primary" if one is pane else "$foreground-muted") for one in panes]
+            titles = _fitted([one.title for one in panes], panes.index(pane), self.size.width - 6)
+            parts = [
+                Content.styled(title, "bold $primary" if one is pane else "$foreground-muted")
+                for one, title in zip(panes, titles, strict=True)
+            ]
             pane.write_title(Content.styled(" │ ", "$foreground-muted").join(parts))
 
     def on_mount(self) -> None:
@@ -290,6 +313,8 @@ class Panes(Acting, Container):
             self._front = self.current
             self._narrow = narrow
             self.rearrange()
+        elif self.alone:
+            self.name_panes()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The pane with the focus is the front one."""
@@ -305,12 +330,13 @@ class Panes(Acting, Container):
     # -- keys ------------------------------------------------------------------------------------------------------------
 
     def action_next(self) -> None:
-        self._move(1)
+        self.step(1)
 
     def action_previous(self) -> None:
-        self._move(-1)
+        self.step(-1)
 
-    def _move(self, by: int) -> None:
+    def step(self, by: int) -> None:
+        """Go to the next field or pane (1), or to the one before (-1)."""
         chain = [widget for widget in self.screen.focus_chain if self in widget.ancestors]
         focused, current = self.screen.focused, self.current
         if self.alone and current is not None:

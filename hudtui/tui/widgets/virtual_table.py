@@ -234,7 +234,16 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
             for number, column in enumerate(self.columns)
             if room >= column.from_width
         ]
-        left = max(room - sum(column.width + 1 for _, column in shown) + 1, 0)
+        for place, (number, column) in enumerate(shown):
+            if self.sorted_by is not None and self.sorted_by[0] == column.key:
+                shown[place] = (number, replace(column, width=max(column.width, cell_len(column.title) + 2)))
+        left = room - sum(column.width + 1 for _, column in shown) + 1
+        for place, (number, column) in enumerate(shown):  # what grew with its contents gives room back
+            if left < 0 and column.most:
+                least = max(column.width + left, self.columns[number].width)
+                left += column.width - least
+                shown[place] = (number, replace(column, width=least))
+        left = max(left, 0)
         parts = sum(column.flexible for _, column in shown)
         half, made = left // 2, []
         for place, (number, column) in enumerate(shown):

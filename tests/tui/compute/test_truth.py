@@ -230,6 +230,11 @@ async def test_keys_on_the_list_of_machines_say_what_they_do(
         await settle(pilot)
         detail = app.screen.query_one("#compute-detail", Pane)
         assert detail.has_focus_within and detail.title == "Machine" and "hudtui-mine" in screen_text(app)
+        await pilot.resize_terminal(80, 24)
+        await settle(pilot)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert app.screen.query_one("#compute-pods").has_focus_within, "Esc goes back to the list that Enter came from"
 
 
 async def test_how_long_the_wallet_lasts_is_said_before_renting_and_beside_what_is_alive(
