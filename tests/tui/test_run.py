@@ -702,8 +702,8 @@ async def test_results_are_fetched_by_a_key(open_app: Any, project: Path) -> Non
         await _until(pilot, lambda: app.screen.view is not None)
         for fetched in (True, False):  # what is here already is not fetched again
             await pilot.press("p")
-            await _until(pilot, lambda: f"bytes in {results}/far-aaaa" in app.screen.message)
-            assert app.screen.message.endswith("; 0 bytes were not here before") != fetched, app.screen.message
+            await _until(pilot, lambda: f"bytes into {results}/far-aaaa" in app.screen.message)
+            assert app.screen.message.endswith("; all of them were here already") != fetched, app.screen.message
             await pilot.press("r")
     there = store.folder / "far-aaaa"
     for name in ("out/metrics.jsonl", "logs/play.log"):
