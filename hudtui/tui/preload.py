@@ -96,7 +96,7 @@ def share_memory() -> None:
 
 
 COLLECT_AFTER = 10_000
-"""Objects more than there were, after which Python looks for garbage. With its own 700, opening a screen takes a third longer."""
+"""Objects more than there were, after which Python looks for garbage. With its own 700 it looks often while a screen opens."""
 
 
 def spare_collector() -> None:
