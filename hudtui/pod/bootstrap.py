@@ -55,6 +55,12 @@ def run(argv: List[str], env: Optional["dict[str, str]"] = None) -> bool:
         return False
 
 
+_OF_INSTALLERS = (
+    r" [+~-] |\s*Using cached |Looking in |WARNING: Location |"
+    r"Installing collected |Successfully installed |Requirement already"
+)
+
+
 class Progress:
     """Turns what pip and uv write while they install into lines of the log: how many packages are here, and the large files.
 
@@ -67,18 +73,22 @@ class Progress:
 
     def line(self, text: str) -> Optional[str]:
         """The line of the log; None for one that says nothing new."""
-        if text.startswith("Collecting "):  # of pip, one a package
+        if text.startswith("Ignoring "):  # a package for other machines
+            self.wanted -= 1
+            return None
+        if text.startswith(("Collecting ", "Processing ")):  # of pip, one a package
             self.found += 1
             return "%d of %d packages" % (self.found, self.wanted) if self.found % 10 == 0 else None
         if re.match(
-            r" [+~-] |  Using cached |Using cached |Installing collected |Successfully installed |Requirement already", text
+            _OF_INSTALLERS,
+            text,
         ):
             return None
         size = re.match(r"\s*Downloading (\S+) \(([0-9.]+) ([kM]B)\)", text)
         if size:
             large = size.group(3) == "MB" and float(size.group(2)) >= 20
             return (
-                "downloading %s (%s MB)" % (size.group(1).split("-", 1)[0].rsplit("/", 1)[-1], size.group(2)) if large else None
+                "downloading %s (%s MB)" % (size.group(1).rsplit("/", 1)[-1].split("-", 1)[0], size.group(2)) if large else None
             )
         return text
 
