@@ -222,7 +222,7 @@ async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None
     [
         ("other.db", b"SQLite format 3\0" + bytes(100), "cannot be read"),
         ("trainer_state.json", b"{}", "cannot be read"),
-        ("model.bin", b"\x80\0\0", "no text: not read"),
+        ("model.bin", b"\x80\0\0", "is not text: not read"),
     ],
 )
 async def test_what_holds_no_numbers_is_named(
