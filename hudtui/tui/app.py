@@ -429,6 +429,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             await self._read(everything)
         except Exception as error:
             self._not_read = True
+            if self.facts is None and self.home.is_attached:
+                self.home.not_read()
             self._complain(error)
             return
         self._not_read = False

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,6 +122,28 @@ def snap(snap_compare: Callable[..., bool]) -> Callable[..., bool]:
         return snap_compare(app, terminal_size=size, run_before=before)
 
     return compare
+
+
+@pytest.fixture
+def reading_app() -> Callable[[Path], Any]:
+    """`reading_app(folder)`: an app that reads its project until it is closed; for pictures of screens that wait for it."""
+    from hudtui.tui.app import HudtuiApp
+    from hudtui.tui.facts import Facts, Services
+
+    def made(folder: Path) -> HudtuiApp:
+        closed = threading.Event()
+
+        def read(folder: Path) -> Facts:
+            closed.wait(20)
+            return Facts(folder, "HUD")
+
+        class Reading(HudtuiApp):
+            def on_unmount(self) -> None:
+                closed.set()
+
+        return Reading(folder, services=Services(now=lambda: NOW, load_facts=read))
+
+    return made
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ def test_picture_filtered(snap: Any, mixed: Path, size: tuple[int, int]) -> None
     assert snap(app_of(mixed), size=size, press=["3", "p", "slash", *"requ"])
 
 
-@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (60, 20)])
 def test_picture_loading(snap: Any, mixed: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     from hudtui.core.tasks import table
 
@@ -153,7 +153,7 @@ def test_picture_loading(snap: Any, mixed: Path, size: tuple[int, int], monkeypa
     assert snap(app_of(mixed), size=size, run_before=begun, wait=False)
 
 
-@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+@pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (60, 20)])
 def test_picture_error(snap: Any, project: Path, size: tuple[int, int]) -> None:
     (project / "tasks.json").write_text('[{"id": "a", "prompt": "x", "evaluate_tool": {"name": "e"}, "mcp_config": {"a": {"com')
 

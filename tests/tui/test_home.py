@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -96,21 +95,12 @@ def test_picture_themes(snap: Callable[..., bool], project: Path, theme: str, mo
     assert snap(app(project, **full(project)), size=(120, 36))
 
 
-def test_picture_loading(snap: Callable[..., bool], project: Path) -> None:
-    release = threading.Event()
-
-    def slow(folder: Path) -> Facts:
-        release.wait(20)
-        return Facts(folder, "HUD")
-
-    class Slow(HudtuiApp):
-        def on_unmount(self) -> None:
-            release.set()
-
-    assert snap(Slow(project, services=Services(now=lambda: NOON, load_facts=slow)), size=(80, 24), wait=False)
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_loading(snap: Callable[..., bool], project: Path, reading_app: Any, size: tuple[int, int]) -> None:
+    assert snap(reading_app(project), size=size, wait=False)
 
 
-@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+@pytest.mark.parametrize("size", SIZES)
 def test_picture_error(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
     def fail(folder: Path) -> Facts:
         raise InputError(

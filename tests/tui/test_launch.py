@@ -28,6 +28,7 @@ from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import MachineError
 from hudtui.core.flows import start as starting
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.runs import prepare as preparing
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunEvent
@@ -117,6 +118,40 @@ def test_picture_on_this_machine(snap: Any, workspace: Path, fixed: None, size: 
 def test_picture_on_a_rented_machine(snap: Any, workspace: Path, fixed: None, sim: PrimeSimulator) -> None:
     given = {"machine": "prime", "engine": "trl", "gpus": "2xH100", "model": "Qwen/Qwen2.5-3B-Instruct"}
     assert _picture(snap, workspace, (160, 60), **given, python="/opt/train/bin/python")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_empty(snap: Any, project: Path, fixed: None, size: tuple[int, int]) -> None:
+    assert _picture(snap, project, size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_loading(snap: Any, workspace: Path, fixed: None, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    async def prepare(request: Any, *_: Any, **__: Any) -> Any:
+        asked.append(request)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(preparing, "prepare_run", prepare)
+
+    async def begun(pilot: Any) -> None:
+        await until(pilot, lambda: pilot.app.facts is not None)
+        pilot.app.open_screen("launch")
+        await until(pilot, lambda: asked and asked[-1].tasks and asked[-1].config)
+
+    assert snap(HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=begun, wait=False)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_error(snap: Any, workspace: Path, fixed: None, size: tuple[int, int]) -> None:
+    (workspace / "tasks.json").write_text('[{"id": "t0", "prompt": "Play.", "mcp_con')
+
+    async def failed(pilot: Any) -> None:
+        pilot.app.open_screen("launch")
+        await until(pilot, lambda: any("✗" in str(line.content) for line in pilot.app.screen.query("#launch-ready")))
+
+    assert snap(HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=failed)
 
 
 def test_picture_of_what_is_missing(snap: Any, project: Path, fixed: None) -> None:

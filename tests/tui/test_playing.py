@@ -102,6 +102,41 @@ def test_picture_before(snap: Any, game: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(game), size=size, run_before=look)
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_loading(snap: Any, game: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.asynccontextmanager
+    async def connect(_: Any) -> AsyncIterator[None]:
+        await asyncio.Event().wait()
+        yield
+
+    monkeypatch.setattr(flow, "connector", lambda *_, **__: connect)
+
+    async def begin(pilot: Any) -> None:
+        await _press_start(pilot)
+        await until(pilot, lambda: pilot.app.screen.message.startswith("Starting"))
+
+    assert snap(app_of(game), size=size, run_before=begin, wait=False)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_error(snap: Any, game: Path, size: tuple[int, int]) -> None:
+    broken = {**task("small", 1), "mcp_config": {"game": {"command": "no-such-program"}}}
+    (game / "tasks.json").write_text(json.dumps([broken]))
+
+    async def fail(pilot: Any) -> None:
+        await _press_start(pilot)
+        screen = pilot.app.screen
+        await until(pilot, lambda: screen.playing is not None and screen.over and "no-such-program" in screen.message)
+
+    assert snap(app_of(game), size=size, run_before=fail)
+
+
+async def _press_start(pilot: Any) -> None:
+    pilot.app.open_screen("playing")
+    await until(pilot, lambda: isinstance(pilot.app.screen, PlayingScreen) and pilot.app.screen.choice.config)
+    await pilot.press("ctrl+g")
+
+
 async def _three_turns(pilot: Any) -> Any:
     pilot.app.open_screen("playing")
     await until(pilot, lambda: isinstance(pilot.app.screen, PlayingScreen) and pilot.app.screen.choice.config)

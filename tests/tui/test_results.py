@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gc
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from support.played import played, task, write
 from support.runs import make_run
 from textual.screen import ModalScreen
 
+from hudtui.core.results import index
 from hudtui.core.rollouts.values import Episode, KeptImage
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.results.episode_pane import EpisodePane
@@ -151,7 +153,25 @@ def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     assert snap(HudtuiApp(project), size=size, run_before=show)
 
 
-def test_picture_of_a_file_without_episodes(snap: Any, project: Path) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_loading(snap: Any, outputs: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def follow(_: Any) -> AsyncIterator[None]:
+        await asyncio.Event().wait()
+        yield
+
+    monkeypatch.setattr(index, "follow", follow)
+
+    async def show(pilot: Any) -> None:
+        await until(pilot, lambda: pilot.app.facts is not None)
+        pilot.app.open_screen("results")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ResultsScreen) and bool(pilot.app.screen.sources))
+        await until(pilot, lambda: "Reading" in shown(pilot.app))
+
+    assert snap(HudtuiApp(outputs), size=size, run_before=show, wait=False)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_of_a_file_without_episodes(snap: Any, project: Path, size: tuple[int, int]) -> None:
     (project / "outputs" / "mine").mkdir(parents=True)
     (project / "outputs" / "mine" / "traces.jsonl").write_text("no JSON\n[1]\n")
 
@@ -159,7 +179,7 @@ def test_picture_of_a_file_without_episodes(snap: Any, project: Path) -> None:
         pilot.app.open_screen("results")
         await until(pilot, lambda: "2 lines could not be read" in shown(pilot.app))
 
-    assert snap(HudtuiApp(project), size=(80, 24), run_before=show)
+    assert snap(HudtuiApp(project), size=size, run_before=show)
 
 
 # -- reading -------------------------------------------------------------------------------------------------------------

@@ -83,10 +83,20 @@ def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     assert snap(_app(project), size=size, press=["5"])
 
 
-def test_picture_of_a_store_that_cannot_be_read(snap: Any, project: Path) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_loading(snap: Any, runs: Path, reading_app: Any, size: tuple[int, int]) -> None:
+    async def show(pilot: Any) -> None:
+        pilot.app.open_screen("run")
+        await _until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+
+    assert snap(reading_app(runs), size=size, run_before=show, wait=False)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_of_a_store_that_cannot_be_read(snap: Any, project: Path, size: tuple[int, int]) -> None:
     (project / ".hudtui").mkdir()
     (project / ".hudtui" / "runs.db").write_bytes(b"this is no database" * 100)
-    assert snap(_app(project), size=(80, 24), press=["5"])
+    assert snap(_app(project), size=size, press=["5"])
 
 
 @pytest.mark.parametrize("size", SIZES)

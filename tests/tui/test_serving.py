@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from support.openenv_client import code, connected
 
+from hudtui.core.flows import serve
 from hudtui.core.flows.serve import ServerLoad, Serving
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.tui.app import HudtuiApp
@@ -134,6 +137,34 @@ def test_picture_before(snap: Any, game: Path, size: tuple[int, int]) -> None:
         await opened(pilot)
 
     assert snap(HudtuiApp(game, services=Services(now=lambda: NOON)), size=size, run_before=show)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_loading(snap: Any, game: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def list_actions(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(serve, "list_actions", list_actions)
+
+    async def begin(pilot: Any) -> None:
+        screen = await opened(pilot)
+        screen._decided.add("source")
+        screen.request = replace(screen.request, source="text-2048")
+        screen._show()
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: screen.message.startswith("Starting"))
+
+    assert snap(HudtuiApp(game, services=Services(now=lambda: NOON)), size=size, run_before=begin, wait=False)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_error(snap: Any, game: Path, size: tuple[int, int]) -> None:
+    async def fail(pilot: Any) -> None:
+        screen = await opened(pilot)
+        await pilot.press("ctrl+g")  # the task names no environment, and none is chosen
+        await until(pilot, lambda: "can be played" in screen.message)
+
+    assert snap(HudtuiApp(game, services=Services(now=lambda: NOON)), size=size, run_before=fail)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -16,6 +16,7 @@ from hudtui.tui.settings.screen import SettingsScreen
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.table_pane import TablePane
 
+SIZES = [(160, 48), (120, 36), (80, 24), (60, 20)]
 KEY = "hud-0123456789abcdefghij-WXYZ"
 ENV = f"# mine\nHUD_API_KEY={KEY}   # from the site\nexport PRIME_TEAM_ID='team 7'\nWANDB_API_KEY=your-wandb-api-key\n"
 
@@ -32,22 +33,29 @@ def filled(project: Path) -> Path:
     return project
 
 
-@pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", SIZES)
 def test_picture_full(snap: Callable[..., bool], filled: Path, size: tuple[int, int]) -> None:
     assert snap(HudtuiApp(filled), size=size, press=["comma"])
 
 
-def test_picture_empty(snap: Callable[..., bool], project: Path) -> None:
-    assert snap(HudtuiApp(project), size=(80, 24), press=["comma"])
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_empty(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
+    assert snap(HudtuiApp(project), size=size, press=["comma"])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_loading(snap: Callable[..., bool], filled: Path, reading_app: Any, size: tuple[int, int]) -> None:
+    assert snap(reading_app(filled), size=size, press=["comma"], wait=False)
 
 
 def test_picture_nothing_fits_the_filter(snap: Callable[..., bool], project: Path) -> None:
     assert snap(HudtuiApp(project), size=(80, 24), press=["comma", "slash", *"nothing"])
 
 
-def test_picture_of_a_file_that_cannot_be_read(snap: Callable[..., bool], project: Path) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_of_a_file_that_cannot_be_read(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
     (project / ".env").write_bytes(b"HUD_API_KEY=\xff\xfe\xff\n")
-    assert snap(HudtuiApp(project), size=(80, 24), press=["comma"])
+    assert snap(HudtuiApp(project), size=size, press=["comma"])
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])

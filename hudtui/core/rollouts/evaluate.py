@@ -684,9 +684,11 @@ def read_playable_tasks(
             where=Location(tasks),
         )
     if not chosen:
+        lacking = any(problem.field == "mcp_config" and problem.code == "missing" for problem in read.problems)
         raise InputError(
             f"none of the {read.total} tasks can be played" if read.total else "there are no tasks here",
             why=str(read.problems[0]) if read.problems else None,
+            fix="Give the tasks an mcp_config, or name one environment for all of them." if lacking else None,
             where=Location(tasks),
         )
     if source is None:

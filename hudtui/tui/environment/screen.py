@@ -151,8 +151,12 @@ class EnvironmentScreen(HudtuiScreen):
     def facts_changed(self, facts: Facts) -> None:
         """Nothing here depends on them but the offers of the empty screen."""
         if self.analysis is None and self.source is None:
-            hint = _HINT if facts.lock is None else f"{_NAME}; {facts.lock.name} is here"
-            self.query_one(EmptyState).tell(_NOTHING, hint)
+            self._show_nothing()
+
+    def _show_nothing(self) -> None:
+        facts = self.app.facts
+        hint = _HINT if facts is None or facts.lock is None else f"{_NAME}; {facts.lock.name} is here"
+        self.query_one(EmptyState).tell(_NOTHING, hint)
 
     def why_not(self, action_id: str) -> str | None:
         """What needs a source, a tool, an answer or a connection."""
@@ -266,15 +270,18 @@ class EnvironmentScreen(HudtuiScreen):
             return
         self.busy(f"Analyzing {source.text} ({{key:environment.cancel}} cancels)")
         self._show_state("● analyzing", "$accent")
+        self.query_one(EmptyState).tell("The environment is being analyzed …")
         shown = ", showing the last analysis" if self.analysis else ""
         try:
             answers = None if by_itself else await self._answers()
             found = await analyze_source(source, self.app, on_event=self._progress, answerer=answers)
         except HudtuiError:
             self._show_state(f"✗ connection failed{shown}", "$error")
+            self._show_nothing()
             raise
         except asyncio.CancelledError:
             self._show_state(f"○ cancelled{shown}")
+            self._show_nothing()
             raise
         self._take(found, fresh=True)
         if self.is_busy:

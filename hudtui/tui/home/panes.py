@@ -76,6 +76,12 @@ class NextPane(TextPane):
     def __init__(self, key: Callable[[str], str], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._key = key
+        self._failed = False
+
+    def fail(self) -> None:
+        """Say that the project could not be read."""
+        self._failed = True
+        self.draw()
 
     def show(self, facts: Facts) -> None:
         """Show the next step of a project."""
@@ -87,6 +93,8 @@ class NextPane(TextPane):
         """Return one or two sentences, and the keys."""
         facts = self.facts
         if facts is None:
+            if self._failed:
+                return Content.assemble("The project could not be read. ", (self._key("app.refresh"), _KEY), " reads it again.")
             return Content.styled("Reading the project…", _MUTED)
         if facts.empty:
             return self._welcome(width)

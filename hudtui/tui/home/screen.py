@@ -101,6 +101,10 @@ class HomeScreen(HudtuiScreen):
         self._show_runs(facts)
         self.refresh_bindings()
 
+    def not_read(self) -> None:
+        """Say that the project could not be read."""
+        self.query_one(NextPane).fail()
+
     def money_changed(self) -> None:
         """Show what is rented."""
         spending, pane = self.app.spending, self.query_one(MoneyPane)

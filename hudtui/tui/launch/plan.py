@@ -86,6 +86,8 @@ class PlanPane(Pane):
             lines.append(Content.assemble(_GLYPHS[check.state], f"{clean_line(check.name, 60)}: {clean_line(check.text, 300)}"))
             if check.fix and check.state != "fine":
                 lines.append(Content.styled(f"  {clean_line(check.fix, 300)}", "$foreground-muted"))
+        if self._prepared is None and self._problem is None:
+            lines.append(Content.styled("Checking what the run needs …", "$foreground-muted"))
         if self._problem is not None:
             first, *rest = self._problem.lines()
             lines.append(Content.assemble(("✗ ", "bold $error"), clean_line(first)))

@@ -57,7 +57,7 @@ class RunList(TablePane[RunRow]):
             RUN_FIELDS,
             key=lambda row: row.summary.id,
             cells=self.row_cells,
-            empty="No run yet.",
+            empty="Reading the runs …",
             id="run-list",
         )
         self.grouped_by: str | None = None

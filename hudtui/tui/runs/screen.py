@@ -154,7 +154,7 @@ class RunScreen(HudtuiScreen):
 
     def content(self) -> Iterable[Widget]:
         """List on the left, the run on the right."""
-        yield EmptyState("No run yet.", "{key:run.start} starts one", id="run-empty")
+        yield EmptyState("Reading the runs …", id="run-empty")
         yield Horizontal(self.panes, id="run-box")
 
     def on_mount(self) -> None:

@@ -100,6 +100,8 @@ class ServingScreen(HudtuiScreen):
         """What is served next."""
         self.serving: Serving | None = None
         """The server that listens."""
+        self._starting = False
+        """A server is being started, and does not listen yet."""
         self._decided: set[str] = set()
         """Choices of the user: none of them is replaced by what the project has."""
         self._lines: deque[Content] = deque(maxlen=_MOST_LINES)
@@ -269,6 +271,7 @@ class ServingScreen(HudtuiScreen):
         self._episodes, self._rewards, self._errors = 0, 0.0, 0
         settings = await asyncio.to_thread(self.app.project.settings)
         try:
+            self._starting = True
             async with aclosing(serve_environment(request, settings)) as events:
                 async for event in events:
                     if isinstance(event, Progress):
@@ -289,7 +292,7 @@ class ServingScreen(HudtuiScreen):
                 self.say("The server has ended, and so have its sessions." if self.serving else "The server was not started.")
             raise
         finally:
-            self.serving = None
+            self.serving, self._starting = None, False
             if self.is_attached and self.app.is_running:
                 self._show_state()
 
@@ -303,7 +306,7 @@ class ServingScreen(HudtuiScreen):
         state, serving = self._server.state, self.serving
         self._server.note_on_border("listens" if serving is not None else "", "bold $success")
         if serving is None:
-            state.update(Content.styled("No server is running.", _MUTED))
+            state.update(Content.styled("The server is starting …" if self._starting else "No server is running.", _MUTED))
             self.refresh_bindings()
             return
         load = serving.load()

@@ -77,7 +77,7 @@ class SettingPane(Pane):
 
     def compose(self) -> ComposeResult:
         with Page():
-            yield Static()
+            yield Static(Content.styled("No setting is chosen.", "$foreground-muted"))
 
     def show(self, row: _Row | None, test: KeyCheck | None) -> None:
         """Show a setting, and what its service answered when its key was tested."""
@@ -150,6 +150,7 @@ class SettingsScreen(HudtuiScreen):
             key=lambda row: row.name,
             cells=_cells,
             title="Settings",
+            empty="Reading the settings …",
             id="settings-list",
         )
         self._detail = SettingPane(id="settings-detail")
