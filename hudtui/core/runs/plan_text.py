@@ -99,7 +99,7 @@ def readiness_text(prepared: Preparation) -> str:
     if prepared.record is None:
         first, *others = prepared.missing
         more = f" (and {plural(len(others), 'more problem')})" if others else ""
-        return f"Not ready: {clean_line(first.text, 160)}{more}."
+        return f"Not ready: {clean_line(first.text, 160).removesuffix('.')}{more}."
     spec, forecast = prepared.record.spec, prepared.forecast
     rent = spec.rent
     if rent is None:
