@@ -120,12 +120,12 @@ def test_picture_on_a_rented_machine(snap: Any, workspace: Path, fixed: None, si
     assert _picture(snap, workspace, (160, 60), **given, python="/opt/train/bin/python")
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (120, 36)])
 def test_picture_empty(snap: Any, project: Path, fixed: None, size: tuple[int, int]) -> None:
     assert _picture(snap, project, size)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(160, 48), (60, 20)])
 def test_picture_loading(snap: Any, workspace: Path, fixed: None, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
@@ -143,7 +143,7 @@ def test_picture_loading(snap: Any, workspace: Path, fixed: None, size: tuple[in
     assert snap(HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=begun, wait=False)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(160, 48), (60, 20)])
 def test_picture_error(snap: Any, workspace: Path, fixed: None, size: tuple[int, int]) -> None:
     (workspace / "tasks.json").write_text('[{"id": "t0", "prompt": "Play.", "mcp_con')
 

@@ -78,12 +78,12 @@ def runs(project: Path) -> Path:
     return project
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (120, 36)])
 def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     assert snap(_app(project), size=size, press=["5"])
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (120, 36)])
 def test_picture_loading(snap: Any, runs: Path, reading_app: Any, size: tuple[int, int]) -> None:
     async def show(pilot: Any) -> None:
         pilot.app.open_screen("run")
@@ -92,14 +92,14 @@ def test_picture_loading(snap: Any, runs: Path, reading_app: Any, size: tuple[in
     assert snap(reading_app(runs), size=size, run_before=show, wait=False)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (120, 36)])
 def test_picture_of_a_store_that_cannot_be_read(snap: Any, project: Path, size: tuple[int, int]) -> None:
     (project / ".hudtui").mkdir()
     (project / ".hudtui" / "runs.db").write_bytes(b"this is no database" * 100)
     assert snap(_app(project), size=size, press=["5"])
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (120, 36)])
 def test_picture_full(snap: Any, runs: Path, size: tuple[int, int]) -> None:
     async def wait(pilot: Any) -> None:
         await _drawn(pilot, "demo-aaaa", "episode 40/40")
