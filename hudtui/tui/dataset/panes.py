@@ -299,7 +299,7 @@ class TasksPane(Pane):
         elif self._open.reading:
             self.table.empty = "No task yet."
         else:
-            self.table.empty = "There is no task." if self._open.complete else "No task was read."
+            self.table.empty = "There is no task." if self._open.complete else _UNREAD
 
     def _keep_place(self, rows: TaskRows) -> None:
         """The cursor stays on its task where that is still shown."""
@@ -383,6 +383,9 @@ class TaskDetailPane(ViewsPane):
         return self.pages[self.view]
 
 
+_UNREAD = "No task was read."
+
+
 class ProblemsPane(Pane):
     """The problems of the tasks, and the whole sentence of the selected one."""
 
@@ -398,7 +401,7 @@ class ProblemsPane(Pane):
 
     def __init__(self) -> None:
         super().__init__(id="ds-problems-pane")
-        self.table = VirtualTable(PROBLEMS, empty="No problem was found.", id="ds-problems")
+        self.table = VirtualTable(PROBLEMS, empty=_UNREAD, id="ds-problems")
         self.sentence = CalmStatic(id="ds-problem")
 
     def compose(self) -> ComposeResult:
@@ -419,8 +422,10 @@ class ProblemsPane(Pane):
         self.sentence.update(sentence)
         self.sentence.display = True
 
-    def show(self, index: TaskIndex | None) -> None:
-        """List the problems of the tasks that were read; None empties the pane."""
+    def show(self, index: TaskIndex | None, *, complete: bool = False) -> None:
+        """List the problems of the tasks that were read, `complete` when those are all; None empties the pane."""
+        read = index is not None and index.total
+        self.table.empty = "No problem was found." if complete else "No problem so far." if read else _UNREAD
         if index is None:
             self.table.show(None)
             self.sentence.update("")

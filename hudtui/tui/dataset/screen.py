@@ -386,7 +386,7 @@ class DatasetScreen(HudtuiScreen):
         # The label of the tab costs a new layout, so it is not brought up to date with every problem.
         if final or not self._counted or problems > 2 * self._counted:
             self._counted = problems
-            self.problems.show(index)
+            self.problems.show(index, complete=self.open.complete)
             self.refresh_bindings()
         self._show_head()
         if final:

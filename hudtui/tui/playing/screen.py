@@ -564,7 +564,7 @@ class PlayingScreen(HudtuiScreen):
             key = self.app.keys_in("{key:playing.evaluate}")
             self._setup.show_scores(score_lines(scores, playing.config, self._before, judged=self._judged, key=key))
         if self.over:
-            words = "over"
+            words = "over" if player is not None else ""
         elif playing.running:
             words = f"{clean_line(playing.policy or '', 30)} plays; {{key:playing.pause}} pauses"
         elif self._waits:
