@@ -16,6 +16,7 @@ from hudtui.core.events import Progress
 from hudtui.tui import steps
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Facts, Money, RunFact, Services, StepFact, WalletFact
+from hudtui.tui.home.panes import RewardPane
 from hudtui.tui.home.reads import RunRead
 from hudtui.tui.widgets.virtual_table import VirtualTable
 
@@ -289,6 +290,11 @@ async def shown(pilot: Any, screen_text: Callable[[Any], str], *words: str) -> s
 def test_picture_with_numbers(snap: Callable[..., bool], measured: Path, screen_text: Any, size: tuple[int, int]) -> None:
     async def read(pilot: Any) -> None:
         await shown(pilot, screen_text, "Reward: grpo lora 16", "┤")
+        pane = pilot.app.screen.query_one(RewardPane)
+        for _ in range(500):  # the curve is drawn again once the pane has its height
+            if pane.body.size.height == pane.content_size.height:
+                break
+            await pilot.pause(0.02)
 
     assert snap(HudtuiApp(measured, services=Services(now=lambda: NOON, sync_runs=_quiet)), size=size, run_before=read)
 
