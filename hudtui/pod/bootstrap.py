@@ -61,7 +61,7 @@ _OF_INSTALLERS = (
 )
 
 
-class Progress:
+class InstallProgress:
     """Turns what pip and uv write while they install into lines of the log: how many packages are here, and the large files.
 
     Attributes:
@@ -72,7 +72,7 @@ class Progress:
         self.wanted, self.found = wanted, 0
 
     def line(self, text: str) -> Optional[str]:
-        """The line of the log; None for one that says nothing new."""
+        """The line of the log; None where it would say nothing new."""
         if text.startswith("Ignoring "):  # a package for other machines
             self.wanted -= 1
             return None
@@ -106,7 +106,7 @@ def install(argv: List[str], wanted: int) -> "tuple[bool, List[str]]":
         return False, []
     assert process.stdout is not None
     wrong: List[str] = []
-    warned, progress = False, Progress(wanted)
+    warned, progress = False, InstallProgress(wanted)
     for line in process.stdout:
         text = line.decode("utf-8", "replace").rstrip()
         shown = progress.line(text)

@@ -236,7 +236,7 @@ def test_a_missing_lock_is_told(tmp_path: Path) -> None:
 
 
 def test_an_installation_says_how_many_packages_it_has_and_names_the_large_ones() -> None:
-    progress = bootstrap.Progress(26)
+    progress = bootstrap.InstallProgress(26)
     heard = [f"Collecting p{number}==1.0 (from -r lock.txt (line {number}))" for number in range(25)]
     heard[3:3] = ["  Downloading torch-2.13.0-cp312-cp312-linux.whl (530.1 MB)", "  Downloading six-1.0-py3-none-any.whl (11 kB)"]
     heard[0] = "Processing /wheels/p0-1.0-py3-none-any.whl (from -r lock.txt (line 1))"

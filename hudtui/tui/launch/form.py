@@ -238,7 +238,7 @@ class Dropdown(Acting, Select[str]):
             self.value = before
 
 
-class FormField(Acting, Field):
+class LaunchField(Acting, Field):
     """A text of the form."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
@@ -261,7 +261,7 @@ def _control(name: str) -> Control:
         return Dropdown(id=where, prompt=_PROMPTS.get(name, "choose"), optional=name in _PROMPTS)
     if name in _TICKS:
         return Tick(id=where)
-    field = FormField(placeholder=usual_of(name), id=where)
+    field = LaunchField(placeholder=usual_of(name), id=where)
     if name == "policy":
         field.suggester = SuggestFromList(_POLICIES)
     return field
