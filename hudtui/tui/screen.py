@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.events import ScreenResume
 from textual.geometry import Size
-from textual.screen import Screen
+from textual.screen import UPDATE_PERIOD, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -325,6 +325,12 @@ class HudtuiScreen(Acting, Screen[None]):
             self._held.stop()
             self._held = None
             self._update_timer.resume()
+
+    def _compositor_refresh(self) -> None:
+        if self.app._batch_count:  # Textual would take what is to be drawn for drawn, and show nothing of it
+            self.set_timer(UPDATE_PERIOD, self._compositor_refresh)
+        else:
+            super()._compositor_refresh()
 
     def _on_timer_update(self) -> None:
         if self._held is None:
