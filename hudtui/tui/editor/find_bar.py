@@ -18,20 +18,14 @@ from hudtui.tui.widgets.fields import Field
 
 class _What(Acting, Field):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("find.next", "Next match", "Go to the next match.", "enter", palette=False),
+        AppAction("find.submit", "Next match", "Go to the next match.", "enter", palette=False),
     )
-
-    async def action_next(self) -> None:
-        await self.action_submit()
 
 
 class _With(Acting, Field):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("find.replace", "Replace", "Replace this match, and go to the next one.", "enter", palette=False),
+        AppAction("replace.submit", "Replace", "Replace this match, and go to the next one.", "enter", palette=False),
     )
-
-    async def action_replace(self) -> None:
-        await self.action_submit()
 
 
 class FindBar(Acting, Horizontal):

@@ -50,12 +50,9 @@ RECENT = 3600.0
 class _Source(TextEntry):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction(
-            "source.connect", "Connect", "Connect to the environment that is named here, and analyze it.", "enter", palette=False
+            "source.submit", "Connect", "Connect to the environment that is named here, and analyze it.", "enter", palette=False
         ),
     )
-
-    async def action_connect(self) -> None:
-        await self.action_submit()
 
 
 class EnvironmentScreen(HudtuiScreen):

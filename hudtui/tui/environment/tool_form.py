@@ -26,11 +26,8 @@ if TYPE_CHECKING:
 
 class _Entry(TextEntry):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("form.send", "Call", "Call the tool with what stands in the form.", "enter", palette=False),
+        AppAction("form.submit", "Call", "Call the tool with what stands in the form.", "enter", palette=False),
     )
-
-    async def action_send(self) -> None:
-        await self.action_submit()
 
 
 class ToolForm(VerticalScroll):

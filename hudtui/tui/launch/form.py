@@ -242,11 +242,8 @@ class LaunchField(Acting, Field):
     """A text of the form."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("launch.next-field", "Next field", "Go to the next field.", "enter", palette=False),
+        AppAction("launch.submit", "Next field", "Go to the next field.", "enter", palette=False),
     )
-
-    async def action_next_field(self) -> None:
-        await self.action_submit()
 
 
 Control = Field | Dropdown | Tick

@@ -66,7 +66,7 @@ class _Status(Widget):
 
 class _SearchField(Acting, Field):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("logsearch.find", "Find", "Find what is typed, and mark it.", "enter", palette=False),
+        AppAction("logsearch.submit", "Find", "Find what is typed, and mark it.", "enter", palette=False),
         AppAction(
             "logsearch.leave",
             "Leave",
@@ -82,9 +82,6 @@ class _SearchField(Acting, Field):
 
     class Toggled(Message):
         """The other kind of pattern is wanted."""
-
-    async def action_find(self) -> None:
-        await self.action_submit()
 
     def action_leave(self) -> None:
         self.post_message(self.Left())

@@ -89,7 +89,7 @@ class Field(Input):
 
 
 class TextEntry(Acting, Field):
-    """A field of a screen. Enter takes what is typed: a subclass has the action. Esc puts back what stood here before."""
+    """A field of a screen. Enter takes what is typed; a subclass names that as `SCOPE.submit`. Esc puts back what was here."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("entry.leave", "Back", "Put back what stood here before, and leave the field.", "escape", palette=False),
