@@ -307,27 +307,17 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def _remember_place(self) -> None:
         """Note the screen that was shown last, and the place on it."""
-        import json
-
         screen = self._opened.get(self._visited)
         if screen is not None and screen.is_attached:
             folder = str(self.folder)
             others = tuple(one for one in self.preferences.places if one[0] != folder)
-            places = (*others, (folder, self._visited, json.dumps(screen.place)))[-preferences.KEPT :]
+            places = (*others, (folder, self._visited, screen.place))[-preferences.KEPT :]
             self.preferences = preferences.change(self.places.state / preferences.FILE, places=places)
 
-    def last_place(self) -> tuple[str, dict[str, str]] | None:
+    def last_place(self) -> tuple[str, Mapping[str, str]] | None:
         """The screen that was shown last in this folder before hudtui was left, and values for its `opened`; or None."""
-        import json
-
-        found = next((one for one in self.preferences.places if one[0] == str(self.folder) and one[1] in SCREENS), None)
-        if found is None:
-            return None
-        try:
-            given = json.loads(found[2])
-        except ValueError:
-            return None
-        return (found[1], {str(name): str(value) for name, value in given.items()}) if isinstance(given, dict) else None
+        places = ((screen, place) for folder, screen, place in self.preferences.places if folder == str(self.folder))
+        return next((one for one in places if one[0] in SCREENS), None)
 
     def terminal_lost(self) -> None:
         """The terminal went away: end quietly. Runs live in tmux and continue."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,8 @@ class Preferences:
     """Project folder and the configuration that was open there last; the newest last, no more than `KEPT`."""
     noted: tuple[str, ...] = ()
     """Machines of which the user has noted that they were taken back; the newest last, no more than `KEPT`."""
-    places: tuple[tuple[str, str, str], ...] = ()
-    """Project folder, the screen that was open there last, and the place on it as JSON; the newest last, no more than `KEPT`."""
+    places: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
+    """Project folder, the screen that was open there last, and the place on it; the newest last, no more than `KEPT`."""
 
 
 def load(path: Path) -> Preferences:
@@ -70,9 +71,13 @@ def load(path: Path) -> Preferences:
     return kept
 
 
-def _places(found: object) -> tuple[tuple[str, str, str], ...]:
+def _places(found: object) -> tuple[tuple[str, str, Mapping[str, str]], ...]:
     rows = [row for row in found if isinstance(row, list) and len(row) == 3] if isinstance(found, list) else []
-    return tuple((a, b, c) for a, b, c in rows if all(isinstance(one, str) for one in (a, b, c)))[-KEPT:]
+    return tuple(
+        (folder, screen, place)
+        for folder, screen, place in rows
+        if isinstance(place, dict) and all(isinstance(text, str) for text in (folder, screen, *place.values()))
+    )[-KEPT:]
 
 
 def change(path: Path, **changes: Any) -> Preferences:
