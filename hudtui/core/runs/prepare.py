@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from hudtui.core.compute.gpus import parse_spec
@@ -286,7 +286,10 @@ async def require_python(request: RunRequest, folder: Path) -> None:
         return
     name = "this machine" if host == LOCAL else host
     asked = [request.python, "-c", "import hudtui"]
+    no_python = f"{clean_line(request.python)} on {name} is not a Python with hudtui"
     fix = "Name another one (--python), or leave --python out: an environment is made."
+    if "python" not in PurePosixPath(request.python).name:  # it may be half typed: no other program is started
+        raise InputError(no_python, fix=fix)
     try:
         cwd = str(folder) if host == LOCAL else None
         done = await find_host(host).run(asked, cwd=cwd, env={"PYTHONSAFEPATH": "1"}, timeout=120)
@@ -294,7 +297,7 @@ async def require_python(request: RunRequest, folder: Path) -> None:
         raise InputError(f"{clean_line(request.python)} cannot be started on {name}", why=error.why, fix=fix) from None
     if not done.ok:
         why = clean_line(done.stderr.strip().rpartition("\n")[2], 300)
-        raise InputError(f"{clean_line(request.python)} on {name} is not a Python with hudtui", why=why or None, fix=fix)
+        raise InputError(no_python, why=why or None, fix=fix)
 
 
 async def _check_machine(

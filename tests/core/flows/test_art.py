@@ -348,11 +348,15 @@ def test_settings_that_the_engine_does_not_have_are_refused_by_either(project):
     ("asked", "words"),
     [
         ({"python": "gone/bin/python"}, r"gone/bin/python cannot be started on this machine\nNo such file or directory"),
-        ({"python": "/bin/false"}, "/bin/false on this machine is not a Python with hudtui"),
+        ({"python": "./python"}, "python on this machine is not a Python with hudtui\nit has none"),
+        ({"python": "./tool"}, "tool on this machine is not a Python with hudtui"),
         ({"gpus": "lots"}, "'lots' names no GPUs\nWrite for instance H100, 4xH100, A100_80GB:2, or cpu"),
     ],
 )
 async def test_what_cannot_be_used_is_said_before_anything_is_written(project, asked, words):
+    for name, does in (("python", "echo it has none >&2; exit 1"), ("tool", "touch started")):
+        Path(name).write_text(f"#!/bin/sh\n{does}\n")
+        Path(name).chmod(0o755)
     request = ArtRequest(environment="mine", art_config=write(CONFIG), rehearse=True, host="local", **asked)
     with pytest.raises(InputError, match=words):
         await plan_art(request, project)
@@ -365,6 +369,7 @@ async def test_what_cannot_be_used_is_said_before_anything_is_written(project, a
     else:
         prepared = await prepare_run(plain, project.workspace(), project.settings(), project.runs)
         assert [check.name for check in prepared.missing] == ["python"]
+    assert not Path("started").exists(), "what has another name is not started"
 
 
 async def test_files_that_were_made_go_with_the_last_run_that_was_planned_with_them(project):
