@@ -79,10 +79,7 @@ class InstallProgress:
         if text.startswith(("Collecting ", "Processing ")):  # of pip, one a package
             self.found += 1
             return "%d of %d packages" % (self.found, self.wanted) if self.found % 10 == 0 else None
-        if re.match(
-            _OF_INSTALLERS,
-            text,
-        ):
+        if re.match(_OF_INSTALLERS, text):
             return None
         size = re.match(r"\s*Downloading (\S+) \(([0-9.]+) ([kM]B)\)", text)
         if size:

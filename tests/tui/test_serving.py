@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -148,9 +147,7 @@ def test_picture_loading(snap: Any, game: Path, size: tuple[int, int], monkeypat
 
     async def begin(pilot: Any) -> None:
         screen = await opened(pilot)
-        screen._decided.add("source")
-        screen.request = replace(screen.request, source="text-2048")
-        screen._show()
+        screen.opened(source="text-2048")
         await pilot.press("ctrl+g")
         await until(pilot, lambda: screen.message.startswith("Starting"))
 
