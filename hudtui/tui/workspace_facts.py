@@ -54,7 +54,7 @@ def load_facts(folder: Path) -> Facts:
         step.name: StepFact(step.state, step.detail, step.what_next, step.errors)
         for step in project_steps(
             workspace,
-            analysis=_analysed(workspace),
+            analysis=_analyzed(workspace),
             runs=summaries,
             lock_error=lock_error,
             configs_wrong=VERDICTS.configs(workspace),
@@ -137,7 +137,7 @@ async def sync_runs(folder: Path, first: bool) -> tuple[str, ...]:
     return tuple(notice.message for notice in await reconcile_runs(store, lookup=lookup))
 
 
-def _analysed(workspace: Workspace) -> str | None:
+def _analyzed(workspace: Workspace) -> str | None:
     if not (workspace.state_dir / "analyses").is_dir():
         return None
     from hudtui.core.environment.cache import latest_analysis

@@ -1,4 +1,4 @@
-"""MCP servers from the package indexes, as a user meets them: analysed, configured, evaluated, and served over OpenEnv.
+"""MCP servers from the package indexes, as a user meets them: analyzed, configured, evaluated, and served over OpenEnv.
 
 Run by hand: it fetches three packages from PyPI and three from npm, into a folder that is removed at the end.
 

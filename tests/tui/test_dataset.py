@@ -383,7 +383,7 @@ async def test_tasks_on_another_server_are_not_judged_by_the_last_environment(
         await settle(pilot)
         screen: DatasetScreen = app.screen
         assert screen.open.index.counts["error"] == 0 and len(screen.open.index.problems) == 0
-        assert "Calls not checked: these tasks use hud-browser; last analysed: text-2048" in screen_text(app)
+        assert "Calls not checked: these tasks use hud-browser; last analyzed: text-2048" in screen_text(app)
         assert all(screen.why_not(f"dataset.{name}") is None for name in ("test", "convert", "publish"))
         await pilot.press("c")
         await previewed(pilot)

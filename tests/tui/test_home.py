@@ -24,7 +24,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SIZES = [(160, 48), (120, 36), (80, 24), (60, 20)]
 
 STEPS = {
-    "environment": StepFact("done", "text-2048: 1 tool", "Look at its tools, or analyse another one."),
+    "environment": StepFact("done", "text-2048: 1 tool", "Look at its tools, or analyze another one."),
     "mapping": StepFact("done", "1 config", "Edit and check it."),
     "dataset": StepFact("next", "no task file", "Add a tasks file."),
     "compute": StepFact("done", "this machine", "Runs start on this machine."),
@@ -81,7 +81,7 @@ def full(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_picture_empty(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
-    empty = {name: StepFact("missing", "nothing yet") for name in STEPS} | {"environment": StepFact("next", "none analysed yet")}
+    empty = {name: StepFact("missing", "nothing yet") for name in STEPS} | {"environment": StepFact("next", "none analyzed yet")}
     assert snap(app(project, steps=empty), size=size)
 
 

@@ -894,7 +894,7 @@ async def test_a_configuration_for_another_environment_is_not_judged_by_the_last
     async with mapping(open_app, settle, desk, size=(200, 36)) as (screen, pilot):
         assert [finding for finding in screen.draft.findings if finding.severity == "error"] == []
         assert all(row.verdict == "ok" for row in screen.draft.rows)
-        assert "not checked: for deepresearch; last analysed: text-2048" in screen_text(pilot.app)
+        assert "not checked: for deepresearch; last analyzed: text-2048" in screen_text(pilot.app)
         row = row_of(screen, "deepresearch")
         screen.editor.replace('"text_2048"', (row, text.splitlines()[row].index('"')), (row, len(text.splitlines()[row]) - 1))
         await settle(pilot)

@@ -1,4 +1,4 @@
-"""Whether tasks run on the environment that was analysed: only then they are judged by its analysis."""
+"""Whether tasks run on the environment that was analyzed: only then they are judged by its analysis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GENERIC_NAMES = frozenset(("", "default", "environment", "hud", "local", "main",
 
 @dataclass(frozen=True)
 class EnvironmentIdentity:
-    """What an analysed environment is known by."""
+    """What an analyzed environment is known by."""
 
     names: frozenset[str]
     """What it is called, in small letters and digits only."""
@@ -33,7 +33,7 @@ class EnvironmentIdentity:
 
 
 def identity_of(analysis: Analysis, folder: Path) -> EnvironmentIdentity:
-    """What an analysed environment is known by.
+    """What an analyzed environment is known by.
 
     Args:
         analysis: The analysis.

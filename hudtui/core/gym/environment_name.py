@@ -1,4 +1,4 @@
-"""Environments by name: a name for what is behind a source, and whether a configuration is for an analysed environment."""
+"""Environments by name: a name for what is behind a source, and whether a configuration is for an analyzed environment."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def called_tools(config: GymConfig) -> tuple[str, ...]:
 
 
 def is_config_for(named: str | None, tools: tuple[str, ...], analysis: Analysis, identity: EnvironmentIdentity) -> bool:
-    """Whether a configuration is for the analysed environment.
+    """Whether a configuration is for the analyzed environment.
 
     Args:
         named: The environment that the configuration names.
         tools: The tools that the actions of the configuration call.
         analysis: The analysis.
-        identity: The names of the analysed environment.
+        identity: The names of the analyzed environment.
 
     Returns:
         True when it is called so or has every tool; for a configuration that does not say, when it has one of them, be it

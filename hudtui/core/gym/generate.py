@@ -1,4 +1,4 @@
-"""Generating a hud-vf-gym configuration for an analysed environment.
+"""Generating a hud-vf-gym configuration for an analyzed environment.
 
 `draft_config` decides which actions the configuration offers, under what names, with which arguments; `render` writes the draft
 as YAML. Screens take single actions (`action_snippet`).

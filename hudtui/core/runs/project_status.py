@@ -61,7 +61,7 @@ def project_steps(
 
     Args:
         workspace: The project folder.
-        analysis: Name of the environment analysed last in this workspace.
+        analysis: Name of the environment analyzed last in this workspace.
         runs: The workspace's runs, in any order.
         lock_error: Why the lock file cannot be read.
         configs_wrong: Errors in the configurations.
@@ -71,7 +71,7 @@ def project_steps(
     configs, tasks = len(workspace.configs), len(workspace.task_files)
     known = analysis or ("lock file" if workspace.lock is not None else None)
     environment = _step(
-        "environment", known, "none analysed yet", "Analyse an environment.", "See its tools, or analyse another."
+        "environment", known, "none analyzed yet", "Analyze an environment.", "See its tools, or analyze another."
     )
     mapping = _step(
         "mapping",
@@ -89,7 +89,7 @@ def project_steps(
     )
     if lock_error is not None and analysis is None:
         environment = ProjectStep(
-            "environment", "failed", lock_error, "Analyse an environment; this writes a new lock file.", errors=1
+            "environment", "failed", lock_error, "Analyze an environment; this writes a new lock file.", errors=1
         )
     if configs and configs_wrong.errors:
         mapping = ProjectStep("mapping", "failed", configs_wrong.text, "Fix the errors.", configs_wrong.errors)

@@ -67,7 +67,7 @@ class DatasetRequest:
     selection: TaskSelection = field(default_factory=TaskSelection)
     analysis: Analysis | None = None
     same_servers: bool = False
-    """Check the calls only of tasks whose servers are the analysed environment."""
+    """Check the calls only of tasks whose servers are the analyzed environment."""
     token: str | None = field(default=None, repr=False)
 
 

@@ -286,7 +286,7 @@ class TaskIndex:
         extras: Fields beside those of the dataset format, in the order of their appearance.
         noticed: Tasks by what was noticed in their `mcp_config`; see `servers`.
         inferred: Tasks whose `mcp_config` comes from the lock file's image.
-        other_servers: Tasks whose calls were not checked because the analysed environment is another one, by their servers.
+        other_servers: Tasks whose calls were not checked because the analyzed environment is another one, by their servers.
     """
 
     def __init__(self) -> None:

@@ -56,7 +56,7 @@ class Rules:
     analysis: Analysis | None = None
     """Environment of the tasks: its tools, functions and schemas."""
     same_servers: bool = False
-    """Check the calls only of tasks whose servers are the analysed environment."""
+    """Check the calls only of tasks whose servers are the analyzed environment."""
     folder: Path | None = None
     """Project folder; the current folder when None."""
     token_budget: int | None = None
@@ -71,14 +71,14 @@ class Rules:
 
     @cached_property
     def identity(self) -> EnvironmentIdentity:
-        """What identifies the analysed environment."""
+        """What identifies the analyzed environment."""
         from hudtui.core.environment.matching import identity_of
 
         assert self.analysis is not None
         return identity_of(self.analysis, self.folder or Path.cwd())
 
     def other_servers(self, config: Any) -> str | None:
-        """Return the names of a task's servers if they are not the analysed environment; None if the calls can be checked."""
+        """Return the names of a task's servers if they are not the analyzed environment; None if the calls can be checked."""
         if self.analysis is None or not self.same_servers:
             return None
         from hudtui.core.environment.matching import servers_in, uses_environment
@@ -103,7 +103,7 @@ class CheckedTask(msgspec.Struct, gc=False):
     extra: dict[str, Any] = {}
     """Other fields that are not null."""
     other_servers: str | None = None
-    """Servers of the task, if its calls were not checked because the analysed environment is another one."""
+    """Servers of the task, if its calls were not checked because the analyzed environment is another one."""
     inferred: bool = False
     """Whether `mcp_config` comes from the lock file's image."""
     rewritten: tuple[str, ...] = ()

@@ -142,7 +142,7 @@ class TasksPane(Pane):
     def _about_calls(self, index: TaskIndex) -> list[str]:
         """Against what the calls are checked, the longest way to say it first."""
         if self._open.analysis is None:
-            return [f"calls not checked: {'no environment was analysed yet' if self._open.check_calls else 'v switches that on'}"]
+            return [f"calls not checked: {'no environment was analyzed yet' if self._open.check_calls else 'v switches that on'}"]
         from hudtui.core.environment.cache import age_text, analysis_age
 
         source = clean_line(self._open.analysis.source, 40)
@@ -150,7 +150,7 @@ class TasksPane(Pane):
         names = ", ".join(clean_line(name, 30) for name, _ in index.other_servers.most_common(2))
         refused = index.problems.counts["error", "unknown-tool"] + index.problems.counts["error", "schema"]
         if others and not refused and others == index.counts["ok"] + index.counts["warning"]:
-            return [f"Calls not checked: these tasks use {names}; last analysed: {source}", f"calls not checked ({names})"]
+            return [f"Calls not checked: these tasks use {names}; last analyzed: {source}", f"calls not checked ({names})"]
         checked = f"calls checked against {source}"
         if others:
             tasks, use = ("1 task", "uses") if others == 1 else (f"{others:,} tasks", "use")

@@ -80,7 +80,7 @@ class DatasetScreen(HudtuiScreen):
         REVERSE_ACTION,
         AppAction("dataset.next", "Next problem", "Go to the next task with a problem.", "n", show=False),
         AppAction("dataset.previous", "Problem before", "Go to the task with a problem before this one.", "N", show=False),
-        AppAction("dataset.check", "Check calls", "Check calls against the last analysed environment, or not.", "v", show=False),
+        AppAction("dataset.check", "Check calls", "Check calls against the last analyzed environment, or not.", "v", show=False),
         AppAction("dataset.again", "Refresh", "Read the tasks again from the beginning.", "r", show=False),
         AppAction("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
         AppAction(
@@ -161,7 +161,7 @@ class DatasetScreen(HudtuiScreen):
         if name in ("again", "check"):
             return (
                 "no environment was analyzed yet; the environment screen does that"
-                if name == "check" and not self._analysed()
+                if name == "check" and not self._analyzed()
                 else None
             )
         index = self.open.index
@@ -238,7 +238,7 @@ class DatasetScreen(HudtuiScreen):
         if self.open.source is not None:
             self._open(self.open.source)
 
-    def _analysed(self) -> bool:
+    def _analyzed(self) -> bool:
         """Whether an analysis is remembered. Asked at every change of the keys: it is not read."""
         from hudtui.core.workspace import STATE_FOLDER
 
@@ -283,7 +283,7 @@ class DatasetScreen(HudtuiScreen):
         import hudtui.core.tasks.table  # noqa: F401
         from hudtui.core.tasks.read import fingerprint, open_source
 
-        analysis = self._latest() if self.open.check_calls and self._analysed() else None
+        analysis = self._latest() if self.open.check_calls and self._analyzed() else None
         opened = open_source(text, self.app.folder, self.app.platform, analysis=analysis)
         return _Found(opened, analysis, fingerprint(opened.source))
 

@@ -177,7 +177,9 @@ class ToolsPane(Pane):
     @on(Tree.NodeSelected)
     def _open(self, event: Tree.NodeSelected[Leaf]) -> None:
         event.stop()
-        if event.node.data is not None:
+        if event.node.data is None:
+            event.node.toggle()
+        else:
             if event.node.data is not self.selected:
                 self._select(event.node.data)
             self.post_message(self.Opened(event.node.data))

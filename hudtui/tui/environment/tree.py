@@ -28,6 +28,7 @@ class Branches(Acting, Tree[T]):
     Branches:focus { background-tint: $foreground 0%; }
     """
     show_root = False
+    auto_expand = False  # Enter opens what a row is about; a click on its arrow still closes the branch
     guide_depth = 2
 
     def process_label(self, label: str | Text) -> Text:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """One session with the environment that was analysed last.
+    """One session with the environment that was analyzed last.
 
     Args:
         screen: Where it says what it waits for.
@@ -44,7 +44,7 @@ class Connection:
             return ("○ no environment was inspected", "$foreground-muted")
         source = clean_line(draft.analysis.source, 40)
         if draft.foreign is not None:
-            return (f"○ not checked: for {clean_line(draft.foreign, 30)}; last analysed: {source}", "$foreground-muted")
+            return (f"○ not checked: for {clean_line(draft.foreign, 30)}; last analyzed: {source}", "$foreground-muted")
         return (f"○ not connected ({source})", "$foreground-muted")
 
     async def send(self, call: McpCall, source: str) -> list[Content]:

@@ -39,12 +39,12 @@ class LiveConfig:
         self.rows: tuple[ActionRow, ...] = ()
         """Every action with an example of it."""
         self.analysis: Analysis | None = None
-        """The environment that was analysed last."""
+        """The environment that was analyzed last."""
         self.tools: Mapping[str, Tool] | None = None
         """Tools that an agent's call can reach."""
         self.all_tools: Mapping[str, Tool] | None = None
         self.foreign: str | None = None
-        """The environment of the configuration, where it is not the analysed one, whose tools then do not apply."""
+        """The environment of the configuration, where it is not the analyzed one, whose tools then do not apply."""
         self._identity: EnvironmentIdentity | None = None
         self._aim: tuple[str | None, tuple[str, ...]] | None = None
         """The environment and the tools of the configuration that `foreign` was computed from."""
@@ -124,13 +124,13 @@ class LiveConfig:
         return True
 
     def take_analysis(self, analysis: Analysis | None, identity: EnvironmentIdentity | None) -> None:
-        """Take the environment that was analysed last, and its names."""
+        """Take the environment that was analyzed last, and its names."""
         if analysis != self.analysis:
             self.analysis, self._identity, self._aim = analysis, identity, None
             self.choose_tools()
 
     def choose_tools(self) -> None:
-        """Check calls against the analysed environment's tools where the configuration is for it, else against none."""
+        """Check calls against the analyzed environment's tools where the configuration is for it, else against none."""
         from hudtui.core.gym.editing.preview import agent_tools
         from hudtui.core.gym.environment_name import called_tools, declared_environment, is_config_for
 

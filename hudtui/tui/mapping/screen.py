@@ -241,7 +241,7 @@ class MappingScreen(HudtuiScreen):
                 self.editor.focus()
 
     def facts_changed(self, facts: Facts) -> None:
-        """A configuration may have appeared; the environment may have been analysed again."""
+        """A configuration may have appeared; the environment may have been analyzed again."""
         workspace = facts.workspace
         if self.path is None and workspace is not None and not workspace.configs:
             self._tell_of_none()

@@ -29,7 +29,7 @@ def test_an_empty_folder_starts_at_the_environment() -> None:
     stations = project_steps(Folder())
     assert [station.name for station in stations] == ["environment", "mapping", "dataset", "compute", "run"]
     assert [station.state for station in stations] == ["next", "missing", "missing", "missing", "missing"]
-    assert stations[0].what_next == "Analyse an environment."
+    assert stations[0].what_next == "Analyze an environment."
 
 
 @pytest.mark.parametrize(
