@@ -209,6 +209,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """The project was read, and machines may be asked."""
         self._not_read = False
         """The last attempt to read the project has failed."""
+        self._reading = asyncio.Lock()
+        """Held while the project is read."""
         self._marks = Marks()
         """How what is written down looked when it was read last."""
         self._told: set[str] = set()
@@ -509,16 +511,17 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             # The marks come first: what is written meanwhile is read again.
             return self.services.marks(self.folder), self.services.load_facts(self.folder)
 
-        marks, facts = await asyncio.to_thread(read)
-        # Rented machines are not read here: what became of them is seen at the next look around.
-        self._marks = marks if self.facts is None else replace(self._marks, runs=marks.runs)
-        if everything or facts != self.facts:
-            self.facts = facts
-            for screen in self._opened.values():
-                if screen.is_attached:
-                    screen.show_facts()
-        self.progress.follow(facts)
-        return facts
+        async with self._reading:  # one after the other: what was read first is never shown last
+            marks, facts = await asyncio.to_thread(read)
+            # Rented machines are not read here: what became of them is seen at the next look around.
+            self._marks = marks if self.facts is None else replace(self._marks, runs=marks.runs)
+            if everything or facts != self.facts:
+                self.facts = facts
+                for screen in self._opened.values():
+                    if screen.is_attached:
+                        screen.show_facts()
+            self.progress.follow(facts)
+            return facts
 
     def show_progress(self) -> None:
         """Tell the screens what runs have measured."""

@@ -12,16 +12,21 @@ def test_full(snap, project):
 from __future__ import annotations
 
 import contextlib
+import html
 import os
+import pickle
+import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.at_rest import quick_waits
+from pytest_textual_snapshot import node_to_report_path
+from support.at_rest import at_rest, quick_waits
 from support.parsed_styles import parsed_once
 from textual.worker import WorkerCancelled, WorkerFailed
 
@@ -60,6 +65,7 @@ async def settle(pilot: Any) -> None:
         else:
             quiet += 1
         await pilot.pause()
+        await at_rest(longest=20.0)  # a pause ends after a second in any case, also where the machine has too much to do
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -88,8 +94,8 @@ def project(own_world: Path) -> Path:
 
 
 @pytest.fixture
-def snap(snap_compare: Callable[..., bool]) -> Callable[..., bool]:
-    """Compare the app's picture with the kept one.
+def snap(snap_compare: Callable[..., bool], request: pytest.FixtureRequest) -> Callable[..., bool]:
+    """Compare the app's picture with the kept one; the differences of their texts are printed.
 
     `snap(app, size=(80, 24), press=["1"], run_before=async_function_of_pilot)`; `run_before` comes after the keys. All workers
     are waited for before and after, unless `wait` is False: for pictures of something that is still going on.
@@ -119,9 +125,19 @@ def snap(snap_compare: Callable[..., bool]) -> Callable[..., bool]:
                 await calm(pilot)
             app.clear_selection()
 
-        return snap_compare(app, terminal_size=size, run_before=before)
+        same = snap_compare(app, terminal_size=size, run_before=before)
+        if not same:
+            taken: tuple[Any, ...] = pickle.loads(node_to_report_path(request.node).read_bytes())
+            print(*unified_diff(_svg_lines(taken[1]), _svg_lines(taken[2]), "kept", "now", lineterm=""), sep="\n")
+        return same
 
     return compare
+
+
+def _svg_lines(svg: str) -> list[str]:
+    """The texts of a picture with their places and the names of their styles."""
+    found = re.findall(r'<text class="[^"]*?-(\w+)" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)', svg)
+    return [f"{y:>8} {x:>8} {style:5} {html.unescape(text)}" for style, x, y, text in found]
 
 
 @pytest.fixture

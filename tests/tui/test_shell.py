@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any, ClassVar
 
 import pytest
@@ -300,6 +301,50 @@ async def test_what_cannot_be_read_is_told_once(
         while len(looks) < 3:
             await pilot.pause(0.05)
         assert told == ["this folder cannot be opened"]
+
+
+async def test_a_slow_look_at_the_project_does_not_take_back_what_was_read_after_it(
+    open_app: Any, tmp_path: Path, settle: Any
+) -> None:
+    name = "old"
+    check, slow = Event(), Event()  # set: the next one waits
+    checking, reading, checked, read = Event(), Event(), Event(), Event()
+
+    def load(folder: Path) -> Facts:
+        seen = name
+        if slow.is_set():
+            slow.clear()
+            reading.set()
+            assert read.wait(20)
+        return facts(folder, platform=seen)
+
+    def find_errors(facts: Facts) -> bool:
+        nonlocal name
+        if not check.is_set():
+            return False
+        check.clear()
+        checking.set()
+        assert checked.wait(20)
+        name = "new"
+        return True
+
+    async with open_app(tmp_path, services=Services(load_facts=load, check_files=find_errors)) as (app, pilot):
+        check.set()
+        app.reload()
+        while not checking.is_set():
+            await pilot.pause(0.01)
+        slow.set()
+        app.reload()
+        while not reading.is_set():
+            await pilot.pause(0.01)
+        checked.set()
+        for _ in range(50):
+            if app.facts.platform == "new":
+                break
+            await pilot.pause(0.01)
+        read.set()
+        await settle(pilot)
+        assert app.facts.platform == "new"
 
 
 async def test_runs_of_another_process_are_noticed(open_app: Callable[..., Any], tmp_path: Path) -> None:

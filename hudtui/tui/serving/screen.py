@@ -66,11 +66,9 @@ class EventsPane(Pane):
         self.sheet = Sheet(id="serve-lines")
 
     def compose(self) -> ComposeResult:
-        yield self.sheet
-
-    def on_mount(self) -> None:
-        """Say what comes here."""
+        # Before the pane is mounted: an event may come while it is.
         self.sheet.show((Content.styled("Each episode appears here when it has ended.", _MUTED),))
+        yield self.sheet
 
 
 class ServingScreen(HudtuiScreen):
