@@ -86,7 +86,7 @@ def test_every_option_of_the_guides_exists(page: Path) -> None:
 
 def test_the_parser_finds_mistakes() -> None:
     parse("hudtui env show text-2048 --json | head")
-    for wrong in ("hudtui env analyze text-2048", "hudtui runs logs --folow", "hudtui nothing"):
+    for wrong in ("hudtui env explore text-2048", "hudtui runs logs --folow", "hudtui nothing"):
         with pytest.raises(Exception):  # noqa: B017 - the parser's own errors and the assertion
             parse(wrong)
 

@@ -424,8 +424,6 @@ class RunScreen(HudtuiScreen):
             return "it has ended, and its session with it" if not run.active else "it runs as detached processes, without tmux"
         if name == "continue" and run.active:
             return "it has not ended; {key:run.stop} ends it"
-        if name == "export" and run.engine == "rollouts":
-            return "it plays tasks, and trains no model"
         if name == "limits" and not run.active:
             return f"it has ended already: {run.state}"
         if name == "differences" and len(self._of_the_comparison()) < 2:
