@@ -157,7 +157,7 @@ class Acting:
         return None
 
     def offers(self, action_id: str) -> bool:
-        """Whether the action exists here at all. False takes it out of footer, help and palette."""
+        """Whether the action exists here at all. False takes it out of footer, help and palette; its key says why."""
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

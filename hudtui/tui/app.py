@@ -389,6 +389,17 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self._told_how_to_leave = False
         await super().on_event(event)
 
+    async def _check_bindings(self, key: str, priority: bool = False) -> bool:
+        """Carry out what a key is bound to. A key of an action that is not offered now says why."""
+        done = await super()._check_bindings(key, priority)
+        if not done and not priority and isinstance(self.screen, HudtuiScreen):
+            for node, bindings in self.screen._modal_binding_chain:
+                for binding in bindings.key_to_bindings.get(key, ()):
+                    if isinstance(node, Acting) and binding.id and not node.offers(binding.id):
+                        self.say(f"{binding.description}: {node.why_not(binding.id) or 'it does not apply here'}")
+                        return done
+        return done
+
     def begins(self, action: AppAction) -> None:
         """An action begins: what the one before it left in the message bar is over."""
         if action.palette and action.id not in _ABOUT and isinstance(self.screen, HudtuiScreen):

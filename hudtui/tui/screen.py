@@ -6,6 +6,8 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
@@ -159,6 +161,8 @@ class HudtuiScreen(Acting, Screen[None]):
             return
         if not isinstance(error, HudtuiError):
             error = self.app.defect(error)
+        if error.where is not None and Path(error.where.file).is_relative_to(self.app.folder):
+            error.where = replace(error.where, file=str(Path(error.where.file).relative_to(self.app.folder)))
         self.query_one(MessageBar).fail(error)
         self.app.remember("error", self.message)
 

@@ -93,12 +93,12 @@ async def previewed(pilot: Any) -> None:
 # -- pictures --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(project), size=size, press=["3"])
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_full(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     save_analysis(parse_source("text-2048", folder=mixed), ANALYSIS)
     assert snap(app_of(mixed), size=size, press=["3", "down"])

@@ -79,12 +79,12 @@ async def _name(pilot: Any, text: str) -> None:
     await pilot.press("enter")
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20), (120, 35)])
 def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"])
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20), (120, 35)])
 def test_picture_full(snap: Any, project: Path, finds: Any, size: tuple[int, int]) -> None:
     finds(FOUND)
 

@@ -110,7 +110,7 @@ def _picture(snap: Any, workspace: Path, size: tuple[int, int], **given: Any) ->
     return found
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_on_this_machine(snap: Any, workspace: Path, fixed: None, size: tuple[int, int]) -> None:
     assert _picture(snap, workspace, size)
 
@@ -125,7 +125,7 @@ def test_picture_empty(snap: Any, project: Path, fixed: None, size: tuple[int, i
     assert _picture(snap, project, size)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 48), (60, 20), (120, 35), (80, 24)])
 def test_picture_loading(snap: Any, workspace: Path, fixed: None, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
@@ -143,7 +143,7 @@ def test_picture_loading(snap: Any, workspace: Path, fixed: None, size: tuple[in
     assert snap(HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=begun, wait=False)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 48), (60, 20), (120, 35), (80, 24)])
 def test_picture_error(snap: Any, workspace: Path, fixed: None, size: tuple[int, int]) -> None:
     (workspace / "tasks.json").write_text('[{"id": "t0", "prompt": "Play.", "mcp_con')
 

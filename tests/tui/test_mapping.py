@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import shutil
@@ -33,6 +34,7 @@ from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.unsaved import Unsaved
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SIZES = [(160, 45), (80, 24), (60, 20)]
 SHIPPED = Path(__file__).parents[2] / "configs"
 TEXT = """\
 # Clicks and keys.
@@ -174,9 +176,29 @@ def row_of(screen: Any, text: str) -> int:
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20), (120, 35)])
 def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(project), size=size, press=["2"])
+
+
+@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
+def test_picture_loading(snap: Any, desk: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read(path: Path) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(file_buffer, "open_buffer", read)
+
+    async def begun(pilot: Any) -> None:
+        await pilot.press("2")
+        await until(pilot, lambda: pilot.app.facts is not None and pilot.app.screen.NAME == "mapping")
+
+    assert snap(app_of(desk), size=size, run_before=begun, wait=False)
+
+
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
+def test_picture_error(snap: Any, desk: Path, size: tuple[int, int]) -> None:
+    file_of(desk).write_bytes(b"action_mappings: \xff\xfe\n")
+    assert snap(app_of(desk), size=size, press=["2"])
 
 
 @pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (60, 20)])
@@ -938,7 +960,7 @@ async def test_the_configuration_that_was_open_last_is_opened_again(
     async with open_app(project, size=(120, 36)) as (app, pilot):
         await pilot.press("2")
         await settle(pilot)
-        assert "configs/b.yaml cannot be opened." in screen_text(app) and "c chooses a configuration" in screen_text(app)
+        assert "configs/b.yaml cannot be opened." in screen_text(app) and "c opens it again, or another one" in screen_text(app)
         await pilot.press("c")
         await settle(pilot)
         await pilot.press("enter")

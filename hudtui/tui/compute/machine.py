@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from hudtui.core.text import clean_line
-from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.fit import pad
+from hudtui.tui.widgets.hanging import hanging_lines
 
 if TYPE_CHECKING:
     from hudtui.core.compute.hardware import Hardware
@@ -38,16 +39,16 @@ def machine_lines(machine: Hardware, width: int) -> Content:
         rows.append(("✓", f"GPU {gpu.index}", f"{gpu.name}{memory}{busy}", "$success"))
     if not machine.gpus:
         rows.append(("○", "GPUs", "none: scripted policies and model endpoints run, training does not", "$foreground-muted"))
-    body = [Content.styled("This machine", "bold $primary"), *(_row(*row, width) for row in rows)]
+    body = [Content.styled("This machine", "bold $primary"), *(line for row in rows for line in _row(*row, width))]
     body += [Content(""), Content.styled("Programs that runs use", "bold $primary")]
     for name, place in machine.programs:
         detail = place or f"missing: {_NEEDED_FOR.get(name, '')}"
-        body.append(_row("✓" if place else "○", name, detail, "$success" if place else "$foreground-muted", width))
+        body += _row("✓" if place else "○", name, detail, "$success" if place else "$foreground-muted", width)
     if machine.warnings:
         body.append(Content(""))
-    body += [Content.styled(f" ! {clean_line(warning)}", "$warning") for warning in machine.warnings]
+    body += [Content.styled(f"! {clean_line(warning)}", "$warning") for warning in machine.warnings]
     return Content("\n").join(body)
 
 
-def _row(glyph: str, name: str, detail: str, style: str, width: int) -> Content:
-    return Content.assemble((f" {glyph} {pad(name, 12)}", style), cut(clean_line(detail), max(width - 15, 10)))
+def _row(glyph: str, name: str, detail: str, style: str, width: int) -> list[Content]:
+    return hanging_lines(Content.styled(f"{glyph} {pad(name, 12)}", style), Content(clean_line(detail)), width)

@@ -20,6 +20,7 @@ from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.fields import FilterField
+from hudtui.tui.widgets.hanging import fact_lines
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.table_pane import FILTER_ACTION, REVERSE_ACTION, SORT_ACTION
 from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
@@ -298,7 +299,7 @@ def offer_lines(
 
     def fact(name: str, value: str, style: str = "") -> None:
         if value:
-            lines.append(Content.assemble((f"{name:<9}", "$foreground-muted"), (clean_line(value), style)))
+            lines.extend(fact_lines(name, value, style, width))
 
     if price.stated:
         fact("price", f"{price_of(offer)} an hour for all of it", "bold")

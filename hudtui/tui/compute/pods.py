@@ -13,6 +13,7 @@ from textual.message import Message
 from hudtui.core.compute.limits import Limits, LimitUsage, amount, money
 from hudtui.core.compute.pods import PodRecord
 from hudtui.core.text import clean_line, duration
+from hudtui.tui.widgets.hanging import fact_lines
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
 from hudtui.tui.widgets.words import span
@@ -217,8 +218,8 @@ Keys = Callable[[str], str]
 """Puts the user's keys into a text; see `HudtuiApp.keys_in`."""
 
 
-def gone_lines(one: PodRecord, keys: Keys) -> Content:
-    """A machine that was taken back, in full."""
+def gone_lines(one: PodRecord, keys: Keys, width: int) -> Content:
+    """A machine that was taken back, in full, in lines of at most `width` cells."""
     pod = one.last_pod()
     lines = [
         Content.styled(clean_line(one.name), "bold $primary"),
@@ -233,7 +234,8 @@ def gone_lines(one: PodRecord, keys: Keys) -> Content:
         ("lasted", span(max((one.ended or one.updated) - one.created, 0.0))),
         ("cost", f"{money(one.billed, one.currency)} billed" if one.billed is not None else "not billed yet"),
     )
-    lines += [Content.assemble((f"{name:<9}", "$foreground-muted"), clean_line(value)) for name, value in facts if value]
+    for name, value in facts:
+        lines += fact_lines(name, value, "", width) if value else []
     lines += [
         Content(""),
         Content(keys("{key:compute.noted} dismisses the notice. {key:compute.history} lists the machines that have ended.")),
@@ -242,7 +244,14 @@ def gone_lines(one: PodRecord, keys: Keys) -> Content:
 
 
 def pod_lines(
-    holding: PodRow, holdings: PodsSnapshot, keys: Keys, *, title: str, simulated: bool, now: float | None = None
+    holding: PodRow,
+    holdings: PodsSnapshot,
+    keys: Keys,
+    *,
+    title: str,
+    simulated: bool,
+    width: int,
+    now: float | None = None,
 ) -> Content:
     """One machine in full.
 
@@ -252,6 +261,7 @@ def pod_lines(
         keys: Puts the user's keys into a text.
         title: Its provider's.
         simulated: No real money is spent.
+        width: Cells of a line.
         now: The time, in seconds since the epoch; the moment of the last refresh by default.
     """
     pod, cost = holding.pod, holding.spend
@@ -273,7 +283,7 @@ def pod_lines(
 
     def fact(name: str, value: str, style: str = "") -> None:
         if value:
-            lines.append(Content.assemble((f"{name:<9}", "$foreground-muted"), (clean_line(value), style)))
+            lines.extend(fact_lines(name, value, style, width))
 
     fact("state", pod.stage + (f", {pod.progress} % installed" if pod.progress is not None and pod.stage == "installing" else ""))
     fact("", f"{title} says {pod.status}" if pod.status else "")
@@ -294,15 +304,18 @@ def pod_lines(
         pays = holdings.wallet_lasts(holding)
         if pays is not None:
             fact("wallet", f"pays for {duration(pays * 3600)} of all machines", "bold $warning" if pays < 1 else "")
-        lines += [Content(""), *limit_lines(holding.limits, LimitUsage(cost.hours, cost.spent, holdings.spending.today), keys)]
+        lines += [
+            Content(""),
+            *limit_lines(holding.limits, LimitUsage(cost.hours, cost.spent, holdings.spending.today), keys, width),
+        ]
     if holding.verdict is not None and holding.verdict.reasons:
         style = "bold $error" if holding.verdict.level == "end" else "$warning"
         lines += [Content.styled(f"! {clean_line(reason)}", style) for reason in holding.verdict.reasons]
     return Content("\n").join(lines)
 
 
-def limit_lines(limits: Limits | None, usage: LimitUsage, keys: Keys) -> list[Content]:
-    """The limits, each with what is used of it."""
+def limit_lines(limits: Limits | None, usage: LimitUsage, keys: Keys, width: int) -> list[Content]:
+    """The limits, each with what is used of it, in lines of at most `width` cells."""
     if limits is None:
         return [
             Content.styled("Limits", "bold $primary"),
@@ -324,7 +337,7 @@ def limit_lines(limits: Limits | None, usage: LimitUsage, keys: Keys) -> list[Co
             share = min(used / limit, 9.99)
             bar = "█" * min(round(share * 10), 10)
             words = f"{bar:░<10} {share * 100:.0f} % of {amount(limit)}{unit}"
-        lines.append(Content.assemble((f"{name:<9}", "$foreground-muted"), words))
+        lines += fact_lines(name, words, "", width)
     return lines
 
 

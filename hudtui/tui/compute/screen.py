@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -31,6 +31,7 @@ from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.pane import Pane, Panes
 from hudtui.tui.widgets.scrolling import Page
+from hudtui.tui.widgets.table_pane import FILTER_ACTION
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
@@ -55,20 +56,22 @@ class OfferDetailPane(Pane):
 
     BORDER_TITLE = "Detail"
     DEFAULT_CSS = "OfferDetailPane Static { height: auto; padding: 0 1; }"
+    _body: Callable[[int], Content] | None = None
 
     def compose(self) -> ComposeResult:
         with Page():
             yield CalmStatic()
 
-    def show(self, title: str, body: Content) -> None:
-        """Show a text under a title."""
+    def show(self, title: str, body: Callable[[int], Content]) -> None:
+        """Show a text under a title; `body` makes it for a number of cells."""
         self.name_on_border(title)
-        self.query_one(Static).update(body)
+        self._body = body
+        self.query_one(Static).update(body(max(self.query_one(Page).size.width - 3, 24)))
 
-    @property
-    def room(self) -> int:
-        """Cells of a line."""
-        return max(self.query_one(Page).size.width - 3, 24)
+    def on_resize(self) -> None:
+        """Wrap the lines again: a pane that was hidden has no width."""
+        if self._body is not None:
+            self.call_after_refresh(self.show, self.title, self._body)
 
 
 class ComputeScreen(HudtuiScreen):
@@ -117,6 +120,7 @@ class ComputeScreen(HudtuiScreen):
             yields=True,
         ),
         AppAction("compute.back", "Back", "Back to the offers; from there, home.", "escape", show=False, palette=False),
+        FILTER_ACTION,
     )
 
     def __init__(self) -> None:
@@ -227,6 +231,14 @@ class ComputeScreen(HudtuiScreen):
     def why_not(self, action_id: str) -> str | None:
         """What needs an offer, a machine, an answer."""
         name = action_id.partition(".")[2]
+        if name == "noted" and not self.app.spending.taken:
+            return "no machine was taken back"
+        if name == "orphans" and not (self.snapshot is not None and self.snapshot.orphans):
+            return "no machine is unclaimed"
+        if name in _OF_A_POD and not self._on_pods:
+            return "it is for rented machines: {key:compute.pods} goes to them"
+        if name == "rent" and self._on_pods:
+            return "it is for offers: {key:compute.offers} goes to them"
         if name == "use" and self._on_pods:
             return "a run rents its own machine: {key:compute.offers} goes to the offers"
         if name in ("use", "rent") or (name == "copy" and not self._on_pods):
@@ -293,6 +305,11 @@ class ComputeScreen(HudtuiScreen):
             demand = await asyncio.to_thread(newest_demand, self.app.project.runs, folder)
         self._offers.show_demand(demand)
         self._show_detail()
+
+    def action_filter(self) -> None:
+        """From the other panes too: what is typed next is for the filter."""
+        self.action_offers()
+        self._offers.action_filter()
 
     def action_model(self) -> None:
         self.start(self._ask_model(), group="ask model")
@@ -522,16 +539,15 @@ class ComputeScreen(HudtuiScreen):
         if not self.is_attached:
             return
         if self._on_pods:
-            self._detail.show("Machine", self._pod_lines())
+            self._detail.show("Machine", self._pod_lines)
         else:
-            self._detail.show("Offer", self._offer_lines())
+            self._detail.show("Offer", self._offer_lines)
 
-    def _offer_lines(self) -> Content:
+    def _offer_lines(self, width: int) -> Content:
         offer, market = self.offer, self._market
         if offer is None or market is None:
             words = self.listed.nothing or ("No offer is selected.",)
             return Content.styled("\n".join(clean_line(line) for line in words), "$foreground-muted")
-        width = self._detail.room
         if offer.provider == "local":
             if self.machine is None:
                 self.start(self._look_here(), group="machine")
@@ -563,10 +579,10 @@ class ComputeScreen(HudtuiScreen):
         self.machine = await hardware.inspect(LocalHost(), python=sys.executable)
         self._show_detail()
 
-    def _pod_lines(self) -> Content:
+    def _pod_lines(self, width: int) -> Content:
         row, snapshot, keys = self.pod, self.snapshot, self.app.keys_in
         if self._pods.gone is not None:
-            return gone_lines(self._pods.gone, keys)
+            return gone_lines(self._pods.gone, keys, width)
         if row is None or snapshot is None:
             return Content.styled("No machine is selected.", "$foreground-muted")
         provider = self.provider_of(row.pod.provider)
@@ -576,6 +592,7 @@ class ComputeScreen(HudtuiScreen):
             keys,
             title=provider.title if provider else row.pod.provider,
             simulated=provider is not None and provider.features.simulated,
+            width=width,
             now=self.app.services.now().timestamp(),
         )
 

@@ -42,6 +42,10 @@ FIRST = 1.0
 """Seconds for which the reading waits for the first picture, at most."""
 WATCH = 2.0
 """Seconds between two looks at whether the file has changed."""
+_NO_TASKS = (
+    "{key:dataset.open} names one, or a dataset on the Hub; "
+    "{key:app.open-environment}, then {key:environment.new-task}, makes one for an environment"
+)
 
 
 class DatasetScreen(HudtuiScreen):
@@ -110,8 +114,7 @@ class DatasetScreen(HudtuiScreen):
     def content(self) -> Iterable[Widget]:
         """What is open, table, detail."""
         yield CalmStatic(id="ds-head")
-        hint = "{key:dataset.open} names one, or a dataset on the Hub"
-        yield EmptyState("No task file was found in this project.", hint, id="ds-empty")
+        yield EmptyState("No task file was found in this project.", _NO_TASKS, id="ds-empty")
         with Panes(id="ds-panes"):
             yield self.tasks
             with Vertical(id="ds-right"):
@@ -402,7 +405,7 @@ class DatasetScreen(HudtuiScreen):
             return  # a file is about to be opened
         if self.open.source is None:
             head.display = False
-            hint = "{key:dataset.open} names one, or a dataset on the Hub" if not files else "{key:dataset.open} opens one"
+            hint = _NO_TASKS if not files else "{key:dataset.open} opens one"
             self.query_one(EmptyState).tell("No task file was found in this project.", hint)
             return
         head.display = True

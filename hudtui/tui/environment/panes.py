@@ -17,7 +17,7 @@ from hudtui.core.environment.form_args import form_fields
 from hudtui.core.environment.images import describe_image
 from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Tool, ToolResult
 from hudtui.core.json_text import pretty
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean, clean_line, plural
 from hudtui.tui.actions import AppAction
 from hudtui.tui.environment.tool_form import ToolForm
 from hudtui.tui.environment.tree import Branches
@@ -158,7 +158,8 @@ class ToolsPane(Pane):
                     nodes.setdefault(one.name, branch.add_leaf(one.name or getattr(one, "uri", ""), one))
         current = nodes.get(before) if before is not None else None
         current = current or next(iter(nodes.values()), None)
-        self.note_on_border(f"{len(fits)} of {len(analysis.tools)}" if word else str(len(analysis.tools)))
+        count = plural(len(analysis.tools), "tool")
+        self.note_on_border(f"{len(fits)} of {count}" if word else count)
         if current is not None:
             self.call_after_refresh(tree.move_cursor, current)
             if current.data is not self.selected:

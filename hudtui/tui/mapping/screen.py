@@ -108,7 +108,7 @@ class MappingScreen(HudtuiScreen):
         self._typed_at = 0.0
 
     def content(self) -> Iterable[Widget]:
-        yield EmptyState("Reading the project …", id="map-empty")
+        yield EmptyState("Reading the configuration …", id="map-empty")
         with Panes(id="map-panes"):
             yield self.text
             yield self.preview
@@ -268,7 +268,9 @@ class MappingScreen(HudtuiScreen):
                 await self.open_file(path)
             except HudtuiError:
                 name = workspace.relative(path)
-                self.query_one(EmptyState).tell(f"{name} cannot be opened.", "{key:mapping.config} chooses a configuration")
+                self.query_one(EmptyState).tell(
+                    f"{name} cannot be opened.", "{key:mapping.config} opens it again, or another one"
+                )
                 raise
             return
         self.query_one(EmptyState).tell("Which configuration?", "{key:mapping.config} chooses one")

@@ -50,7 +50,7 @@ class GroupList(TablePane["ResultGroup"]):
         is_marked: Whether other groups are compared with this group.
     """
 
-    BORDER_TITLE = "Groups"
+    BORDER_TITLE, NOUN = "Groups", "group"
     HELP = (
         "The episodes by task, in a training also by step: how many, the mean reward, its spread, and a bar for each episode. "
         "{key:list.filter} filters by words and fields, such as step:34 reward:<0.5 spread:0."
@@ -107,7 +107,7 @@ def key_text(key: GroupKey) -> str:
 class FailureList(TablePane[FailureCause]):
     """The episodes that did not come to an end of their own, by what broke them off."""
 
-    BORDER_TITLE = "Failures"
+    BORDER_TITLE, NOUN = "Failures", "cause"
     HELP = "Episodes that something broke off, by the cause. The episodes of the cause are listed below."
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class EpisodeList(TablePane["EpisodeEntry"]):
         is_marked: Whether other episodes are compared with this episode.
     """
 
-    BORDER_TITLE = "Episodes"
+    BORDER_TITLE, NOUN = "Episodes", "episode"
     HELP = (
         "The episodes of the group. {key:list.filter} filters by words and fields, such as reward:<0.5 stop:max_turns. "
         "{key:results.compare} marks an episode: the others are then shown beside it."
@@ -188,7 +188,7 @@ class HitList(TablePane["SearchHit"]):
         entry: The episode with a number.
     """
 
-    BORDER_TITLE = "Found"
+    BORDER_TITLE, NOUN = "Found", "hit"
     HELP = (
         "The turns that hold what was searched for. {key:table.select} opens the episode there, {key:results.back} leaves the "
         "search."

@@ -46,7 +46,7 @@ class RunList(TablePane[RunRow]):
         compared: Ids of the runs that are compared with the open run; may change.
     """
 
-    BORDER_TITLE = "Runs"
+    BORDER_TITLE, NOUN = "Runs", "run"
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("run.group", "Group", "Group the runs by state, model, engine, tasks or machine, or not.", "B", show=False),
     )

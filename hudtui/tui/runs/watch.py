@@ -47,7 +47,7 @@ def _windows(session: TmuxSession) -> str:
 class SessionList(TablePane["TmuxSession"]):
     """The tmux sessions of a machine."""
 
-    BORDER_TITLE = "Sessions"
+    BORDER_TITLE, NOUN = "Sessions", "session"
 
     def __init__(self) -> None:
         super().__init__(

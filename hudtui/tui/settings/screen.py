@@ -69,6 +69,12 @@ def _cells(row: _Row) -> Sequence[Cell]:
     return (f"{sign} {word}", f"table--{style}"), row.name, value, row.origin or ""
 
 
+class _SettingList(TablePane[_Row]):
+    """All settings."""
+
+    BORDER_TITLE, NOUN = "Settings", "setting"
+
+
 class SettingPane(Pane):
     """Everything about one setting, but for its secret."""
 
@@ -139,7 +145,7 @@ class SettingsScreen(HudtuiScreen):
         super().__init__()
         self._settings: Settings | None = None
         self._tests: dict[str, KeyCheck] = {}
-        self._list: TablePane[_Row] = TablePane(
+        self._list = _SettingList(
             _COLUMNS,
             {
                 "setting": lambda row: row.name,
@@ -149,7 +155,6 @@ class SettingsScreen(HudtuiScreen):
             },
             key=lambda row: row.name,
             cells=_cells,
-            title="Settings",
             empty="Reading the settings …",
             id="settings-list",
         )

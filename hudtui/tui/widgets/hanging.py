@@ -8,12 +8,19 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions, Visual
 
+from hudtui.core.text import clean_line
+
 
 def hanging_lines(lead: Content, body: Content, width: int) -> list[Content]:
     """Return a lead and what follows it, wrapped at spaces to lines of at most `width` cells where words allow it."""
     indent = lead.cell_length
     first, *rest = body.wrap(max(width - indent, 1)) or [Content("")]
     return [lead + first, *(Content(" " * indent) + line for line in rest)]
+
+
+def fact_lines(name: str, value: str, style: str, width: int) -> list[Content]:
+    """Return a name and its value in lines of at most `width` cells; all lines of the value begin in the same column."""
+    return hanging_lines(Content.styled(f"{name:<9}", "$foreground-muted"), Content.styled(clean_line(value), style), width)
 
 
 class Hanging(Visual):

@@ -12,6 +12,7 @@ from textual.widgets import Input
 
 from hudtui.core.errors import InputError
 from hudtui.core.row_filter import Fields, arrange
+from hudtui.core.text import plural
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.pane import Pane
@@ -55,6 +56,8 @@ class TablePane(Pane, Generic[R]):
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (FILTER_ACTION, SORT_ACTION, REVERSE_ACTION)
 
+    NOUN: ClassVar = "row"
+    """What a row is: the border counts them."""
     DEFAULT_CSS = "TablePane > FilterField { dock: top; }"
 
     class Highlighted(Message):
@@ -157,7 +160,8 @@ class TablePane(Pane, Generic[R]):
         self.table.empty = self._empty if not self.rows else "No row matches the filter."
         self.table.show(Rows(self.listed, self._cells), cursor=place)
         filtered = bool(self.filter_field.value)
-        count = f"{len(self.listed)} of {len(self.rows)}" if filtered else str(len(self.rows)) if self.rows else ""
+        count = plural(len(self.rows), self.NOUN) if self.rows or filtered else ""
+        count = f"{len(self.listed):,} of {count}" if filtered else count
         self.note_on_border(problem or count)
         self._tell()
 

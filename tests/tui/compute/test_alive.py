@@ -34,13 +34,13 @@ async def two_alive(world: Any) -> Any:
     return world
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_full(snap: Any, project: Path, two_alive: Any, size: tuple[int, int]) -> None:
     assert snap(HudtuiApp(project, services=two_alive.services), size=size, press=["4", "p"])
 
 
 def test_picture_of_one_machine(snap: Any, project: Path, two_alive: Any) -> None:
-    assert snap(HudtuiApp(project, services=two_alive.services), size=(80, 24), press=["4", "p", "j", "tab"])
+    assert snap(HudtuiApp(project, services=two_alive.services), size=(80, 24), press=["4", "p", "j", "enter"])
 
 
 def test_picture_of_the_question_before_the_end(snap: Any, project: Path, two_alive: Any) -> None:

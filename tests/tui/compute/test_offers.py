@@ -31,7 +31,7 @@ SIZES = [(160, 48), (80, 24), (60, 20)]
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     assert snap(HudtuiApp(project), size=size, press=["4"])
 
@@ -50,7 +50,7 @@ def test_picture_of_an_error(snap: Any, project: Path, looks_like: Any) -> None:
     assert snap(HudtuiApp(project), size=(80, 24), press=["4"])
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_full(snap: Any, project: Path, world: Any, size: tuple[int, int]) -> None:
     book = PriceHistory(make_state_dir(project))
     for number, price in enumerate((2.4, 2.4, 2.2, 1.9, 2.6, 2.1)):
@@ -69,7 +69,7 @@ def test_picture_of_an_offer(snap: Any, project: Path, world: Any) -> None:
     assert snap(HudtuiApp(project, services=world.services), size=(80, 24), press=["4", "tab"])
 
 
-@pytest.mark.parametrize("size", [(160, 48), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 48), (60, 20), (120, 35), (80, 24)])
 def test_picture_while_asking(snap: Any, project: Path, world: Any, remembered: Any, until: Any, size: tuple[int, int]) -> None:
     asyncio.run(remembered(world, (world.services.now() - timedelta(hours=3)).timestamp()))
     app = HudtuiApp(project, services=world.services)
@@ -84,7 +84,7 @@ def test_picture_while_asking(snap: Any, project: Path, world: Any, remembered: 
     assert snap(app, size=size, run_before=ask, wait=False)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+@pytest.mark.parametrize("size", [(160, 48), (80, 24), (120, 35), (60, 20)])
 def test_picture_of_a_provider_that_fails(snap: Any, project: Path, world: Any, size: tuple[int, int]) -> None:
     world.sim.fail_next("GET", "/api/v1/availability/*", kind="status", status=403, detail="this key may not look", times=50)
     world.sim.fail_next("GET", "/api/v1/user/whoami", kind="status", status=403, detail="this key may not look", times=50)
@@ -238,6 +238,24 @@ async def test_sorting_goes_through_the_columns(open_app: Any, settle: Any, proj
         assert seen[0] == "price" and "vram" in seen and "provider" in seen and set(seen) <= set(SORTS)
         await pilot.press("S")
         assert app.screen.query_one(OffersPane).reverse
+
+
+async def test_a_key_without_a_use_says_why_and_a_filter_is_typed_from_every_pane(
+    open_app: Any, settle: Any, project: Path
+) -> None:
+    async with open_app(project, size=(80, 24)) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        whys = {
+            "X": "no machine is unclaimed",
+            "d": "no machine was taken back",
+            "t": "it is for rented machines: p goes to them",
+        }
+        for key, why in whys.items():
+            await pilot.press(key)
+            assert app.screen.message.endswith(why), key
+        await pilot.press("tab", "slash", *"h1")
+        assert app.screen.query_one(FilterField).value == "h1" and app.screen.focused is app.screen.query_one(FilterField)
 
 
 async def test_enter_hands_the_offer_to_the_launch_screen(
