@@ -54,14 +54,15 @@ def out(text: str = "") -> None:
 
 def columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
     """Return rows of cells as lines, with the cells of a column below one another; in the columns `right` their ends are."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if at in right else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    from rich.cells import cell_len  # CJK letters and emoji take two cells
+
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        blanks = (" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        cells = (blank + cell if at in right else cell + blank for at, (cell, blank) in enumerate(zip(row, blanks, strict=True)))
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def table(

@@ -137,3 +137,7 @@ def test_version_and_help_and_a_bad_folder(tmp_path: Path) -> None:
     bad = hudtui("-C", str(tmp_path / "none"), "doctor")
     assert bad.returncode == 2 and "No such file" in bad.stderr
     assert hudtui("nonsense").returncode == 2
+
+
+def test_columns_count_cells_and_not_letters() -> None:
+    assert console.columns([["棋盘", "1"], ["ab", "10"]], right={1}) == ["棋盘   1", "ab    10"]

@@ -113,6 +113,7 @@ def test_picture_of_two_episodes(snap: Any, outputs: Path) -> None:
         screen = await opened(pilot)
         await pilot.press("enter", "c", "down", "down")
         await until(pilot, lambda: screen.episode.diff is not None)
+        assert not screen.message
 
     assert snap(HudtuiApp(outputs), size=(160, 45), run_before=show)
 

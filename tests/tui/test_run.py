@@ -20,6 +20,7 @@ from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.launch import launch, stop_run
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.values import RunEvent
 from hudtui.core.training.plan import Plan, Stage
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.app import HudtuiApp
@@ -29,6 +30,7 @@ from hudtui.tui.log.view import LogView
 from hudtui.tui.notification import notification
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.screen import RunScreen
+from hudtui.tui.runs.words import event_cells
 from hudtui.tui.widgets.dialog import Ask
 from hudtui.tui.widgets.tables import Grid
 
@@ -531,6 +533,24 @@ async def test_the_logs_of_all_stages(open_app: Any, staged: Path, screen_text: 
         await _log_of(app, "installed all")
 
 
+@pytest.mark.parametrize(
+    ("kind", "data", "words"),
+    [
+        ("stage_ended", {"stage": "play", "attempt": 1, "exit": 0, "by": "itself", "max_rss_kib": 8}, "stage play ends"),
+        ("stage_ended", {"stage": "play", "exit": 3, "by": "itself"}, "stage play ends with exit code 3"),
+        ("stage_ended", {"stage": "play", "exit": None, "by": "limit"}, "stage play ends: its time is over"),
+        ("stage_started", {"stage": "serve", "attempt": 2, "pid": 7}, "stage serve starts, attempt 2"),
+        ("step", {"name": "collect", "seconds": 12.3, "files": 4}, "the results are fetched after 12s"),
+        ("step", {"name": "folder", "seconds": 0.01}, "the run's folder is made"),
+        ("failed", {"why": "train failed", "exits": {"train": 1}}, "the run is failed: train failed"),
+        ("machine", {"kind": "never"}, "the machine was never created"),
+        ("step", {"name": ["x"], "seconds": "y"}, "['x']"),
+    ],
+)
+def test_an_event_is_a_sentence_without_numbers_of_processes(kind: str, data: dict[str, Any], words: str) -> None:
+    assert event_cells(RunEvent("r", 1, NOW, kind, data))[2] == words
+
+
 async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text: Any) -> None:
     async with open_app(staged, size=(120, 36)) as (app, pilot):
         await pilot.press("5")
@@ -539,8 +559,8 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
         await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-events")
         table = app.screen.query_one("#run-events", Grid)
         rows = [[str(cell) for cell in table.get_row_at(place)[1:]] for place in range(table.row_count)]
-        assert rows[0] == ["hudtui", "planned"] and rows[1] == ["machine", "started (mode tmux, run grpo-1)"]
-        assert ["machine", "stage started train (attempt 1)"] in rows and ["machine", "careful now"] in rows
+        assert rows[0] == ["hudtui", "the run is planned"] and rows[1] == ["machine", "the run is started in tmux"]
+        assert ["machine", "stage train starts"] in rows and ["machine", "careful now"] in rows
 
 
 @pytest.mark.parametrize("size", [(120, 36), (60, 20)])

@@ -348,7 +348,7 @@ def check_environments(report: PreflightReport, settings: Settings, *, remote: b
             told.setdefault(text, state)
             _check_login(str(name), server, report)
     for text, state in list(told.items())[:8]:
-        report.remarks.append(text)
+        report.remarks.append(f"environment {text}")
         report.add("environment", state, text)
 
 
@@ -365,7 +365,7 @@ def _check_login(name: str, server: Any, report: PreflightReport) -> None:
     if read_login(url) is None:
         return
     shown = clean_line(mask_url(url), 120)
-    text = f"environment {clean_line(name, 60)}: {shown} wants a login, and your login does not travel to the machine"
+    text = f"{clean_line(name, 60)}: {shown} wants a login, and your login does not travel to the machine"
     if all(check.text != text for check in report.checks):
         fix = f"Give a key as a header in the mcp_config, or run on this computer. `hudtui env logout {shown}` drops the login."
         report.add("environment", "missing", text, fix)
@@ -438,23 +438,23 @@ def _way(name: str, server: Any, report: PreflightReport) -> tuple[CheckState, s
     url = server.get("url")
     if isinstance(url, str):
         if not _is_here(url):
-            return "fine", f"environment {name}: at {clean_line(url.partition('://')[2].partition('/')[0], 80)}, as from here"
+            return "fine", f"{name}: at {clean_line(url.partition('://')[2].partition('/')[0], 80)}, as from here"
         parts = urlsplit(url)
         try:
             port = parts.port or (443 if parts.scheme in ("https", "wss") else 80)
         except ValueError:
-            return "warning", f"environment {name}: the address {clean_line(parts.netloc, 80)} has no port that there is"
+            return "warning", f"{name}: the address {clean_line(parts.netloc, 80)} has no port that there is"
         if port not in report.tunnels:
             report.tunnels.append(port)
         way = f"port {port} of this computer, through a tunnel: hudtui has to stay open until the run ends"
-        return "warning", f"environment {name}: {way}"
+        return "warning", f"{name}: {way}"
     command = str(server.get("command") or "")
     if Path(command).name.startswith("python") and any(str(arg).startswith("hudtui.envs.") for arg in server.get("args") or ()):
-        text = f"environment {name}: started on the machine, with the hudtui that travels there"
+        text = f"{name}: started on the machine, with the hudtui that travels there"
         if command in ("python", "python3", sys.executable):
             return "fine", text
         return "warning", f"{text}; {clean_line(command, 80)} has to be there"
-    return "warning", f"environment {name}: started on the machine by `{clean_line(command, 60)}`, which has to be there"
+    return "warning", f"{name}: started on the machine by `{clean_line(command, 60)}`, which has to be there"
 
 
 def check_keys(request: RunRequest, settings: Settings, report: PreflightReport, *, remote: bool) -> None:

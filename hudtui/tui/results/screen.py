@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hudtui.core.results.search import SearchHit
     from hudtui.core.results.values import EpisodeEntry, IndexProgress, ResultGroup, ResultRun, Transcript
 
+_MARKED = "The episode is marked."
 _KEPT = 16
 """Episodes that are kept in full."""
 _SHARE = 0.1
@@ -540,6 +541,8 @@ class ResultsScreen(HudtuiScreen):
         marked = self._marked
         beside = marked is not None and entry is not None and not self._is_marked(entry)
         diff = diff_transcripts(transcript, marked) if beside and marked is not None and transcript is not None else None
+        if diff is not None and self.message.startswith(_MARKED):
+            self.clear_message()
         hit = self.hits.row if not self.hits.disabled else None
         at = hit.turn if hit is not None else 0
         self.episode.show(entry, transcript, beside=Beside(diff, "left") if diff is not None else None, wanted=wanted, at=at)
@@ -590,7 +593,7 @@ class ResultsScreen(HudtuiScreen):
         self.episodes.redraw()
         await self._place_beside(self.marked, self.episode)
         if self._marked is not None:
-            self.say("The episode is marked. Choose another one, and both are shown; {key:results.compare} here unmarks it")
+            self.say(_MARKED + " Choose another one, and both are shown; {key:results.compare} here unmarks it")
         self._open_episode()
 
     def action_difference(self) -> None:
