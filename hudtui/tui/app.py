@@ -779,26 +779,26 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
         self.push_screen(TextDialog(title, text))
 
-    def copy(self, text: str) -> Worker[Any] | None:
+    def copy(self, text: str, *, secret: bool = False) -> Worker[Any] | None:
         """Copy, and say which way the text went; None where there is nothing to copy, and what was copied before stays.
 
-        What is pasted with Ctrl-V here is what was copied here last, whichever way.
+        What is pasted with Ctrl-V here is what was copied here last, whichever way. No file keeps a secret.
         """
         if not text:
             return None
         self._clipboard = text
-        return self.run_worker(self._copy(text), group="copy", exit_on_error=False)
+        return self.run_worker(self._copy(text, secret), group="copy", exit_on_error=False)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Textual's own copying (selections, text fields) takes the same way."""
         self.copy(text)
 
-    async def _copy(self, text: str) -> None:
+    async def _copy(self, text: str, secret: bool) -> None:
         from hudtui.tui import clipboard
 
         driver = self._driver
         write = driver.write if driver is not None and not self.is_headless else None
-        copied = await clipboard.copy(text, write=write, file=self.places.state / "copied.txt")
+        copied = await clipboard.copy(text, write=write, file=None if secret else self.places.state / "copied.txt")
         self.notify(copied.note, title="Copied" if copied.way != "file" else "Kept in a file", markup=False)
 
     # -- actions -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 r"""Copying that arrives: also from a remote machine, also inside tmux.
 
 A bare OSC 52 sequence is swallowed by tmux unless it was configured for it; `tmux load-buffer -w -` passes it on in every
-case. Whatever way is taken, the text is also kept in a file, because a terminal never says whether it took an OSC 52.
+case. Whatever way is taken, a text that is no secret is also kept in a file: a terminal never says whether it took an OSC 52.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def copy(
     text: str,
     *,
     write: Callable[[str], None] | None,
-    file: Path,
+    file: Path | None,
     environ: Mapping[str, str] = os.environ,
 ) -> Copied:
     """Copy `text` by the surest way there is.
@@ -41,18 +41,19 @@ async def copy(
     Args:
         text: What to copy.
         write: Sends a sequence to the terminal; None when there is none.
-        file: Where the text is kept as well, mode 0600.
+        file: Where the text is kept as well, mode 0600; None for a secret, which no file keeps.
         environ: Tells about tmux and the terminal.
     """
     from hudtui.core.errors import HudtuiError
     from hudtui.core.files import write_atomic
 
     kept: Path | None = file
+    place = f"also in {file}" if file else "no file keeps it, as it is a secret"
     try:
-        await asyncio.to_thread(write_atomic, file, text, mode=0o600)
+        if file is not None:
+            await asyncio.to_thread(write_atomic, file, text, mode=0o600)
     except HudtuiError:
-        kept = None
-    place = f"also in {kept}" if kept else "no file could be written"
+        kept, place = None, "no file could be written"
     size = len(text.encode())
     amount = f"{len(text.splitlines())} lines" if "\n" in text else f"{len(text)} characters"
     if environ.get("TMUX") and await _tmux(text):

@@ -50,6 +50,14 @@ async def test_no_way_at_all_is_said(tmp_path: Path) -> None:
     assert copied.way == "file" and copied.file is None and copied.note.startswith("Not copied: ")
 
 
+async def test_a_secret_is_kept_in_no_file() -> None:
+    sent: list[str] = []
+    copied = await copy("s3cret", write=sent.append, file=None, environ={})
+    assert copied.way == "osc52" and copied.file is None and "no file keeps it" in copied.note
+    copied = await copy("s3cret", write=None, file=None, environ={})
+    assert copied.note.startswith("Not copied: ")
+
+
 async def test_a_tmux_that_is_gone_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMUX", f"{tmp_path}/no-socket,1,0")
     sent: list[str] = []

@@ -74,12 +74,12 @@ async def test_a_client_plays_and_the_screen_says_so(open_app: Any, game: Path) 
         serving = screen.serving
         assert serving is not None and serving.token is not None
         assert screen.why_not("serving.start") is not None and serving.token not in state(screen)
-        copied: list[str] = []
-        app.copy = copied.append
+        copied: list[tuple[str, dict[str, bool]]] = []
+        app.copy = lambda text, **how: copied.append((text, how))
         await pilot.press("y")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("down", "down", "enter")
-        await until(pilot, lambda: copied == [serving.token])
+        await until(pilot, lambda: copied == [(serving.token, {"secret": True})])
         async with connected(serving.url, Authorization=f"Bearer {serving.token}") as client:
             await client.reset()
             assert code(await client.ask("step", {"type": "call_tool"})) == "VALIDATION_ERROR"

@@ -143,8 +143,9 @@ class Renting:
         value = getattr(limits, name)
         text = await app.ask(
             title.capitalize(),
-            lines=(f"of {pod.name}. A number, or none for no limit.",),
+            lines=(f"Machine {pod.name}. A number, or none for no limit.",),
             value="none" if value is None else amount(value),
+            check=lambda text: limits.with_value(name, text),
         )
         if text is None:
             return

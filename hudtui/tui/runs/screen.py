@@ -580,7 +580,10 @@ class RunScreen(HudtuiScreen):
         value = getattr(found.limits, name)
         label, what = _LIMITS[name]
         typed = await app.ask(
-            f"{label}: {what}", value="none" if value is None else f"{value:g}", placeholder="a number, or none"
+            f"{label}: {what}",
+            value="none" if value is None else f"{value:g}",
+            placeholder="a number, or none",
+            check=lambda text: found.limits.with_value(name, text),
         )
         if typed:
             self.busy("Changing the limit, here and on its machine")

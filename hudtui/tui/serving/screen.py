@@ -193,14 +193,19 @@ class ServingScreen(HudtuiScreen):
     async def _ask_config(self) -> dict[str, Any] | None:
         workspace: Workspace = await asyncio.to_thread(lambda: self.app.workspace)
         names = [workspace.relative(path) for path in workspace.configs]
-        index = await self.app.push_screen_wait(Pick("Which configuration?", ["none: every tool is an action", *names]))
+        now = str(self.request.config)
+        options = ["none: every tool is an action", *names]
+        at = names.index(now) + 1 if now in names else 0
+        index = await self.app.push_screen_wait(Pick("Which configuration?", options, at=at))
         return None if index is None else {"config": Path(names[index - 1]) if index else None}
 
     async def _ask_tasks(self) -> dict[str, Any] | None:
         workspace: Workspace = await asyncio.to_thread(lambda: self.app.workspace)
         names = [workspace.relative(path) for path in workspace.task_files]
         options = ["none: one task without a prompt", *names, "another file, or a dataset on the Hub …"]
-        index = await self.app.push_screen_wait(Pick("Tasks of which file?", options))
+        now = self.request.tasks
+        at = names.index(now) + 1 if now in names else len(names) + 1 if now else 0
+        index = await self.app.push_screen_wait(Pick("Tasks of which file?", options, at=at))
         if index is None:
             return None
         if index <= len(names):
@@ -224,7 +229,8 @@ class ServingScreen(HudtuiScreen):
 
     async def _ask_token(self) -> dict[str, Any] | None:
         options = ("a random token", "the value of a setting …", "no token; only at an address of this computer alone")
-        index = await self.app.push_screen_wait(Pick("Which token do clients send?", options))
+        at = 1 if self.request.token_variable else 2 if self.request.open else 0
+        index = await self.app.push_screen_wait(Pick("Which token do clients send?", options, at=at))
         if index is None:
             return None
         if index != 1:
@@ -242,12 +248,12 @@ class ServingScreen(HudtuiScreen):
         return None if given is None else {"out_dir": Path(given.strip()) if given.strip() else None}
 
     async def _number(self, name: str, title: str, least: int, most: int) -> dict[str, Any] | None:
-        given = await self.app.ask(title, value=str(getattr(self.request, name)))
-        if given is None:
-            return None
-        if not given.strip().isdecimal() or not least <= int(given) <= most:
-            raise InputError(f"{clean_line(given, 40)!r} is not a whole number from {least} to {most}")
-        return {name: int(given)}
+        def check(given: str) -> None:
+            if not given.strip().isdecimal() or not least <= int(given) <= most:
+                raise InputError(f"{clean_line(given, 40)!r} is not a whole number from {least} to {most}")
+
+        given = await self.app.ask(title, value=str(getattr(self.request, name)), check=check)
+        return None if given is None else {name: int(given)}
 
     # -- the server --------------------------------------------------------------------------------------------------
 
@@ -363,7 +369,8 @@ class ServingScreen(HudtuiScreen):
             }
         index = await self.app.push_screen_wait(Pick("Copy what?", list(texts)))
         if index is not None:
-            self.app.copy(list(texts.values())[index])
+            text = list(texts.values())[index]
+            self.app.copy(text, secret=serving.token is not None and serving.token in text)
 
     def action_back(self) -> None:
         """To the first pane; from there, back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from textual import events
@@ -12,6 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
+from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.fields import Field
@@ -112,6 +114,7 @@ class Ask(Dialog["str | None"]):
         accept: Label of the button that accepts the answer.
         copy: A text that the user needs elsewhere: shown in full, and copied by a key.
         until: The dialog closes, and gives an empty text, when this is set.
+        check: Called with the answer; an error that it raises is shown, and the answer can be corrected.
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
@@ -129,9 +132,10 @@ class Ask(Dialog["str | None"]):
         accept: str = "OK",
         copy: str = "",
         until: asyncio.Event | None = None,
+        check: Callable[[str], object] | None = None,
     ) -> None:
         super().__init__()
-        self._until = until
+        self._until, self._check = until, check
         self._title, self._lines, self._value = title, lines, value
         self._placeholder, self._secret, self._accept, self._copy = placeholder, secret, accept, copy
 
@@ -145,6 +149,8 @@ class Ask(Dialog["str | None"]):
                         yield Static(Content(""))
                         yield Static(Content.styled(clean_line(self._copy), "$primary"), id="to-copy")
             yield Field(self._value, placeholder=self._placeholder, password=self._secret, id="answer")
+            if self._check is not None:
+                yield Static(id="answer-wrong")
             with Horizontal(classes="dialog-buttons"):
                 if self._copy:
                     yield Button(Content(self.app.keys_in("Copy ({key:ask.copy})")), id="copy", compact=True)  # type: ignore[attr-defined]
@@ -169,8 +175,18 @@ class Ask(Dialog["str | None"]):
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
         event.stop()
-        if self.decides("Enter"):
-            self.dismiss(event.value)
+        self._take(event.value)
+
+    def _take(self, answer: str) -> None:
+        if not self.decides("Enter"):
+            return
+        if self._check is not None:
+            try:
+                self._check(answer)
+            except HudtuiError as error:
+                self.query_one("#answer-wrong", Static).update(Content.styled(f"✗ {clean(str(error))}", "$error"))
+                return
+        self.dismiss(answer)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
@@ -178,8 +194,8 @@ class Ask(Dialog["str | None"]):
             self.action_copy()
         elif event.button.id != "yes":
             self.dismiss(None)
-        elif self.decides("Enter"):
-            self.dismiss(self.query_one(Field).value)
+        else:
+            self._take(self.query_one(Field).value)
 
     def action_copy(self) -> None:
         if self._copy:

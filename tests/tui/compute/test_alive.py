@@ -337,6 +337,9 @@ async def test_limits_can_be_changed_while_it_runs(
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("enter")
         await until(pilot, lambda: app.screen.query("#answer"))
+        app.screen.query_one("#answer").value = "7,5"
+        await pilot.press("enter")
+        assert "'7,5' is not a limit" in screen_text(app) and app.screen.query_one("#answer").value == "7,5"
         app.screen.query_one("#answer").value = "7.5"
         await pilot.press("enter")
         await until(pilot, lambda: not app.screen.is_modal and "is 7.5 now" in app.screen.message)
