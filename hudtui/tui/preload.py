@@ -47,9 +47,20 @@ BEHIND = {
         "hudtui.core.compute.registry",
         "hudtui.core.runs.fit",
         "hudtui.core.runs.remote_run",
+        "httpx2",
+        "httpcore2",
+        "anyio._backends._asyncio",
+        "pydantic.type_adapter",
+        "pydantic.types",
     ),
-    "launch": ("hudtui.core.runs.preflight", "hudtui.core.runs.prepare", "hudtui.core.runs.plan_text"),
-    "settings": ("hudtui.core.credentials",),
+    "launch": (
+        "hudtui.core.rollouts.policy",
+        "hudtui.core.runs.plan_text",
+        "hudtui.core.runs.preflight",
+        "hudtui.core.runs.prepare",
+        "hudtui.envs.text_2048.players",
+    ),
+    "settings": ("hudtui.core.credentials", "pydantic.type_adapter", "pydantic.types"),
     "results": ("hudtui.core.results.find", "hudtui.core.results.index"),
 }
 """Screen -> modules that it imports late."""
