@@ -591,7 +591,7 @@ async def test_a_training_with_art_is_that_of_its_command(
         app.open_screen("launch", machine="prime", engine="art", art_config="art.yaml", environment="mine", **given)
         await until(pilot, lambda: app.screen.prepared is not None and app.screen._value("engine") == "art")
         screen = app.screen
-        assert [text for _, text in screen._choice("environment")._entries] == ["mine", "2048", "browser", "gmail"]
+        assert [text for _, text in screen._choice("environment").entries] == ["mine", "2048", "browser", "gmail"]
         recipe = recipe_for(screen.record.spec)
         assert (recipe.model, recipe.num_generations, recipe.groups_per_step) == ("Qwen/Qwen2.5-7B-Instruct", 3, 1)
         assert (recipe.max_seq_len, recipe.max_turns, recipe.temperature, recipe.project) == (4096, 4, 0.7, "games")
@@ -649,12 +649,12 @@ async def test_the_engine_follows_the_machine_until_the_user_chooses_one(open_ap
         await until(pilot, lambda: app.screen._value("engine") == "trl")
         app.open_screen("launch", machine="local")
         await until(pilot, lambda: app.screen._value("engine") == "rollouts")
-        app.screen.query_one("#launch-engine").value = "trl"
+        app.screen._put("engine", "trl")
         await pilot.pause()
         app.open_screen("launch", machine="local")
         await until(pilot, lambda: not app.screen.going("engine"))
         assert app.screen._value("engine") == "trl", "the user's choice stays"
-        offered = {name: [text for _, text in app.screen.query_one(f"#launch-{name}")._options] for name in ("engine", "dataset")}
+        offered = {name: [text for _, text in app.screen._choice(name).entries] for name in ("engine", "dataset")}
         assert "" not in offered["engine"] and offered["dataset"].count("") == 1, "none is a choice where the field may be empty"
 
 

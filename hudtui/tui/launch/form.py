@@ -6,16 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.events import DescendantFocus
 from textual.message import Message
+from textual.reactive import reactive
 from textual.suggester import SuggestFromList
 from textual.widget import Widget
-from textual.widgets import Select, Static
+from textual.widgets import Static
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.knobs import Knob, knobs_of, out_of_bounds
@@ -26,8 +27,13 @@ from hudtui.core.training.recipe import ALSO_ART, ONLY_ART, Recipe
 from hudtui.core.training.recipe import ART as USUAL_OF_ART
 from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.pane import Pane
+from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.tick import Tick
+
+if TYPE_CHECKING:
+    from hudtui.tui.screen import HudtuiScreen
 
 ALWAYS, PLAYS, TRAINS, RENTS, AWAY, MORE = "always", "plays", "trains", "rents", "away", "more"
 """When a field is shown: always, for rollouts, for a training, for a rented machine, for any machine but this one, on demand."""
@@ -177,10 +183,11 @@ def as_typed(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class Dropdown(Acting, Select[str]):
+class Dropdown(Acting, Widget, can_focus=True):
     """One of several texts, in one row. A text that is no option yet becomes one.
 
     Args:
+        title: What is chosen.
         prompt: What stands here without a choice.
         optional: Whether the user can go back to none.
     """
@@ -190,52 +197,88 @@ class Dropdown(Acting, Select[str]):
     )
 
     DEFAULT_CSS = """
-    Dropdown { height: 1; }
-    Dropdown.-textual-compact > SelectCurrent { background: $panel; height: 1; padding: 0 1; }
-    Dropdown > SelectCurrent Static#label { height: 1; }
-    Dropdown:focus > SelectCurrent { background: $panel; background-tint: $foreground 15%; text-style: bold; }
+    Dropdown { height: 1; padding: 0 1; background: $panel; }
+    Dropdown:focus { background-tint: $foreground 15%; text-style: bold; }
     """
 
-    def __init__(self, *, id: str, prompt: str = "choose", optional: bool = False) -> None:  # noqa: A002
-        self._entries: list[tuple[str, str]] = [(prompt, "")]
+    value = reactive("", init=False)
+    """The chosen text; empty without a choice."""
+
+    class Changed(Message):
+        """Another text is chosen."""
+
+        def __init__(self, dropdown: Dropdown) -> None:
+            super().__init__()
+            self.dropdown = dropdown
+
+        @property
+        def control(self) -> Dropdown:
+            """The dropdown."""
+            return self.dropdown
+
+    class OtherChosen(Changed):
+        """The user wants a text that is not in the list; the choice stays."""
+
+    def __init__(self, *, id: str, title: str, prompt: str = "choose", optional: bool = False) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._title = title
         self._none, self._optional = (prompt, ""), optional
-        super().__init__(self._options_shown(), prompt=prompt, id=id, compact=True, allow_blank=False, value="")
+        self.entries: tuple[tuple[str, str], ...] = (self._none,)
+        """The options: what is shown, and the text."""
 
-    def _options_shown(self) -> list[tuple[Content, str]]:
-        return [(Content.styled(shown, "" if text else "$foreground-muted"), text) for shown, text in self._entries]
+    def render(self) -> Content:
+        """The choice, and a sign that there are others."""
+        shown = next((shown for shown, text in self.entries if text == self.value), "")
+        return Content.assemble(
+            (pad(shown, max(self.content_size.width - 2, 0)), "" if self.value else "$foreground-muted"), (" ▼", "")
+        )
 
-    @property
-    def text(self) -> str:
-        """The chosen text; empty without a choice."""
-        return str(self.value)
+    def watch_value(self) -> None:
+        """Tell the form."""
+        self.post_message(self.Changed(self))
+
+    def on_click(self) -> None:
+        """Open the list, as a key does."""
+        self.action_choose()
 
     def action_choose(self) -> None:
-        self.action_show_overlay()
+        """Open the list of choices."""
+        cast("HudtuiScreen", self.screen).start(self._choose, group="choose")
+
+    async def _choose(self) -> None:
+        entries = self.entries
+        shown = [Content.styled(shown, "" if text else "$foreground-muted") for shown, text in entries]
+        at = next((at for at, (_, text) in enumerate(entries) if text == self.value), 0)
+        index = await cast("HudtuiScreen", self.screen).app.push_screen_wait(Pick(self._title, shown, at=at))
+        if index is None:
+            return
+        if entries[index][1] == OTHER:
+            self.post_message(self.OtherChosen(self))
+        else:
+            self.put(entries[index][1])
 
     def offer(self, entries: Iterable[tuple[str, str]]) -> None:
         """Offer other options (shown, text). The choice stays, also if it is not among them."""
-        before, entries = self.text, list(entries)
-        if before and before not in [text for _, text in entries]:
-            entries.insert(0, next((one for one in self._entries if one[1] == before), (clean_line(before, 80), before)))
-        if self._optional or not before:
-            entries.insert(0, self._none)
-        if entries != self._entries:
-            self._show_entries(entries)
+        now, found = self.value, list(entries)
+        if now and now not in [text for _, text in found]:
+            found.insert(0, next((one for one in self.entries if one[1] == now), (clean_line(now, 80), now)))
+        if self._optional or not now:
+            found.insert(0, self._none)
+        self._show_entries(found)
 
     def put(self, text: str) -> None:
         """Choose a text; an empty one is no choice."""
-        if text not in [one for _, one in self._entries]:
-            self._show_entries([(clean_line(text, 80), text) if text else self._none, *self._entries])
+        entries = list(self.entries)
+        if text not in [one for _, one in entries]:
+            entries.insert(0, (clean_line(text, 80), text) if text else self._none)
+        if text and not self._optional and self._none in entries:
+            entries.remove(self._none)
         self.value = text
-        if text and not self._optional and self._none in self._entries:
-            self._show_entries([one for one in self._entries if one != self._none])
+        self._show_entries(entries)
 
-    def _show_entries(self, entries: list[tuple[str, str]]) -> None:
-        """Show other options; the choice, which is among them, stays."""
-        before, self._entries = self.text, entries
-        with self.prevent(Select.Changed):
-            self.set_options(self._options_shown())
-            self.value = before
+    def _show_entries(self, entries: Iterable[tuple[str, str]]) -> None:
+        self.entries = tuple(entries)
+        self.refresh()
 
 
 class LaunchField(Acting, Field):
@@ -255,7 +298,8 @@ _TICKS = ("keep_on_failure", "more")
 def _control(name: str) -> Control:
     where = f"launch-{name}"
     if name in _CHOICES:
-        return Dropdown(id=where, prompt=_PROMPTS.get(name, "choose"), optional=name in _PROMPTS)
+        title = label_of(name).capitalize()
+        return Dropdown(id=where, title=title, prompt=_PROMPTS.get(name, "choose"), optional=name in _PROMPTS)
     if name in _TICKS:
         return Tick(id=where)
     field = LaunchField(placeholder=usual_of(name), id=where)
@@ -275,13 +319,14 @@ class Row(Horizontal):
 
     def __init__(self, name: str) -> None:
         mark = ("*", "bold $accent") if name in REQUIRED else " "
+        self.when = FORM[name]
         self.control = _control(name)
         self.control.add_class("-control", update=False)  # no style asks for it
         super().__init__(Static(Content.assemble((label_of(name), "bold $primary"), mark)), self.control, id=f"launch-row-{name}")
 
 
 class FieldsPane(Pane):
-    """A group of fields."""
+    """A group of fields. Those that are not shown at first are mounted when they are."""
 
     DEFAULT_CSS = """
     FieldsPane { height: auto; }
@@ -295,14 +340,12 @@ class FieldsPane(Pane):
             super().__init__()
             self.name = name
 
-    def __init__(self, title: str, names: Iterable[str], *, id: str) -> None:  # noqa: A002
+    def __init__(self, title: str, rows: Mapping[str, Row], *, id: str) -> None:  # noqa: A002
         super().__init__(title=title, id=id)
-        self.names = tuple(names)
+        self._rows = rows
 
     def compose(self) -> ComposeResult:
-        with Container():
-            for name in self.names:
-                yield Row(name)
+        yield Container(*(row for row in self._rows.values() if row.when in (ALWAYS, PLAYS)))
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Tell the screen which field is meant."""
@@ -311,9 +354,12 @@ class FieldsPane(Pane):
 
     def show(self, shown: Mapping[str, bool], engine: str) -> None:
         """Show the fields that count now, and in those that are empty what counts with this engine."""
-        for name in self.names:
-            row = self.query_one(f"#launch-row-{name}", Row)
-            row.display = shown[FORM[name]]
+        before: Row | None = None
+        for name, row in self._rows.items():
+            if shown[row.when] and not row.is_attached:
+                self.query_one(Container).mount(row, after=before) if before else self.query_one(Container).mount(row, before=0)
+            before = row if row.is_attached else before
+            row.display = shown[row.when]
             if isinstance(row.control, Field) and name not in ("budget", "idle_minutes", "max_hours"):  # the settings' count
                 row.control.placeholder = usual_of(name, engine)
 
@@ -331,7 +377,7 @@ def put(control: Widget, text: str) -> None:
 def text_of(control: Widget) -> str:
     """Return the value of a control as it would be typed; empty for none."""
     if isinstance(control, Dropdown):
-        return control.text
+        return control.value
     if isinstance(control, Tick):
         return "true" if control.value else ""
     return control.value.strip() if isinstance(control, Field) else ""

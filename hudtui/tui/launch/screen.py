@@ -16,7 +16,7 @@ from textual.actions import SkipAction
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Checkbox, Input, Select, Static
+from textual.widgets import Checkbox, Input, Static
 
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.runs.art_request import ArtRequest
@@ -105,6 +105,7 @@ class LaunchScreen(HudtuiScreen):
 
     def __init__(self) -> None:
         super().__init__()
+        self._rows = {name: form.Row(name) for name in form.FORM}
         self.prepared: Preparation | None = None
         """The checks and the plan for the form as it stands."""
         self.offer: Offer | None = None
@@ -141,11 +142,13 @@ class LaunchScreen(HudtuiScreen):
     def content(self) -> Iterable[Widget]:
         """Groups of fields, then checks and plan, then the line that says whether it is ready."""
         more = [name for name, when in form.FORM.items() if when in form.ON_DEMAND]
+        rows = {title: {name: self._rows[name] for name in names} for title, names in form.GROUPS.items()}
+        rows["Training"] |= {name: self._rows[name] for name in more}
         with Panes(), Vertical(id="launch-all"):
             with Horizontal(id="launch-groups"):
                 for title in ("What", "Where", "Limits"):
-                    yield FieldsPane(title, form.GROUPS[title], id=f"launch-{title.lower()}")
-            trains = FieldsPane("Training", [*form.GROUPS["Training"], *more], id="launch-trains")
+                    yield FieldsPane(title, rows[title], id=f"launch-{title.lower()}")
+            trains = FieldsPane("Training", rows["Training"], id="launch-trains")
             trains.disabled, trains.display = True, False  # until a training is chosen
             yield trains
             yield PlanPane(id="launch-plan-pane")
@@ -214,7 +217,7 @@ class LaunchScreen(HudtuiScreen):
         for name, files in (("tasks", facts.task_files), ("config", facts.configs)):
             names = [self._short(path) for path in files]
             choice = self._choice(name)
-            empty = not choice.text
+            empty = not choice.value
             choice.offer([*((clean_line(one, 80), one) for one in names), (_OTHER_FILES[name], form.OTHER)])
             if empty and names:
                 choice.put(names[0])
@@ -298,14 +301,17 @@ class LaunchScreen(HudtuiScreen):
         event.stop()
         self._step(1)
 
-    @on(Select.Changed)
-    def _chosen(self, event: Select.Changed) -> None:
+    @on(form.Dropdown.OtherChosen)
+    def _wanted(self, event: form.Dropdown.OtherChosen) -> None:
+        """A text that is not in the list."""
+        event.stop()
+        self.start(self._ask_for(str(event.control.id).removeprefix("launch-")), group="ask-other")
+
+    @on(form.Dropdown.Changed)
+    def _chosen(self, event: form.Dropdown.Changed) -> None:
         """Another choice."""
         event.stop()
-        name = str(event.select.id).removeprefix("launch-")
-        if event.value == form.OTHER:
-            self.start(self._ask_for(name), group="ask-other")
-            return
+        name = str(event.control.id).removeprefix("launch-")
         if name == "machine" and self._value("machine") != form.OFFER:
             self.offer = None
         if name == "engine" and self._value(name) != self._engine:
@@ -338,10 +344,12 @@ class LaunchScreen(HudtuiScreen):
         words |= dict.fromkeys(("tasks", "dataset"), ("Which tasks?", "FILE, or org/name on the Hub"))
         title, placeholder = words.get(name, ("Which configuration?", "FILE"))
         given = (await self.app.ask(title, placeholder=placeholder) or "").strip()
-        if name == "machine" and given:
+        if not given:
+            return
+        if name == "machine":
             self._machines = tuple(dict.fromkeys((*self._machines, given)))
             self._offer_machines()
-        self._put(name, given or ("local" if name == "machine" else ""))
+        self._put(name, given)
 
     def _choose_engine(self) -> None:
         """Choose the engine for the machine, unless the user has chosen one."""
@@ -361,7 +369,7 @@ class LaunchScreen(HudtuiScreen):
     def _explain(self, event: FieldsPane.Focused) -> None:
         """Say what the focused field means."""
         event.stop()
-        control = self.query_one(f"#launch-{event.name}")
+        control = self._rows[event.name].control
         self._stood = control.value if isinstance(control, Field) else ""
         self.query_one("#launch-hint", Static).update(
             Content.assemble(
@@ -387,7 +395,7 @@ class LaunchScreen(HudtuiScreen):
         }
         for name in ("what", "where", "limits", "trains"):
             self.query_one(f"#launch-{name}", FieldsPane).show(shown, engine)
-        self.query_one("#launch-row-gpus").display = self._rents and machine != form.OFFER
+        self._rows["gpus"].display = self._rents and machine != form.OFFER
         if self.focused is None or not self.focused.display or not all(one.display for one in self.focused.ancestors[:3]):
             self._choice("tasks" if plays else "engine").focus()
         training = self.query_one("#launch-trains", FieldsPane)
@@ -499,7 +507,7 @@ class LaunchScreen(HudtuiScreen):
         usual = {"budget": limits.run_budget, "idle_minutes": limits.idle_minutes}
         usual["max_hours"] = limits.max_hours if self._rents else None
         for name, value in usual.items():
-            self.query_one(f"#launch-{name}", Field).placeholder = "none" if value is None else amount(value)
+            cast("Field", self._rows[name].control).placeholder = "none" if value is None else amount(value)
 
     def _settings(self) -> Settings:
         from hudtui.core.settings import load_settings
@@ -608,7 +616,7 @@ class LaunchScreen(HudtuiScreen):
     def _counts(self, name: str) -> bool:
         """Whether a field is part of what the form asks for; those on demand are also while they are not shown."""
         if form.FORM[name] not in form.ON_DEMAND:
-            return self.query_one(f"#launch-row-{name}").display
+            return self._rows[name].display
         engine = self._value("engine")
         return name in form.OF_ART if engine == "art" else engine not in ("", "rollouts") and name not in form.ONLY_OF_ART
 
@@ -833,14 +841,13 @@ class LaunchScreen(HudtuiScreen):
     # -- fields ------------------------------------------------------------------------------------------------------
 
     def _choice(self, name: str) -> form.Dropdown:
-        return self.query_one(f"#launch-{name}", form.Dropdown)
+        return cast("form.Dropdown", self._rows[name].control)
 
     def _put(self, name: str, text: str) -> None:
-        form.put(self.query_one(f"#launch-{name}"), text)
+        form.put(self._rows[name].control, text)
 
     def _value(self, name: str) -> str:
-        text = form.text_of(self.query_one(f"#launch-{name}"))
-        return "" if text == form.OTHER else text
+        return form.text_of(self._rows[name].control)
 
     def _number(self, name: str, kind: type[int] | type[float]) -> Any:
         text = self._value(name)
