@@ -658,6 +658,24 @@ async def test_the_engine_follows_the_machine_until_the_user_chooses_one(open_ap
         assert "" not in offered["engine"] and offered["dataset"].count("") == 1, "none is a choice where the field may be empty"
 
 
+async def test_a_choice_is_made_in_a_list_and_declined_with_escape(open_app: Any, workspace: Path, settle: Any) -> None:
+    async with open_app(workspace, size=(120, 36)) as (app, pilot):
+        app.open_screen("launch")
+        await until(pilot, lambda: app.screen.prepared is not None)
+        screen = app.screen
+        screen.query_one("#launch-machine").focus()
+        await pilot.press("enter", "down", "enter")  # this machine stands before it
+        await until(pilot, lambda: screen._value("machine") == "prime")
+        assert screen.query_one("#launch-budget").display, "fields of a rented machine are shown"
+        await pilot.press("space", "end", "enter", "escape")  # another machine, which is not named
+        await settle(pilot)
+        assert app.screen is screen and screen._value("machine") == "prime"
+        await pilot.press("enter", "end", "enter", *"me@box", "enter")
+        await until(pilot, lambda: screen._value("machine") == "me@box")
+        await pilot.press("enter", "escape")
+        assert app.screen is screen and screen._value("machine") == "me@box"
+
+
 async def test_the_focused_field_is_explained_and_esc_restores_its_text(open_app: Any, workspace: Path, screen_text: Any) -> None:
     async with open_app(workspace, size=(120, 36)) as (app, pilot):
         app.open_screen("launch")
