@@ -43,6 +43,7 @@ from hudtui.tui.texts import takes_text
 from hudtui.tui.theme import MONOCHROME, default_theme, themes_for
 from hudtui.tui.typed import Passed, TypedAhead
 from hudtui.tui.widgets.message import GLYPHS, Severity
+from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.scrollbar import ThinScrollBar
 
 if TYPE_CHECKING:
@@ -390,15 +391,26 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         await super().on_event(event)
 
     async def _check_bindings(self, key: str, priority: bool = False) -> bool:
-        """Carry out what a key is bound to. A key of an action that is not offered now says why."""
-        done = await super()._check_bindings(key, priority)
-        if not done and not priority and isinstance(self.screen, HudtuiScreen):
-            for node, bindings in self.screen._modal_binding_chain:
-                for binding in bindings.key_to_bindings.get(key, ()):
-                    if isinstance(node, Acting) and binding.id and not node.offers(binding.id):
-                        self.say(f"{binding.description}: {node.why_not(binding.id) or 'it does not apply here'}")
-                        return done
-        return done
+        """Carry out what a key is bound to. A key of an action that is not offered now says why.
+
+        The key of the filter goes to the pane that has one: what is typed next would be taken for other keys.
+        """
+        if await super()._check_bindings(key, priority):
+            return True
+        if priority or not isinstance(self.screen, HudtuiScreen):
+            return False
+        for node, bindings in self.screen._modal_binding_chain:
+            for binding in bindings.key_to_bindings.get(key, ()):
+                if isinstance(node, Acting) and binding.id and not node.offers(binding.id):
+                    self.say(f"{binding.description}: {node.why_not(binding.id) or 'it does not apply here'}")
+                    return True
+        for panes in self.screen.query(Panes):
+            for pane in panes.panes:
+                if any(binding.id == "list.filter" for binding in pane._bindings.key_to_bindings.get(key, ())):
+                    panes.open(pane)
+                    await pane.action_act("list.filter")
+                    return True
+        return False
 
     def begins(self, action: AppAction) -> None:
         """An action begins: what the one before it left in the message bar is over."""

@@ -31,7 +31,6 @@ from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.pane import Pane, Panes
 from hudtui.tui.widgets.scrolling import Page
-from hudtui.tui.widgets.table_pane import FILTER_ACTION
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
@@ -120,7 +119,6 @@ class ComputeScreen(HudtuiScreen):
             yields=True,
         ),
         AppAction("compute.back", "Back", "Back to the offers; from there, home.", "escape", show=False, palette=False),
-        FILTER_ACTION,
     )
 
     def __init__(self) -> None:
@@ -305,11 +303,6 @@ class ComputeScreen(HudtuiScreen):
             demand = await asyncio.to_thread(newest_demand, self.app.project.runs, folder)
         self._offers.show_demand(demand)
         self._show_detail()
-
-    def action_filter(self) -> None:
-        """From the other panes too: what is typed next is for the filter."""
-        self.action_offers()
-        self._offers.action_filter()
 
     def action_model(self) -> None:
         self.start(self._ask_model(), group="ask model")
