@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -63,7 +64,7 @@ def metrics(
 
 @older_spellings(file="-f")
 def watch(
-    target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, or user@host[:port].")],
+    target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, user@host[:port], or a log here.")],
     session: Annotated[
         str | None,
         typer.Option(
@@ -100,6 +101,8 @@ def watch(
             raise typer.BadParameter("a model server is shown alone", param_hint="--port")
         console.run(_watch_server(target, port, once, as_json), as_json=as_json, compact=True)
         return
+    if session is None and file is None and target != "local" and Path(target).is_file():
+        target, file = "local", target
     shown = _Shown(lines, log, once, sessions, as_json, grep, level)
     console.run(_watch(target, session, file, shown), as_json=as_json, compact=not sessions)
 

@@ -66,6 +66,7 @@ def test_a_log_here_is_watched(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "reward 0.25  reward std 0.1  loss -0.08" in done.stdout and "begun" not in done.stdout
     assert "! torch.OutOfMemoryError" in done.stderr and "batch_size" in done.stderr
+    assert hudtui("runs", "watch", str(path), "--once").stdout == done.stdout, "a log here is named alone, too"
     everything = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--log")
     assert "begun" in everything.stdout and "\x1b" not in everything.stdout and "\x07" not in everything.stdout
     rows = [

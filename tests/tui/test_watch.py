@@ -76,7 +76,7 @@ async def test_a_file_of_a_tracker_is_followed_by_its_path(open_app: Any, projec
     async with open_app(project, size=(120, 36)) as (app, pilot):
         app.open_screen("watch", file=str(path))
         await until(pilot, lambda: "0.750" in screen_text(app) and '"train/reward": 0.75' in log_text(app.screen))
-        assert "step 3" in screen_text(app) and "it only looks" in screen_text(app)
+        assert "step 3" in screen_text(app) and "read-only" in screen_text(app)
         with path.open("ab") as file:
             file.write(whole[len(part) :])
         await until(pilot, lambda: "step 4" in screen_text(app) and "1.000" in screen_text(app))
@@ -97,7 +97,7 @@ async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, scree
         with path.open("a") as stream:
             stream.write("one more\n")
         await until(pilot, lambda: "one more" in log_text(app.screen))
-        for name, words in (("not-yet.log", "not there yet, and waited for"), ("their.log", "one more")):
+        for name, words in (("not-yet.log", "○ not there yet, and waited for"), ("their.log", "● followed")):
             await pilot.press("o")
             await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
             await pilot.press(*str(project / name), "enter")

@@ -167,6 +167,8 @@ class WatchScreen(HudtuiScreen):
         self.panes = Panes(self.list, self.pane, id="watch-panes")
         self._whole = False
         """The logs are read from their first lines on."""
+        self._note = ""
+        """What is waited for, while the log holds nothing."""
         self._switching = asyncio.Lock()
 
     def content(self) -> Iterable[Widget]:
@@ -200,11 +202,13 @@ class WatchScreen(HudtuiScreen):
         return await open_host(self.machine, ask=ask, say=lambda notice: self.say(notice.message))
 
     async def _look(self, *, session: str | None = None, file: str | None = None, port: int | None = None) -> None:
+        from hudtui.core.remote.hosts import LOCAL
         from hudtui.core.runs.sessions import find_session, list_tmux_sessions
 
         host = await self._host()
         self.sessions = await list_tmux_sessions(host)
-        self.list.name_on_border(f"Sessions on {clean_line(host.name, 60)}")
+        where = "this machine" if host.name == LOCAL else clean_line(host.name, 60)
+        self.list.name_on_border(f"Sessions on {where}")
         self.list.show(self.sessions)
         if session is not None or file is not None:
             self._follow(host, await find_session(host, session=session, file=file))
@@ -255,7 +259,7 @@ class WatchScreen(HudtuiScreen):
     def _follow(self, host: Host, foreign: ExternalSession, *, whole: bool = False) -> None:
         from hudtui.core.runs.sessions import SessionWatcher
 
-        self.foreign, self._whole, self.server = foreign, whole, None
+        self.foreign, self._whole, self.server, self._note = foreign, whole, None, ""
         self.watching = SessionWatcher(host, foreign, lines=None if whole else _LINES)
         self.workers.cancel_group(self, "read")
         # Never cancelled: widgets that are being mounted or removed must be let be.
@@ -350,6 +354,7 @@ class WatchScreen(HudtuiScreen):
 
     def _take(self, seen: SessionUpdate) -> None:
         log = self.logs.by_source[seen.source]
+        self._note = "" if seen.lines else seen.note or self._note
         assert self.watching is not None
         if (file := self.watching.log(seen.source)) is not None and seen.lines:
             if not self.logs.reads(log):
@@ -385,7 +390,9 @@ class WatchScreen(HudtuiScreen):
             title.append(f"step {newest[0]:g}" + (f"/{last:g}" if last is not None else ""))
         if rewards:
             title.append(f"{rewards[-1]:.3f}")
-        parts: list[Any] = [("● followed", "$success"), ("  it only looks", "$foreground-muted")]
+        parts: list[Any] = [("● followed", "$success"), ("  read-only", "$foreground-muted")]
+        if self._note and newest is None:
+            parts = [(f"○ {clean_line(self._note)}", "$warning")]
         if rewards:
             parts += [("  reward ", "$primary"), f"{rewards[-1]:.3f}  ", (sparkline(rewards, 20), "$accent")]
         if self.foreign.folder:
