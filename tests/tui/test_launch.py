@@ -158,6 +158,20 @@ def test_picture_of_what_is_missing(snap: Any, project: Path, fixed: None) -> No
     assert _picture(snap, project, (80, 24), engine="trl")
 
 
+async def test_a_page_down_shows_a_plan_that_is_out_of_sight(
+    open_app: Any, workspace: Path, fixed: None, screen_text: Any
+) -> None:
+    async with open_app(workspace, size=(80, 24)) as (app, pilot):
+        app.open_screen("launch", engine="trl")
+        await until(pilot, lambda: app.screen.prepared is not None)
+        assert "✓ config" not in screen_text(app)
+        await pilot.press("pagedown")
+        await pilot.pause()
+        assert "✓ config" in screen_text(app) and app.screen.query_one(PlanPane).has_focus_within
+        await pilot.press("escape")
+        assert app.screen.NAME == "launch" and "tasks*" in screen_text(app)
+
+
 async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
     open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
 ) -> None:

@@ -34,7 +34,7 @@ class Recipe:
     model: str = knob("Qwen/Qwen2.5-3B-Instruct", "An id on the Hub, a folder, or `tiny`.")
     learning_rate: float | None = knob(
         None,
-        "Learning rate; None: by the model's size, see `default_learning_rate`.",
+        "Learning rate; by default it depends on the model's size.",
         minimum=0,
         label="learning rate",
         hint="learning rate; by the model's size when empty, {rate} for the usual model",

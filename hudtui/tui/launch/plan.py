@@ -80,12 +80,14 @@ class PlanPane(Pane):
 
     def _draw(self) -> None:
         lines: list[Content] = []
+        width = max(self.query_one("#launch-plan").content_size.width, 40)
         order = ("missing", "warning", "fine")
         checks = self._prepared.checks if self._prepared is not None else ()
         for check in sorted(checks, key=lambda check: order.index(check.state)):
-            lines.append(Content.assemble(_GLYPHS[check.state], f"{clean_line(check.name, 60)}: {clean_line(check.text, 300)}"))
+            words = Content(f"{clean_line(check.name, 60)}: {clean_line(check.text, 300)}")
+            lines += hanging_lines(Content.assemble(_GLYPHS[check.state]), words, width)
             if check.fix and check.state != "fine":
-                lines.append(Content.styled(f"  {clean_line(check.fix, 300)}", "$foreground-muted"))
+                lines += hanging_lines(Content("  "), Content.styled(clean_line(check.fix, 300), "$foreground-muted"), width)
         if self._prepared is None and self._problem is None:
             lines.append(Content.styled("Checking what the run needs …", "$foreground-muted"))
         if self._problem is not None:
@@ -96,7 +98,6 @@ class PlanPane(Pane):
             keys = self.app.keys_in(" ({key:launch.unfold} folds it)" if self._unfolded else " ({key:launch.unfold} unfolds it)")
             lines += [Content(""), Content.assemble(("Plan", "bold $primary"), (keys, "$foreground-muted"))]
             if self._unfolded:
-                width = max(self.query_one("#launch-plan").content_size.width, 40)
                 for line in self._plan:
                     lines += hanging_lines(Content(f"{clean_line(line.label, 10):<10} "), Content(clean_line(line.text)), width)
             else:

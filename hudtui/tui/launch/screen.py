@@ -99,8 +99,18 @@ class LaunchScreen(HudtuiScreen):
         ),
         AppAction("launch.up", "Field above", "Go to the field above.", "up", show=False, palette=False, priority=True),
         AppAction("launch.down", "Field below", "Go to the field below.", "down", show=False, palette=False, priority=True),
-        AppAction("launch.plan_up", "Plan up", "Scroll the plan up.", "pageup", show=False, palette=False, priority=True),
-        AppAction("launch.plan_down", "Plan down", "Scroll the plan down.", "pagedown", show=False, palette=False, priority=True),
+        AppAction(
+            "launch.plan_up", "Plan up", "Show the plan, or scroll it up.", "pageup", show=False, palette=False, priority=True
+        ),
+        AppAction(
+            "launch.plan_down",
+            "Plan down",
+            "Show the plan, or scroll it down.",
+            "pagedown",
+            show=False,
+            palette=False,
+            priority=True,
+        ),
     )
 
     def __init__(self) -> None:
@@ -245,12 +255,14 @@ class LaunchScreen(HudtuiScreen):
         return None
 
     def action_back(self) -> None:
-        """Restore the text; then to the runs."""
+        """Restore the text; then to the first group, where one is shown at a time; then to the runs."""
         field = self.focused
         if isinstance(field, Field) and field.value != self._stood:
             field.value = self._stood
             return
-        self.app.open_screen("run")
+        panes = self.query_one(Panes)
+        if not (panes.alone and panes.back()):
+            self.app.open_screen("run")
 
     def action_up(self) -> None:
         """The field above."""
@@ -277,11 +289,21 @@ class LaunchScreen(HudtuiScreen):
 
     def action_plan_up(self) -> None:
         """The part of the plan above."""
-        self.query_one(PlanPane).page.scroll_page_up(animate=False)
+        if not self._plan_comes():
+            self.query_one(PlanPane).page.scroll_page_up(animate=False)
 
     def action_plan_down(self) -> None:
         """The part of the plan below."""
-        self.query_one(PlanPane).page.scroll_page_down(animate=False)
+        if not self._plan_comes():
+            self.query_one(PlanPane).page.scroll_page_down(animate=False)
+
+    def _plan_comes(self) -> bool:
+        """Show the plan where it is out of sight; False where it is in sight."""
+        plan = self.query_one(PlanPane)
+        if plan.display:
+            return False
+        self.query_one(Panes).open(plan)
+        return True
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
