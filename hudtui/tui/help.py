@@ -154,7 +154,7 @@ class HelpScreen(Dialog[None]):
     def _row(names: str, title: str, told: str, why_not: str, name: str, width: int) -> list[Content]:
         """Keys, title, explanation below one another where it is long, and on a wide terminal the action's name."""
         named = width >= 96
-        first, second = (11, 16) if width >= 70 else (8, 15)
+        first, second = (13, 16) if width >= 70 else (8, 15)
         room = max(width - first - second - 1 - (24 if named else 0), 16)
         said = textwrap.wrap(told, room) or [""]
         why = textwrap.wrap(why_not, room)

@@ -24,7 +24,7 @@ class RunRequest(JobOptions):
 
     engine: str = knob(
         "trl",
-        "Engine of the run: trl and art train, rollouts plays with --policy.",
+        "Engine of the run: trl and art train, rollouts only plays the tasks.",
         "--engine",
         "-e",
         hint="rollouts plays the tasks, trl and art train a model",
@@ -91,7 +91,7 @@ class RunRequest(JobOptions):
     keep_on_failure: bool = knob(False, "Keep the machine of a failed run; you keep paying for it.", group=LIMITS)
     environments: str = knob(
         AS_IS,
-        "as-is; or remote: the platform runs the environments of this computer, from the lock file's image.",
+        "Where environments of this computer run: as-is (where the tasks say), or remote (on the platform, as the image).",
         hint="as-is; or remote: those of this computer run on the platform, from the lock's image",
         group=WHAT,
     )
