@@ -371,3 +371,10 @@ async def test_alarms_of_runs_in_progress_are_counted_in_the_header(
         text = screen_text(running)
         assert "! 1 alarm" in text.splitlines()[0] and "! loss is NaN since step 3" in text and "step 3/9" in text
         assert "5 ● 1 run" in text.splitlines()[1]
+
+
+async def test_a_warning_is_shown_in_full_with_the_path_in_the_project(open_app: Any, project: Path, screen_text: Any) -> None:
+    (project / "hud.lock.yaml").write_text("version: 1\nimages: {\n")
+    async with open_app(project, size=(80, 24)) as (app, _):
+        text = " ".join(screen_text(app).replace("│", " ").split())
+        assert "! hud.lock.yaml:3:1: the text ends in the middle of a list or mapping" in text, text

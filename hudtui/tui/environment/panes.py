@@ -158,8 +158,7 @@ class ToolsPane(Pane):
                     nodes.setdefault(one.name, branch.add_leaf(one.name or getattr(one, "uri", ""), one))
         current = nodes.get(before) if before is not None else None
         current = current or next(iter(nodes.values()), None)
-        count = plural(len(analysis.tools), "tool")
-        self.note_on_border(f"{len(fits)} of {count}" if word else count)
+        self.note_on_border(f"{len(fits)} of {plural(len(analysis.tools), 'tool')}" if word else "")
         if current is not None:
             self.call_after_refresh(tree.move_cursor, current)
             if current.data is not self.selected:

@@ -14,6 +14,7 @@ from hudtui.tui.facts import Facts, Money, RunFact
 from hudtui.tui.steps import GLYPHS, SCREENS, STEPS, STYLES
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fit import cut, cut_left, pad
+from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
 from hudtui.tui.widgets.words import ago, span
@@ -101,7 +102,9 @@ class NextPane(TextPane):
         sign, style, what, then = self._step(facts)
         lines = [Content.assemble((cut(f"{sign} {what}", width), style))]
         lines.append(Content.assemble((self._key("home.next"), _KEY), "  ", cut(then, max(width - 8, 10))))
-        lines += [Content.styled(cut(f"! {clean_line(one)}", width), "$warning") for one in facts.warnings[:2]]
+        for one in facts.warnings[:2]:
+            warning = hanging_lines(Content("! "), Content(clean_line(one.replace(f"{facts.folder}/", ""), 300)), width)
+            lines += [line.stylize("$warning") for line in warning]
         if len(facts.warnings) > 2:
             lines.append(Content.styled(f"! and {len(facts.warnings) - 2} more", "$warning"))
         return Content("\n").join(lines)
