@@ -646,9 +646,14 @@ async def test_what_a_file_for_art_asks_for_is_agreed_to_here(
     async with open_app(workspace, size=(140, 50)) as (app, pilot):
         app.open_screen("launch", engine="art", art_config="art.yaml", environment="mine")
         await until(pilot, lambda: "this folder is not trusted" in screen_text(app))
+        screen = app.screen
         await pilot.press("f4")
         await until(pilot, lambda: app.screen.is_modal)
         assert "my-server" in screen_text(app)
+        ready = screen.query_one("#launch-ready")
+        screen.opened(name="checked-again")
+        for word in ("Checking", "Not ready"):
+            await until(pilot, lambda word=word: word in str(ready.content))
         await pilot.press("y")
         await until(pilot, lambda: not app.screen.is_modal and app.screen.prepared is not None)
         assert not any("trusted" in check.text for check in app.screen.prepared.checks)

@@ -655,18 +655,17 @@ class LaunchScreen(HudtuiScreen):
 
     def action_fix(self) -> None:
         """Offer a fix, or ask about what the form needs the user's agreement for."""
-        check = self._to_fix
-        if self._untrusted is not None:
-            self.start(self._agree, group="fix")
+        check, untrusted = self._to_fix, self._untrusted
+        if untrusted is not None:
+            self.start(lambda: self._agree(untrusted), group="fix")
         elif check is not None:
             self.start(lambda: self._fix(check), group="fix")
 
-    async def _agree(self) -> None:
-        error, self._untrusted = self._untrusted, None
-        if error is not None:
-            raise error  # the screen asks, and calls this again
-        self.app.reload()
-        self._plan_soon()
+    async def _agree(self, untrusted: Untrusted) -> None:
+        if await self.app.permit(untrusted.powers):
+            self._plan_soon()
+        else:
+            self.say("Not done: this folder is not trusted.", "warning")
 
     async def _fix(self, check: Check) -> None:
         from hudtui.core.flows.prepare import fix
