@@ -93,8 +93,10 @@ def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimul
 
 
 async def until(pilot: Any, true: Any) -> None:
+    """Wait until something is so, and the form is complete: what it learns late changes its plan."""
     for _ in range(1200):
-        if true():
+        screen = pilot.app.screen
+        if true() and not (isinstance(screen, LaunchScreen) and screen.going("engine", "machines", "environments")):
             await pilot.pause()
             return
         await pilot.pause(0.05)
@@ -675,6 +677,23 @@ async def test_the_engine_follows_the_machine_until_the_user_chooses_one(open_ap
         assert app.screen._value("engine") == "trl", "the user's choice stays"
         offered = {name: [text for _, text in app.screen._choice(name).entries] for name in ("engine", "dataset")}
         assert "" not in offered["engine"] and offered["dataset"].count("") == 1, "none is a choice where the field may be empty"
+
+
+async def test_nothing_starts_with_the_plan_before_a_change(
+    open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch, screen_text: Any
+) -> None:
+    monkeypatch.setattr("hudtui.tui.launch.screen.DELAY", 2.0)
+    async with open_app(workspace, size=(120, 36)) as (app, pilot):
+        app.open_screen("launch")
+        await until(pilot, lambda: app.screen.record is not None)
+        screen = app.screen
+        screen.query_one("#launch-max_turns").focus()
+        await pilot.press("7")
+        assert screen.record is None and "Checking" in screen_text(app)
+        await pilot.press("ctrl+g")
+        assert "the plan is being checked" in screen.message and not RunStore(app.workspace.state_dir).runs()
+        await until(pilot, lambda: screen.record is not None)
+        assert screen.record.spec.max_turns == 7
 
 
 async def test_a_choice_is_made_in_a_list_and_declined_with_escape(open_app: Any, workspace: Path, settle: Any) -> None:

@@ -55,7 +55,7 @@ _OTHER_FILES = {
     **dict.fromkeys(("tasks", "dataset"), "another file, or a dataset on the Hub…"),
     **dict.fromkeys(("config", "art_config"), "another file…"),
 }
-_DELAY = 0.25
+DELAY = 0.25
 """Seconds without a key after which the plan is updated."""
 _QUOTED = 60.0
 """Seconds for which prices are not asked for again while the plan changes."""
@@ -242,6 +242,8 @@ class LaunchScreen(HudtuiScreen):
         """There has to be a plan."""
         if action_id in ("launch.start", "launch.rehearse") and self._getting is not None:
             return f"a machine is being prepared for {clean_line(self._getting.name, 40)}; {{key:launch.cancel}} cancels it"
+        if action_id in ("launch.start", "launch.copy", "launch.fix") and self.record is None and self.checking:
+            return "the plan is being checked"
         if action_id in ("launch.start", "launch.copy") and self.record is None:
             return "something is missing; the pane Plan says what"
         if action_id == "launch.rehearse" and self.going("rehearse"):
@@ -426,12 +428,26 @@ class LaunchScreen(HudtuiScreen):
             training.display = not plays and not self.query_one(Panes).alone
             self.query_one(Panes).name_panes()
 
+    @property
+    def checking(self) -> bool:
+        """Whether the plan for the form as it stands is not there yet."""
+        return self._timer is not None or bool(self.going("plan"))
+
     def _plan_soon(self) -> None:
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(_DELAY, self._plan_now, name="plan")
+        elif self._getting is None:
+            self._forget_plan()
+        self._timer = self.set_timer(DELAY, self._plan_now, name="plan")
+
+    def _forget_plan(self) -> None:
+        """The plan is not that of the form: nothing can be started with it."""
+        self.prepared = self._untrusted = None
+        self.query_one("#launch-ready", Static).update(Content.styled("● Checking…", "$foreground-muted"))
+        self.refresh_bindings()
 
     def _plan_now(self) -> None:
+        self._timer = None
         self.start(self._plan(), group="plan")
 
     async def _plan(self) -> None:
@@ -439,8 +455,7 @@ class LaunchScreen(HudtuiScreen):
             return  # what is shown is what is being started
         from hudtui.core.trust import Untrusted
 
-        self.prepared = self._untrusted = None
-        self.query_one("#launch-ready", Static).update(Content.styled("● Checking…", "$foreground-muted"))
+        self._forget_plan()
         problem: HudtuiError | None = None
         plan: tuple[PlanLine, ...] = ()
         summary = ""
