@@ -123,8 +123,20 @@ def load_keymap(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
         elif not isinstance(keys, str) or not keys.strip():
             complaints.append(f'{path.name}: {name} needs a text with keys, as in "ctrl+g,f5"')
         else:
-            keymap[name] = keys
+            given = [key.strip() for key in keys.split(",") if key.strip()]
+            complaints += [f"{path.name}: {name}: there is no key {key!r}" for key in given if not _is_key(key)]
+            if known := [key for key in given if _is_key(key)]:
+                keymap[name] = ",".join(known)
     return keymap, tuple(complaints)
+
+
+def _is_key(key: str) -> bool:
+    """Whether Textual knows a key: a character or its name, or the name of another key, such as `pagedown` or `ctrl+f5`."""
+    from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
+
+    name = key.rpartition("+")[2] or "+"
+    names = {one.value.rpartition("+")[2] for one in Keys} | set(KEY_NAME_REPLACEMENTS.values())
+    return len(name) == 1 or name in names or key_to_character(name) is not None
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -215,16 +215,24 @@ async def test_while_a_text_is_typed_no_key_is_shown_that_the_field_takes(
 async def test_mistakes_in_a_keymap_are_said_and_the_rest_counts(
     open_app: Callable[..., Any], screen_text: Any, project: Path
 ) -> None:
-    keymap('"app.hlep" = "f9"\n"app.settings" = "f8"\n"app.home" = 3\n')
+    keymap('"app.hlep" = "f9"\n"app.settings" = "f8, zzz"\n"app.home" = 3\n"app.help" = "ctrl+nokey"\n')
     async with open_app(project, services=SERVICES) as (app, pilot):
         found, complaints = preferences.load_keymap(app_paths().config / preferences.KEYMAP_FILE)
         assert found == {"app.settings": "f8"}
         assert complaints[0] == "keymap.toml: there is no action 'app.hlep'; did you mean 'app.help'?"
-        assert "app.home needs a text with keys" in complaints[1]
+        assert complaints[1] == "keymap.toml: app.settings: there is no key 'zzz'"
+        assert "app.home needs a text with keys" in complaints[2] and "'ctrl+nokey'" in complaints[3]
         assert "keymap.toml" in screen_text(app)
         await pilot.press("f8")
         await pilot.pause()
         assert app.screen.NAME == "settings"
+
+
+def test_every_key_that_is_declared_may_stand_in_a_keymap(project: Path) -> None:
+    load_all_actions()
+    declared = {name: action.keys for name, action in REGISTRY.items() if action.keys}
+    path = keymap("".join(f"{json.dumps(name)} = {json.dumps(keys)}\n" for name, keys in declared.items()))
+    assert preferences.load_keymap(path) == ({name: keys for name, keys in declared.items()}, ())
 
 
 def test_a_keymap_that_is_no_toml_is_not_used(project: Path) -> None:
