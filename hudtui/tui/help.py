@@ -56,7 +56,7 @@ class HelpScreen(Dialog[None]):
         with Vertical(classes="dialog -wide"):
             yield Static(Content(f"Help: {self._from.TITLE or 'this screen'}"), classes="dialog-title")
             yield Field(placeholder="filter the keys")
-            with VerticalScroll(classes="dialog-body -tall"):
+            with VerticalScroll(classes="dialog-body"):
                 yield Static(id="help-body")
             yield Static(Content("↑↓ scroll   / filter   Esc close"), classes="dialog-keys")
 

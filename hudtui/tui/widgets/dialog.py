@@ -37,7 +37,7 @@ class Dialog(Acting, ModalScreen[T]):
 
     def on_resize(self) -> None:
         """A long text scrolls inside the box, so that the box never ends below the terminal."""
-        for body in self.query(".-tall"):
+        for body in self.query(".dialog-body"):
             body.styles.max_height = max(int(self.app.size.height * 0.92) - 6, 3)
 
     def action_cancel(self) -> None:
@@ -227,7 +227,7 @@ class TextDialog(Dialog[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide"):
             yield Static(Content(clean_line(self._title)), classes="dialog-title")
-            with VerticalScroll(classes="dialog-body -tall"):
+            with VerticalScroll(classes="dialog-body"):
                 yield Static(_coloured(self._text))
             yield Static(Content("y copy   ↑↓ scroll   Esc close"), classes="dialog-keys")
 
