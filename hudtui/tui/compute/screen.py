@@ -65,7 +65,7 @@ class OfferDetailPane(Pane):
         """Show a text under a title; `body` makes it for a number of cells."""
         self.name_on_border(title)
         self._body = body
-        self.query_one(Static).update(body(max(self.query_one(Page).size.width - 3, 24)))
+        self.query_one(Static).update(body(max(self.content_size.width - 3, 24)))
 
     def on_resize(self) -> None:
         """Wrap the lines again: a pane that was hidden has no width."""
