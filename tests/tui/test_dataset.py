@@ -9,8 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
+from support import at_rest
 
 from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.source import parse_source
@@ -125,7 +127,9 @@ def test_picture_filtered(snap: Any, mixed: Path, size: tuple[int, int]) -> None
 
 
 @pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (60, 20)])
-def test_picture_loading(snap: Any, mixed: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_picture_loading(
+    snap: Any, mixed: Path, size: tuple[int, int], screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from hudtui.core.tasks import table
 
     real = table.read_into
@@ -136,19 +140,16 @@ def test_picture_loading(snap: Any, mixed: Path, size: tuple[int, int], monkeypa
         stop.wait(20)
         return False
 
+    class Unwatched(WeakSet[Any]):
+        def add(self, item: Any) -> None:
+            """No pause waits for a thread: the one that reads waits for the end of the app."""
+
     monkeypatch.setattr(table, "read_into", half)
+    monkeypatch.setattr(at_rest, "_threads", Unwatched())
 
     async def begun(pilot: Any) -> None:
         await pilot.press("3")
-        await until(
-            pilot,
-            lambda: (
-                pilot.app.screen.NAME == "dataset"
-                and pilot.app.screen.open.index is not None
-                and pilot.app.screen.open.index.size > 0
-            ),
-        )
-        await pilot.pause(0.3)
+        await until(pilot, lambda: all(words in screen_text(pilot.app) for words in ("reading 33 %", "✗ 3 da", "board-7")))
 
     assert snap(app_of(mixed), size=size, run_before=begun, wait=False)
 
