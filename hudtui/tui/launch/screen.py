@@ -434,6 +434,8 @@ class LaunchScreen(HudtuiScreen):
         return self._timer is not None or bool(self.going("plan"))
 
     def _plan_soon(self) -> None:
+        for worker in self.going("plan"):
+            worker.cancel()
         if self._timer is not None:
             self._timer.stop()
         elif self._getting is None:
