@@ -696,6 +696,28 @@ async def test_nothing_starts_with_the_plan_before_a_change(
         assert screen.record.spec.max_turns == 7
 
 
+async def test_a_plan_that_is_stale_when_it_comes_is_not_taken(
+    open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, asked, may_come = preparing.prepare_run, asyncio.Event(), asyncio.Event()
+
+    async def late(*args: Any, **options: Any) -> Any:
+        prepared = await prepare(*args, **options)
+        asked.set()
+        await may_come.wait()
+        return prepared
+
+    monkeypatch.setattr(preparing, "prepare_run", late)
+    async with open_app(workspace, size=(120, 36)) as (app, pilot):
+        app.open_screen("launch")
+        await until(pilot, asked.is_set)
+        app.screen.query_one("#launch-max_turns").focus()
+        await pilot.press("7")
+        may_come.set()
+        await until(pilot, lambda: app.screen.record is not None)
+        assert app.screen.record.spec.max_turns == 7
+
+
 async def test_a_choice_is_made_in_a_list_and_declined_with_escape(open_app: Any, workspace: Path, settle: Any) -> None:
     async with open_app(workspace, size=(120, 36)) as (app, pilot):
         app.open_screen("launch")
