@@ -341,7 +341,7 @@ async def test_a_run_of_tasks_is_shown_by_task(
     async with open_app(project, size=(120, 36), services=Services(now=lambda: NOON, sync_runs=_quiet)) as (_, pilot):
         text = await shown(pilot, screen_text, "Reward: greedy on all", "mean 0.438 of 6 tasks")
         bars = [line for line in text.splitlines() if "board-" in line]
-        assert len(bars) == 6 and "▆" in bars[-1] and "0.75" in bars[-1]
+        assert len(bars) == 6 and "▆" in bars[-1] and "0.750" in bars[-1]
 
 
 async def test_money_is_told_with_the_budget_of_the_day(

@@ -542,7 +542,7 @@ async def test_the_logs_of_all_stages(open_app: Any, staged: Path, screen_text: 
         ("stage_started", {"stage": "serve", "attempt": 2, "pid": 7}, "stage serve starts, attempt 2"),
         ("step", {"name": "collect", "seconds": 12.3, "files": 4}, "the results are fetched after 12s"),
         ("step", {"name": "folder", "seconds": 0.01}, "the run's folder is made"),
-        ("failed", {"why": "train failed", "exits": {"train": 1}}, "the run is failed: train failed"),
+        ("failed", {"why": "train failed", "exits": {"train": 1}}, "the run has failed: train failed"),
         ("machine", {"kind": "never"}, "the machine was never created"),
         ("step", {"name": ["x"], "seconds": "y"}, "['x']"),
     ],
@@ -561,6 +561,9 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
         rows = [[str(cell) for cell in table.get_row_at(place)[1:]] for place in range(table.row_count)]
         assert rows[0] == ["hudtui", "the run is planned"] and rows[1] == ["machine", "the run is started in tmux"]
         assert ["machine", "stage train starts"] in rows and ["machine", "careful now"] in rows
+        await pilot.press("right_square_bracket")
+        await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-plan")
+        assert "machine    this machine, free" in screen_text(app) and "serve      true" in screen_text(app)
 
 
 @pytest.mark.parametrize("size", [(120, 36), (60, 20)])

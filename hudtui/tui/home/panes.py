@@ -200,7 +200,7 @@ class RewardPane(TextPane):
         return curves([ChartLine(self.run.curve, series_styles(self.app.current_theme)[0])], width, height)
 
     def _bars(self, run: RunRead, width: int) -> Content:
-        from hudtui.tui.widgets.charts import figure, series_styles
+        from hudtui.tui.widgets.charts import series_styles
 
         rows = run.tasks[:_TASKS]
         name = min(max((cell_len(task) for task, _ in rows), default=0), width // 2)
@@ -211,7 +211,7 @@ class RewardPane(TextPane):
         for task, reward in rows:
             full = round(max(reward, 0.0) / most * room)
             bar = ("▆" * full, colour), ("▁" * (room - full), _MUTED)
-            lines.append(Content.assemble(pad(task, name), "  ", *bar, figure(reward).rjust(8)))
+            lines.append(Content.assemble(pad(task, name), "  ", *bar, f"{reward:8.3f}"))
         if len(run.tasks) > len(rows):
             lines.append(Content.styled(f"and {len(run.tasks) - len(rows)} more tasks", _MUTED))
         return Content("\n").join(lines)

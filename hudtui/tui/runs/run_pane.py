@@ -11,18 +11,20 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import TabbedContent, TabPane
 
+from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
 from hudtui.tui.runs.machine import MachinePane
 from hudtui.tui.runs.words import event_cells, result_table
 from hudtui.tui.widgets.calm_static import CalmStatic
-from hudtui.tui.widgets.json_view import JsonView
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 from hudtui.tui.widgets.pane import Pane
+from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.tables import Grid
 
 if TYPE_CHECKING:
     from textual.widget import AwaitMount
 
+    from hudtui.core.runs.plan_text import PlanLine
     from hudtui.core.runs.status import RunResult, RunView
     from hudtui.core.runs.values import RunEvent
 
@@ -107,7 +109,7 @@ class RunPane(Pane):
                 "machine": lambda: MachinePane(id="run-machine"),
                 "result": lambda: Grid(id="run-result"),
                 "events": lambda: Grid(id="run-events"),
-                "plan": lambda: JsonView(id="run-plan"),
+                "plan": lambda: Sheet(id="run-plan"),
             }
             self._contents[tab] = content = makers[tab]()
             self._mounts[tab] = self.query_one(f"#{tab}", TabPane).mount(content)
@@ -146,9 +148,12 @@ class RunPane(Pane):
         """Show how busy the machine is."""
         self._put("machine", lambda pane: pane.show_load(view))
 
-    def show_plan(self, plan: object) -> None:
+    def show_plan(self, plan: Sequence[PlanLine]) -> None:
         """Show what the run does."""
-        self._put("plan", lambda pane: pane.show(plan))
+        lines = [
+            Content.assemble((f"{clean_line(line.label, 10):<10} ", "$foreground-muted"), clean_line(line.text)) for line in plan
+        ]
+        self._put("plan", lambda sheet: sheet.show(lines))
 
     def show_events(self, run: str, events: Sequence[RunEvent]) -> None:
         """Show what has happened, the newest in sight."""
@@ -185,7 +190,8 @@ class RunPane(Pane):
         self.name_on_border(self._no_run)
         self.show_curves(())
         self.show_load(None)
-        for tab in ("result", "events", "plan"):
+        self.show_plan(())
+        for tab in ("result", "events"):
             self._put(tab, lambda content: content.clear())
 
     # -- tabs ----------------------------------------------------------------------------------------------------------

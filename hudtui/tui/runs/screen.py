@@ -356,12 +356,15 @@ class RunScreen(HudtuiScreen):
 
     async def _watch(self, run: str) -> None:
         """Show a run until it has ended. Failures are shown, and reading is tried again."""
+        from hudtui.core.runs.plan_text import plan_lines
+
         told, pause = None, _AGAIN
         while True:
             try:
                 store = await asyncio.to_thread(self._open_store)
                 assert self._monitor is not None
-                self.pane.show_plan(store.record(run).plan.to_json())
+                record = await asyncio.to_thread(store.record, run)
+                self.pane.show_plan(await asyncio.to_thread(plan_lines, record, store))
                 async with aclosing(self._monitor.watch(run)) as views:
                     async for view in views:
                         if told is not None and self.message == told:

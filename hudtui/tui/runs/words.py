@@ -174,6 +174,10 @@ _EVENTS = {
     "resumed": "the supervisor is started again",
     "stop_requested": "a stop is requested",
     "stopping": "the run is being stopped",
+    "finished": "the run has finished",
+    "failed": "the run has failed",
+    "stopped": "the run was stopped",
+    "lost": "the run is lost",
     "removed": "the run is removed from the list",
     "unreadable": "a record of the machine cannot be read",
 }
@@ -233,4 +237,4 @@ def _event_words(event: RunEvent) -> str:
             return f"the run is renamed: {name}"
         case "commented":
             return f"the comment is changed: {data.get('text') or 'none'}"
-    return (_EVENTS.get(kind) or f"the run is {kind.replace('_', ' ')}") + (f": {why}" if why else "")
+    return _EVENTS.get(kind, kind.replace("_", " ")) + (f": {why}" if why else "")
