@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import socketserver
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ from hypothesis import HealthCheck, settings
 # How fast a machine draws examples says nothing about what is tested.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+# Head and body of an answer are two packets; else the second one waits for the client's delayed acknowledgement, 40 ms.
+socketserver.StreamRequestHandler.disable_nagle_algorithm = True
 
 # With Python's own thresholds, meant for small heaps, the collection of cycles takes a fifth of the time of a test of a screen.
 gc.set_threshold(20_000, 10, 10)

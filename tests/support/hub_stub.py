@@ -87,6 +87,13 @@ class HubStub:
         return {"HF_ENDPOINT": self.url, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
 
 
+def quick_retries() -> None:
+    """Let the client of this process try again soon: it waits a second first, and twice as long each further time."""
+    from huggingface_hub.utils import http_backoff
+
+    http_backoff.__kwdefaults__["base_wait_time"] = 0.02
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     stub: ClassVar[HubStub]

@@ -14,12 +14,15 @@ from pathlib import Path
 
 def main() -> None:
     import huggingface_hub.hf_api  # noqa: F401  (the slow part, before the forks)
+    from hub_stub import quick_retries
 
     from hudtui.core.errors import HudtuiError
     from hudtui.core.platform import HUD
     from hudtui.core.tasks import publish
     from hudtui.core.tasks.publish import CardFacts
 
+    quick_retries()
+    publish.FIRST_WAIT = 0.02
     for line in sys.stdin:
         order = json.loads(line)
         child = os.fork()

@@ -243,27 +243,37 @@ class Tmux:
         """Another program writes on the terminal."""
         Path(self._tmux("display-message", "-p", "-t", "cells", "#{pane_tty}").strip()).write_text(text)
 
-    def settled(self, *words: str) -> str:
-        """What the pane shows, with colours, once it holds the words and stays the same."""
-        end, before, same = time.monotonic() + 90, "", 0
+    def shown(self) -> str:
+        """What the pane shows, with colours."""
+        return self._tmux("capture-pane", "-e", "-p", "-t", "cells")
+
+    def waits(self) -> bool:
+        """Whether no thread of the app works, or would if it got a processor."""
+        pid = self._tmux("display-message", "-p", "-t", "cells", "#{pane_pid}").strip()
+        states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+        return bool(states) and set(states) == {"S"}
+
+    def settled(self, *words: str, without: str = "\0") -> str:
+        """What the pane shows, with colours, once it holds the words and has stayed the same while the app waited."""
+        end, before, since = time.monotonic() + 90, "", time.monotonic()
         while time.monotonic() < end:
-            time.sleep(0.3)
-            now = self._tmux("capture-pane", "-e", "-p", "-t", "cells")
-            same = same + 1 if now == before else 0
-            if same >= 3 and all(word in self._tmux("capture-pane", "-p", "-t", "cells") for word in words):
-                return now
-            before = now
+            time.sleep(0.05)
+            now = self.shown()
+            if now != before or not self.waits():
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > 0.5 and without not in now:
+                plain = self._tmux("capture-pane", "-p", "-t", "cells")
+                if all(word in plain for word in words):
+                    return now
         raise AssertionError(f"{words} did not come:\n{before}")
 
     def redrawn(self) -> str:
         """What the pane shows after everything was painted again, over what another program wrote."""
         self.scribble("\x1b[7;3HSCRIBBLED")
-        assert "SCRIBBLED" in self.settled()
+        while "SCRIBBLED" not in self.shown():
+            time.sleep(0.02)
         self.press("F5")
-        end = time.monotonic() + 60
-        while "SCRIBBLED" in self.settled() and time.monotonic() < end:
-            pass
-        return self.settled()
+        return self.settled(without="SCRIBBLED")
 
 
 def test_a_real_terminal_shows_the_same_as_after_painting_everything(worked_in: Path, own_tmux: str) -> None:

@@ -30,6 +30,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # read when it was imported, as is the next
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("hudtui.core.tasks.publish.FIRST_WAIT", 0.02)
+        stub.quick_retries()
         yield running
 
 

@@ -37,6 +37,8 @@ LONGEST_WAIT = 300.0
 """Seconds that a push waits when the Hub limits requests. A push that would have to wait longer stops with an error."""
 TRIES = 5
 """Attempts of a push after a busy Hub, a lost connection or a conflict."""
+FIRST_WAIT = 1.0
+"""Seconds before the second attempt. Each further attempt waits twice as long."""
 
 _SHARD = re.compile(r"data/[\w.]+-\d{5}-of-\d{5}\.parquet")
 
@@ -132,12 +134,12 @@ def push(
             except HubRateLimited as busy:
                 if tries >= TRIES or (busy.seconds or 0) > LONGEST_WAIT:
                     raise rate_limit_error(busy.seconds, "pushing", facts.repo) from None
-                yield from _wait(busy.seconds if busy.seconds is not None else 2.0**tries, "the Hub limits requests")
+                yield from _wait(busy.seconds if busy.seconds is not None else FIRST_WAIT * 2**tries, "the Hub limits requests")
             except _Again as again:
                 if tries >= TRIES:
                     error = explain_error(again.reason, "pushing", facts.repo, writing=True)
                     raise error or again.reason from None
-                yield from _wait(2.0 ** (tries - 1), again.words)
+                yield from _wait(FIRST_WAIT * 2 ** (tries - 1), again.words)
 
 
 def _needs_token(token: str | None, name: str) -> None:

@@ -22,6 +22,7 @@ from hudtui.core.compute.overview import Overview
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Order, Query
+from hudtui.core.http import Retry
 from hudtui.core.paths import app_paths
 from hudtui.core.remote.hosts import close_hosts
 from hudtui.sim import PrimeSimulator
@@ -128,6 +129,7 @@ def world(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with PrimeSimulator() as sim:
         monkeypatch.setenv("PRIME_API_KEY", sim.api_key)
         monkeypatch.setenv("PRIME_API_BASE_URL", sim.url)
+        monkeypatch.setattr("hudtui.core.compute.prime.client.RETRY", Retry(attempts=4, pause=0.01))
 
         async def sleep(seconds: float) -> None:
             await asyncio.to_thread(sim.clock.advance, seconds)

@@ -28,7 +28,8 @@ _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that may be another the next time."""
 _UNCLEAR = frozenset({408, 500, 502, 503, 504, 520, 522, 524})
 """Statuses that leave open whether a request was carried out: a server on the way may have given up waiting."""
-_RETRY = Retry(attempts=4)
+RETRY = Retry(attempts=4)
+"""How often and when a request is repeated after a passing fault."""
 
 
 class PrimeApiError(ProviderError):
@@ -70,7 +71,7 @@ class PrimeHttp:
         self.base_url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix(PREFIX)}"
         self._title = title
         secret = require_key(key.get_secret_value(), "PRIME_API_KEY")
-        self._http = HttpClient(secret, timeout=timeout, retry=_RETRY, follow=True, sleep=sleep)
+        self._http = HttpClient(secret, timeout=timeout, retry=RETRY, follow=True, sleep=sleep)
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -100,7 +101,7 @@ class PrimeHttp:
         def again(result: HttpAnswer | HttpError) -> bool:
             if isinstance(result, HttpError):
                 return result.kind == "unsent" or (result.kind in ("timeout", "lost") and method != "POST")
-            if (retry_after(result.headers) or 0) > _RETRY.longest:
+            if (retry_after(result.headers) or 0) > RETRY.longest:
                 return False
             if method == "POST":
                 return result.status == 429
