@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import shutil
 import socketserver
@@ -68,15 +69,31 @@ def own_terminals() -> Iterator[None]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+_numbers = itertools.count()
+
+
+def _fresh(factory: pytest.TempPathFactory, name: str) -> Path:
+    """A new folder. `mktemp` finds a free number by reading the names of all folders there are: of thousands."""
+    folder = factory.getbasetemp() / f"{name}{next(_numbers)}"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this test alone."""
+    return _fresh(tmp_path_factory, "tmp")
+
+
 @pytest.fixture(autouse=True)
 def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home folder and XDG folders of this test alone, and a fresh working folder."""
-    home = tmp_path_factory.mktemp("home")
+    home = _fresh(tmp_path_factory, "home")
     monkeypatch.setenv("HOME", str(home))
     for name in ("CONFIG", "DATA", "STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
     monkeypatch.setenv("HUDTUI_SIM", "off")  # demo workspaces start a simulator that outlives the test
-    work = tmp_path_factory.mktemp("work")
+    work = _fresh(tmp_path_factory, "work")
     monkeypatch.chdir(work)
     return work
 

@@ -64,10 +64,12 @@ class ReadyCommand:
 
 
 def main() -> None:
+    sys.path[0] = str(Path(__file__).parents[1])  # for `support`; what stands beside this file has common names
     module, _, name = sys.argv[1].partition(":")
     function = getattr(import_module(module), name)
     for late in sys.argv[2:]:
         import_module(late)
+    del sys.path[0]
     gc.freeze()  # no fork goes through what was imported
     with socket.socket(fileno=os.dup(0)) as orders:
         while True:

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.letters import Letters
+from support.ready_python import ReadyPython
 
 from hudtui.core.gym.config import load_config
 from hudtui.core.gym.values import GymConfig
@@ -73,6 +75,14 @@ def trainer_python() -> str:
     if not python.exists():
         pytest.skip("there is no .venv-train: scripts/bootstrap dev makes it")
     return str(python)
+
+
+@pytest.fixture(scope="session")
+def trainer(trainer_python: str) -> Iterator[ReadyPython]:
+    """The same Python, with PyTorch and TRL imported."""
+    env = {**os.environ, "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONFAULTHANDLER": "1"}
+    with ReadyPython(trainer_python, env, ("trl", "peft", "datasets", "trl.trainer.grpo_trainer")) as ready:
+        yield ready
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

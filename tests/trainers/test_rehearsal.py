@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from support import tmux_world
+from support.ready_python import ReadyPython
 
 from hudtui.core.demo.workspace import task_records
 from hudtui.core.results.find import find_results
@@ -47,7 +49,7 @@ def rehearse(folder: Path, python: str, *words: str) -> subprocess.CompletedProc
 
 
 def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_loads(
-    own_world: Path, trainer_python: str, read_rows: Callable[[Path], list[dict[str, Any]]]
+    own_world: Path, trainer_python: str, trainer: ReadyPython, read_rows: Callable[[Path], list[dict[str, Any]]]
 ) -> None:
     folder = workspace(own_world / "w", task_records())
     (folder / "training.yaml").write_text("held_out: 1\n")
@@ -88,11 +90,7 @@ def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_l
         assert sum(entry.reward or 0.0 for entry in members) / len(members) == pytest.approx(row["reward"], abs=1e-4)
         assert all(entry.completion_tokens for entry in members)
 
-    words = [str(ROOT / "tests" / "trainers" / "inside.py"), str(run)]
-    env = {**os.environ, "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONFAULTHANDLER": "1"}
-    inside = subprocess.run(
-        [trainer_python, *words], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600
-    )
+    inside = trainer.run(str(ROOT / "tests" / "trainers" / "inside.py"), str(run), cwd=folder, env=os.environ)
     assert inside.returncode == 0, inside.stderr[-3000:]
     found = json.loads(inside.stdout.rpartition("RESULT ")[2])
     assert found["same_seed_same_model"] and found["unicode"] == "naïve 数 🙂"
@@ -119,7 +117,7 @@ def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_l
 
 
 def test_a_training_that_was_killed_goes_on_from_its_last_whole_checkpoint(
-    own_world: Path, trainer_python: str, read_rows: Callable[[Path], list[dict[str, Any]]]
+    own_world: Path, trainer: ReadyPython, read_rows: Callable[[Path], list[dict[str, Any]]]
 ) -> None:
     folder = workspace(own_world / "w", task_records())
     shortest = {"num_generations": 2, "batch_size": 2, "max_turns": 1, "max_tokens": 16, "warm_start": 0, "save_every": 1}
@@ -128,25 +126,27 @@ def test_a_training_that_was_killed_goes_on_from_its_last_whole_checkpoint(
     def command(steps: int) -> list[str]:
         recipe = recipe_from({**REHEARSAL, **shortest, "steps": steps})
         (folder / "recipe.json").write_text(json.dumps(recipe.to_json()))
-        return [trainer_python, "-P", "-m", "hudtui.trainers.grpo", *words]
+        return ["-m", "hudtui.trainers.grpo", *words]
 
     def checkpoints() -> list[int]:
         return sorted(int(path.parent.name.rpartition("-")[2]) for path in folder.glob("out/checkpoints/*/trainer_state.json"))
 
-    with open(folder / "log", "w") as log, subprocess.Popen(command(500), cwd=folder, stdout=log, stderr=log) as process:
-        try:
-            while len(checkpoints()) < 2:
-                assert process.poll() is None, (folder / "log").read_text()[-3000:]
-                time.sleep(0.05)
-        finally:
-            process.kill()
+    with open(folder / "log", "wb") as log:
+        process = trainer.start(command(500), cwd=folder, env=os.environ, out=log, error=log)
+    try:
+        while len(checkpoints()) < 2:
+            assert trainer.wait(0.05) is None, (folder / "log").read_text()[-3000:]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    assert trainer.wait(60) == -signal.SIGKILL
     last = checkpoints()[-1]
     half = folder / "out" / "checkpoints" / f"checkpoint-{last + 1}"  # as one that was being written
     half.mkdir(exist_ok=True)
     (half / "adapter_model.safetensors").write_bytes(b"half")
     with open(folder / "out" / "metrics.jsonl", "a") as stream:
         stream.write(json.dumps({"step": last + 1, "reward": 9}) + "\n")  # of a step that was done and lost
-    done = subprocess.run(command(last + 2), cwd=folder, capture_output=True, text=True, check=False, timeout=600)
+    done = trainer.run(*command(last + 2), cwd=folder, env=os.environ)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     assert f"resuming from out/checkpoints/checkpoint-{last}\n" in done.stdout
     rewards = [(row["step"], row["reward"]) for row in read_rows(folder / "out" / "metrics.jsonl") if "reward" in row]

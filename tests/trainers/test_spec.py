@@ -8,13 +8,13 @@ import json
 import os
 import pickle
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import pytest
 from support.played import play
+from support.ready_python import ReadyPython
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError, RunError
@@ -171,11 +171,11 @@ def test_foreign_schemas_become_types_as_far_as_they_can() -> None:
 @pytest.mark.xdist_group("rehearsal")
 @pytest.mark.timeout(900)
 async def test_trl_trains_on_it_and_its_rewards_are_those_of_an_evaluation(
-    spec: HudtuiSpec, own_world: Path, trainer_python: str
+    spec: HudtuiSpec, own_world: Path, trainer: ReadyPython
 ) -> None:
-    words = [trainer_python, "-P", str(ROOT / "tests" / "trainers" / "inside_spec.py"), str(own_world)]
-    env = {**os.environ, "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
-    done = await asyncio.to_thread(subprocess.run, words, env=env, capture_output=True, text=True, check=False, timeout=600)
+    script = str(ROOT / "tests" / "trainers" / "inside_spec.py")
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = await asyncio.to_thread(trainer.run, script, str(own_world), cwd=own_world, env=env)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     found = json.loads(done.stdout.rpartition("RESULT ")[2])
     assert (found["step"], found["calls"], found["failures"]) == (3, [3.0] * 3, [0.0] * 3)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from support.ready_python import ReadyPython
 
 from hudtui.core.training.recipe import REHEARSAL, Recipe
 from hudtui.trainers.grpo import wandb_defaults
@@ -16,10 +16,9 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.xdist_group("rehearsal"), pytest.mark.timeout(900)]
 
 
-def test_a_training_ends_when_it_should_and_learns_from_what_says_something(own_world: Path, trainer_python: str) -> None:
-    words = [trainer_python, "-P", str(ROOT / "tests" / "trainers" / "inside_trainings.py"), str(own_world)]
-    env = {**os.environ, "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(words, cwd=own_world, env=env, capture_output=True, text=True, check=False, timeout=600)
+def test_a_training_ends_when_it_should_and_learns_from_what_says_something(own_world: Path, trainer: ReadyPython) -> None:
+    script = str(ROOT / "tests" / "trainers" / "inside_trainings.py")
+    done = trainer.run(script, str(own_world), cwd=own_world, env=os.environ)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     found = json.loads(done.stdout.rpartition("RESULT ")[2])
     assert all(found[name]["finite"] for name in ("patience", "goal", "evaluates", "odd"))
