@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from time import process_time, thread_time
 from typing import Any
 from unittest.mock import patch
@@ -18,10 +19,24 @@ from weakref import WeakSet
 from textual._wait import SLEEP_GRANULARITY, SLEEP_IDLE
 from textual.pilot import WaitForScreenTimeout
 
-_THREADS_WAIT = 0.06
-"""Seconds without processor time after which a thread counts as one that waits, and not as one that gets no processor."""
+_THREADS_WAIT = 0.15
+"""Seconds without processor time after which threads that sleep count as ones that wait for something."""
 _threads: WeakSet[asyncio.Future[Any]] = WeakSet()
 """What threads do for event loops."""
+
+
+def _elsewhere() -> float:
+    """The processor time of the other threads: looking after them takes some too, and says nothing about them."""
+    return process_time() - thread_time()
+
+
+def _wanting() -> bool:
+    """Whether another thread would work if it got a processor, or waits for a disk."""
+    wanting = 0
+    for path in Path("/proc/self/task").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            wanting += path.read_text().rpartition(")")[2].split()[0] in "RD"
+    return wanting > 1
 
 
 async def at_rest(shortest: float = 0.0, longest: float = 1.0) -> None:
@@ -34,7 +49,7 @@ async def at_rest(shortest: float = 0.0, longest: float = 1.0) -> None:
     loop: Any = asyncio.get_running_loop()
     end = loop.time() + longest
     await asyncio.sleep(shortest)
-    since, used, others = loop.time(), process_time(), process_time() - thread_time()
+    since, used, others = loop.time(), process_time(), _elsewhere()
     while loop.time() < end:
         await asyncio.sleep(0)
         if loop._ready:
@@ -45,11 +60,9 @@ async def at_rest(shortest: float = 0.0, longest: float = 1.0) -> None:
         if due > now + SLEEP_GRANULARITY and not working:
             return
         if now - since > (_THREADS_WAIT if working else SLEEP_GRANULARITY):
-            total, elsewhere = process_time(), process_time() - thread_time()
-            # Looking after a thread takes processor time itself, and says nothing about the thread.
-            if (elsewhere - others if working else total - used) < SLEEP_IDLE:
+            if _elsewhere() - others < SLEEP_IDLE and not _wanting() if working else process_time() - used < SLEEP_IDLE:
                 return
-            since, used, others = now, total, elsewhere
+            since, used, others = now, process_time(), _elsewhere()
         if working:
             await asyncio.wait(working, timeout=SLEEP_GRANULARITY / 4)
         else:
