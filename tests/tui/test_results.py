@@ -308,7 +308,16 @@ async def test_groups_are_compared_with_a_marked_one(open_app: Any, outputs: Pat
         lines = {line.split("  ")[0]: line for line in text_of(screen.episode).splitlines() if line}
         near, far = screen.index.groups()[:2]
         assert f"{near.reward:.3f}" in lines["reward"] and f"{far.reward:.3f}" in lines["reward"]
-        assert lines["pass@k"].count("1: ") == 2
+        assert lines["pass@k"].count("1: ") == 2 and not screen.message
+
+
+async def test_two_groups_are_compared_where_one_pane_is_shown(open_app: Any, outputs: Path, screen_text: Any) -> None:
+    async with open_app(outputs, size=(80, 24)) as (app, pilot):
+        screen = await opened(pilot)
+        await pilot.press("c", "down")
+        assert "The group is marked." in screen.message
+        await pilot.press("c")
+        await until(pilot, lambda: "pass@k" in screen_text(app) and "far-4x4" in screen_text(app) and "near" in screen_text(app))
 
 
 async def test_a_file_that_grows_is_followed(open_app: Any, outputs: Path) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hudtui.core.results.search import SearchHit
     from hudtui.core.results.values import EpisodeEntry, IndexProgress, ResultGroup, ResultRun, Transcript
 
-_MARKED = "The episode is marked."
+_MARKED, _MARKED_GROUP = "The episode is marked.", "The group is marked."
 _KEPT = 16
 """Episodes that are kept in full."""
 _SHARE = 0.1
@@ -416,6 +416,9 @@ class ResultsScreen(HudtuiScreen):
 
     def _show_group(self) -> None:
         self.episode.show_group(self._group_lines)
+        side, comparing = self._side(), self.message.startswith(_MARKED_GROUP)
+        if comparing and not self.panes.alone and side is not None and not self._is_marked_group(side.group):
+            self.clear_message()
 
     def _group_lines(self) -> Sequence[Content]:
         side, other = self._side(), self._marked_group
@@ -575,10 +578,15 @@ class ResultsScreen(HudtuiScreen):
         """
         if self.panes.current is self.groups:
             side = self._side()
+            if self.panes.alone and self._marked_group is not None and side is not None and not self._is_marked_group(side.group):
+                self.panes.open(self.episode)  # two are chosen
+                return
             self._marked_group = None if side is None or self._is_marked_group(side.group) else side
             self.groups.redraw()
             self.episode.turn_to("group")
             self._show_group()
+            if self._marked_group is not None:
+                self.say(_MARKED_GROUP + " Choose another one, and both are compared; {key:results.compare} here unmarks it")
         else:
             self.start(self._mark_episode, group="mark")
 
