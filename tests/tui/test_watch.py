@@ -36,6 +36,12 @@ async def until(pilot: Any, done: Callable[[], bool]) -> None:
     )
 
 
+async def answer(pilot: Any, text: str) -> None:
+    """Answer a question at once: each key that is typed waits for the screen."""
+    pilot.app.screen.query_one("#answer").value = text
+    await pilot.press("enter")
+
+
 def log_text(screen: Any) -> str:
     log = screen.logs.view
     return "" if log is None else str(log.buffer.everything())
@@ -91,7 +97,7 @@ async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, scree
         await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux session there" in screen_text(app))
         await pilot.press("o")
         await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
-        await pilot.press(*str(path), "enter")
+        await answer(pilot, str(path))
         await until(pilot, lambda: getattr(app.screen, "NAME", "") == "watch" and "out of memory" in log_text(app.screen))
         await until(pilot, lambda: "0.750" in screen_text(app) and "batch_size" in screen_text(app))
         with path.open("a") as stream:
@@ -100,7 +106,7 @@ async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, scree
         for name, words in (("not-yet.log", "○ not there yet, and waited for"), ("their.log", "● followed")):
             await pilot.press("o")
             await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
-            await pilot.press(*str(project / name), "enter")
+            await answer(pilot, str(project / name))
             await until(pilot, lambda words=words: words in screen_text(app))
 
 
