@@ -316,7 +316,8 @@ class LaunchScreen(HudtuiScreen):
         event.stop()
         if event.control.id == "launch-gpus" and self._value("gpus") and self.offer is not None:
             self._put("machine", self.offer.provider)  # other GPUs than the offer's
-        self._show_fields()
+        if isinstance(event, Checkbox.Changed):
+            self._show_fields()
         self._plan_soon()
 
     @on(Input.Submitted)
@@ -457,7 +458,6 @@ class LaunchScreen(HudtuiScreen):
             return  # what is shown is what is being started
         from hudtui.core.trust import Untrusted
 
-        self._forget_plan()
         problem: HudtuiError | None = None
         plan: tuple[PlanLine, ...] = ()
         summary = ""
