@@ -61,6 +61,8 @@ def list_settings(as_json: Json = False) -> None:
             console.out(f"{name:<{width}}  {value if value is not None else 'not set:'}{came}{about}")
         for name, problem in problems.items():
             console.say(f"{name}: {problem} (from {found.location(name) or found.origin(name)})")
+        if found.without_env:
+            console.say("The values of .env do not count until you trust this folder: hudtui trust")
         for notice in found.notices:
             console.say(notice)
 

@@ -226,6 +226,11 @@ class Settings:
             fix=f"Set it in the environment, or keep it in {self.folder / '.env'} with: hudtui settings set {name}.{where}",
         )
 
+    @property
+    def without_env(self) -> bool:
+        """Whether the project's `.env` asks for something that the user has not agreed to; none of its values counts then."""
+        return any(one.file == self.folder / ".env" for one in self.withheld)
+
     def require_trust(self) -> None:
         """Raise if anything is withheld: for work that may depend on it.
 

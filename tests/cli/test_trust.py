@@ -42,8 +42,9 @@ def test_show_agree_and_revoke(folder: Path) -> None:
     for line in ("sh -c 'touch ran; cat'   [tasks.json]", "OPENAI_API_KEY   [.env]", "HUDTUI_BUDGET_RUN=2   [.env]"):
         assert line in shown
     assert "sk-0123" not in shown
+    assert ".env do not count until you trust this folder" in hudtui("settings").stderr
     asked = hudtui("trust", "--yes")
-    assert f"{folder} is trusted" in asked.stderr
+    assert f"{folder} is trusted" in asked.stderr and ".env do not count" not in hudtui("settings").stderr
     state = json.loads(hudtui("trust", "--show", "--json").stdout)
     assert state["trusted"] and {power["kind"] for power in state["powers"]} == {"command", "key", "limit"}
     assert "You have agreed" in hudtui("trust", "--show").stdout

@@ -43,6 +43,19 @@ async def test_the_header_says_so_until_the_user_agrees(open_app: Any, hostile: 
     assert not (hostile / "ran").exists()
 
 
+async def test_the_settings_say_that_the_file_of_the_folder_does_not_count(
+    open_app: Any, hostile: Path, screen_text: Any
+) -> None:
+    async with open_app(hostile, size=(120, 40)) as (app, pilot):
+        await pilot.press("comma")
+        await settled(pilot, lambda: "values of .env do not count until you trust this folder: !" in app.screen.message)
+        await pilot.press("exclamation_mark")
+        await settled(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await settled(pilot, lambda: "HUDTUI_BUDGET_RUN 2 " in " ".join(screen_text(app).split()))
+        assert "do not count" not in app.screen.message
+
+
 async def test_key_1_starts_nothing_that_the_folder_names_unasked(open_app: Any, hostile: Path) -> None:
     async with open_app(hostile) as (app, pilot):
         await pilot.press("1")

@@ -181,9 +181,11 @@ class SettingsScreen(HudtuiScreen):
         self._settings = settings
         self._list.show(_row(settings, key, problems.get(name)) for name, key in settings.keys.items())
         self._describe()
-        if settings.notices:
-            more = f" (and {len(settings.notices) - 1} more)" if len(settings.notices) > 1 else ""
-            self.say(settings.notices[0].replace(f"{folder}/", "") + more, "warning")
+        withheld = "The values of .env do not count until you trust this folder: {key:app.trust}"
+        notices = [*([withheld] if settings.without_env else []), *settings.notices]
+        if notices:
+            more = f" (and {len(notices) - 1} more)" if len(notices) > 1 else ""
+            self.say(notices[0].replace(f"{folder}/", "") + more, "warning")
 
     @on(TablePane.Highlighted)
     def _describe(self) -> None:
