@@ -17,7 +17,6 @@ from unittest.mock import patch
 from weakref import WeakSet
 
 from textual._wait import SLEEP_GRANULARITY, SLEEP_IDLE
-from textual.pilot import WaitForScreenTimeout
 
 _THREADS_WAIT = 0.15
 """Seconds without processor time after which threads that sleep count as ones that wait for something."""
@@ -74,42 +73,6 @@ async def after_a_key(shortest: float = 0.0) -> None:
     await at_rest(max(shortest, 0.016))
 
 
-def _waits(event: asyncio.Event) -> bool:
-    """Whether something waits for an event that has not come."""
-    return not event.is_set() and bool(event._waiters)  # type: ignore[attr-defined]
-
-
-async def processed(pilot: Any, timeout: float = 30.0) -> bool:
-    """Wait until the screen and its widgets have processed their messages, as Textual's own `Pilot._wait_for_screen` does.
-
-    Textual sends a message to each widget. Here only those get one that do not wait for one, besides the app and the screen.
-    """
-    try:
-        screen = pilot.app.screen
-    except Exception:
-        return False
-    widgets = [widget for widget in screen.walk_children() if not _waits(widget._message_queue.ready_event)]
-    left = 0
-    over = asyncio.Event()
-
-    def done() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            over.set()
-
-    for one in (pilot.app, screen, *widgets):
-        left += one.call_later(done)
-    if left:
-        waits = [asyncio.ensure_future(over.wait()), asyncio.ensure_future(pilot.app._exception_event.wait())]
-        finished, pending = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-        if not finished:
-            raise WaitForScreenTimeout("Timed out while waiting for widgets to process pending messages.")
-    return left == 0
-
-
 @contextmanager
 def quick_waits() -> Iterator[None]:
     """Let all that Textual's pilot waits for end when the app is at rest."""
@@ -124,6 +87,5 @@ def quick_waits() -> Iterator[None]:
         patch("asyncio.BaseEventLoop.run_in_executor", noticed),
         patch("textual.pilot.wait_for_idle", at_rest),
         patch("textual.app.wait_for_idle", after_a_key),
-        patch("textual.pilot.Pilot._wait_for_screen", processed),
     ):
         yield
