@@ -264,7 +264,9 @@ def test_environments_of_this_computer_can_run_on_the_platform(workspace: Path, 
     assert "no lock file names an image" in " ".join(check["text"] for check in said["checks"])
     (workspace / "hud.lock.yaml").write_text(f"version: '1.3'\nimages:\n  local: my-env:dev\n  pushed: me/my-env@{DIGEST}\n")
     found = json.loads(hudtui(*words).stdout)
-    assert any("environment hud: at " in check["text"] for check in found["checks"]), found["checks"]
+    assert any(check["name"] == "environment" and check["text"].startswith("hud: at ") for check in found["checks"]), found[
+        "checks"
+    ]
     (tasks,) = [file["source"]["path"] for file in found["plan"]["files"] if file["path"].startswith("files/tasks/")]
     (server,) = json.loads(Path(tasks).read_text())[0]["mcp_config"].values()
     assert server["headers"] == {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": f"me/my-env@{DIGEST}"}

@@ -65,12 +65,15 @@ class OfferDetailPane(Pane):
         """Show a text under a title; `body` makes it for a number of cells."""
         self.name_on_border(title)
         self._body = body
-        self.query_one(Static).update(body(max(self.content_size.width - 3, 24)))
+        self._draw()
 
     def on_resize(self) -> None:
         """Wrap the lines again: a pane that was hidden has no width."""
+        self.call_after_refresh(self._draw)
+
+    def _draw(self) -> None:
         if self._body is not None:
-            self.call_after_refresh(self.show, self.title, self._body)
+            self.query_one(Static).update(self._body(max(self.content_size.width - 3, 24)))
 
 
 class ComputeScreen(HudtuiScreen):
