@@ -9,6 +9,7 @@ import os
 import pickle
 import random
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
@@ -109,8 +110,11 @@ def test_the_factory_can_be_pickled_and_the_rewards_may_come_from_elsewhere(spec
 
 def test_the_end_ends_the_servers(spec: HudtuiSpec) -> None:
     def children() -> set[str]:
-        folder = Path(f"/proc/{os.getpid()}/task")
-        return {child for thread in folder.iterdir() for child in (thread / "children").read_text().split()}
+        found: set[str] = set()
+        for thread in Path(f"/proc/{os.getpid()}/task").iterdir():
+            with suppress(FileNotFoundError):  # the thread has ended meanwhile
+                found.update((thread / "children").read_text().split())
+        return found
 
     before = children()
     environment = spec.environment_factory()

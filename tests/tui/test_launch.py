@@ -92,11 +92,14 @@ def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimul
         yield running
 
 
-async def until(pilot: Any, true: Any) -> None:
-    """Wait until something is so, and the form is complete: what it learns late changes its plan."""
+async def until(pilot: Any, true: Any, *, checked: bool = True) -> None:
+    """Wait until something is so, and the form is complete and checked: what it learns late changes its plan."""
     for _ in range(1200):
         screen = pilot.app.screen
-        if true() and not (isinstance(screen, LaunchScreen) and screen.going("engine", "machines", "environments")):
+        late = isinstance(screen, LaunchScreen) and (
+            screen.going("engine", "machines", "environments") or (checked and screen.checking)
+        )
+        if true() and not late:
             await pilot.pause()
             return
         await pilot.pause(0.05)
@@ -140,7 +143,7 @@ def test_picture_loading(snap: Any, workspace: Path, fixed: None, size: tuple[in
     async def begun(pilot: Any) -> None:
         await until(pilot, lambda: pilot.app.facts is not None)
         pilot.app.open_screen("launch")
-        await until(pilot, lambda: asked and asked[-1].tasks and asked[-1].config)
+        await until(pilot, lambda: asked and asked[-1].tasks and asked[-1].config, checked=False)
 
     assert snap(HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=begun, wait=False)
 
@@ -247,7 +250,8 @@ async def test_the_plan_that_is_being_started_stays_and_its_run_is_gone_to(
         await _got(app, pilot, sim)
         screen = app.screen
         screen.query_one("#launch-max_turns").value = "5"
-        await until(pilot, lambda: not screen.going("plan") and screen._timer is not None)
+        await pilot.pause()
+        await until(pilot, lambda: True)
         plan, ready = (str(screen.query_one(f"#launch-{name}").content) for name in ("plan", "ready"))
         assert screen.rented.id in plan and "A machine is being prepared for" in ready and "^g starts" not in ready
         await pilot.press("ctrl+g")
@@ -710,7 +714,7 @@ async def test_a_plan_that_is_stale_when_it_comes_is_not_taken(
     monkeypatch.setattr(preparing, "prepare_run", late)
     async with open_app(workspace, size=(120, 36)) as (app, pilot):
         app.open_screen("launch")
-        await until(pilot, asked.is_set)
+        await until(pilot, asked.is_set, checked=False)
         app.screen.query_one("#launch-max_turns").focus()
         await pilot.press("7")
         may_come.set()
