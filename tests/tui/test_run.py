@@ -563,7 +563,7 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
         assert ["machine", "stage train starts"] in rows and ["machine", "careful now"] in rows
         await pilot.press("right_square_bracket")
         await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-plan")
-        assert "machine    this machine, free" in screen_text(app) and "serve      true" in screen_text(app)
+        await _until(pilot, lambda: "machine    this machine, free" in screen_text(app) and "serve      true" in screen_text(app))
 
 
 @pytest.mark.parametrize("size", [(120, 36), (60, 20)])
