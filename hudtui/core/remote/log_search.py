@@ -164,8 +164,8 @@ async def _ask(host: Host, order: dict[str, Any]) -> _Answer:
     done = await host.run(isolated_python_command(python, "-c", source), stdin=msgspec.json.encode(order), timeout=_PATIENCE)
     try:
         answer = msgspec.json.decode(done.stdout, type=_Answer)
-    except (msgspec.DecodeError, RecursionError):
-        said = clean(done.stderr[-500:]).strip() or f"it printed {clean_line(done.stdout, 200)!r}"
+    except (msgspec.DecodeError, RecursionError) as error:
+        said = clean(done.stderr[-500:]).strip() or f"it printed {clean_line(done.stdout, 200)!r}; {clean_line(str(error), 200)}"
         why = f"status {done.exit_status}: {said}"
         raise MachineError(f"the log could not be searched on {clean_line(host.name)}", why=why) from None
     if answer.error:
