@@ -82,7 +82,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    found: Annotated[list[tuple[int, int, str]], msgspec.Meta(max_length=MOST_FOUND)] = msgspec.field(default_factory=list)
+    found: list[tuple[int, int, str]] = msgspec.field(default_factory=list)
     next: _Place | None = None
     level: Annotated[int, msgspec.Meta(ge=0, le=4)] = 0
     offset: int | None = None
@@ -170,4 +170,7 @@ async def _ask(host: Host, order: dict[str, Any]) -> _Answer:
         raise MachineError(f"the log could not be searched on {clean_line(host.name)}", why=why) from None
     if answer.error:
         raise MachineError(f"the log could not be searched on {clean_line(host.name)}", why=clean_line(answer.error, 300))
+    if len(answer.found) > order.get("most", 0):
+        why = f"it answered with {len(answer.found)} lines, and {order.get('most', 0)} were asked for"
+        raise MachineError(f"the log could not be searched on {clean_line(host.name)}", why=why)
     return answer

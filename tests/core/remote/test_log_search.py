@@ -16,7 +16,7 @@ from support.sshd import connect_ssh
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote import log_search
-from hudtui.core.remote.host import Host
+from hudtui.core.remote.host import Completed, Host
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_search import Level, LogFilter, LogMatch, SearchProgress, offset_of_time, search_log
 from hudtui.core.remote.logs import lines_before
@@ -105,6 +105,17 @@ async def test_what_cannot_be_searched_is_an_error_with_its_reason(host: Host, t
     with pytest.raises(MachineError, match="could not be searched") as refused:
         await found(host, tmp_path, LogFilter("x"))
     assert "directory" in str(refused.value.why)
+
+
+async def test_a_machine_that_answers_with_more_lines_than_were_asked_for_is_not_believed(tmp_path: Path) -> None:
+    class Talkative(LocalHost):
+        async def run(self, *_: Any, **__: Any) -> Completed:
+            return Completed((), 0, json.dumps({"found": [[n, n, "x"] for n in range(3)], "next": None, "level": 0}), "")
+
+    assert len(await found(Talkative(), tmp_path / "log", LogFilter("x"), most=3)) == 3
+    with pytest.raises(MachineError, match="could not be searched") as refused:
+        await found(Talkative(), tmp_path / "log", LogFilter("x"), most=2)
+    assert "3 lines, and 2 were asked for" in str(refused.value.why)
 
 
 async def test_the_place_of_a_time_comes_from_the_sizes_that_were_recorded(host: Host, tmp_path: Path) -> None:
