@@ -451,7 +451,7 @@ async def test_an_open_app_takes_up_a_run_whose_hudtui_was_killed(
     open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that manages a run is killed while it does so: the app leaves the run alone before, and manages it afterwards."""
-    monkeypatch.setattr("hudtui.tui.rented_runs.LEFT_ALONE", 1.0)
+    monkeypatch.setattr("hudtui.tui.rented_runs.LEFT_ALONE", 100.0)  # however long the process takes to begin
     go_on = _held(workspace)
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
         argv = [sys.executable, "-c", _ELSEWHERE, "stay"]
@@ -459,6 +459,8 @@ async def test_an_open_app_takes_up_a_run_whose_hudtui_was_killed(
         try:
             assert other.stdout is not None
             run = (await other.stdout.readline()).decode().strip()
+            assert run, "the process has ended"
+            monkeypatch.setattr("hudtui.tui.rented_runs.LEFT_ALONE", 1.0)
             await until(pilot, lambda: [one.id for one in app.facts.runs] == [run])
             for _ in range(3):
                 await app.rented.take_up()
