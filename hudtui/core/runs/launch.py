@@ -22,7 +22,7 @@ from hudtui.core.process import machine_label
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import LOCAL, find_host
 from hudtui.core.runs.again import remove_unused
-from hudtui.core.runs.run_folder import RunFolder
+from hudtui.core.runs.run_folder import MachineEvents, RunFolder
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
@@ -111,15 +111,30 @@ def _secrets(plan: Plan, lookup: Lookup | None) -> dict[str, str]:
 
 
 async def continue_launch(
-    run: str, host: Host, store: RunStore, *, lookup: Lookup | None = None, tmux: bool = True
+    run: str,
+    host: Host,
+    store: RunStore,
+    *,
+    lookup: Lookup | None = None,
+    tmux: bool = True,
+    reports: MachineEvents | None = None,
 ) -> AsyncGenerator[RunEvent, None]:
     """Do the remaining steps of a launch; each step is an event.
+
+    Args:
+        run: Id of the run.
+        host: Its machine.
+        store: The store that keeps it.
+        lookup: As for `launch`.
+        tmux: As for `launch`.
+        reports: The events of the machine, for a caller that reads on.
 
     Raises:
         Untrusted: The user did not start this run.
     """
     store.require_own(run)
     machine = RunFolder(host, store.record(run))
+    reports = reports or MachineEvents(machine, store)
     try:
         if not await machine.begun():
             async with contextlib.aclosing(_prepare(machine, store, tmux=tmux)) as events:
@@ -130,9 +145,11 @@ async def continue_launch(
         if step := await _step(store, run, "supervisor", began):
             yield step
         until = time.monotonic() + 10.0
-        while store.summary(run).started is None and time.monotonic() < until:
-            for event in await machine.sync(store):
+        while True:
+            for event in await reports.read():
                 yield event
+            if store.summary(run).started is not None or time.monotonic() >= until:
+                break
             await asyncio.sleep(0.02)
     except HudtuiError as error:
         if isinstance(error, RunError):

@@ -41,7 +41,7 @@ from hudtui.core.remote.hosts import find_host, forget_address, open_host, save_
 from hudtui.core.runs.launch import Lookup, available_secrets, check_inputs, continue_launch, error_sentence, stop_run
 from hudtui.core.runs.reports import read_status
 from hudtui.core.runs.results import FetchedResults, Progress, fetch_results, results_folder
-from hudtui.core.runs.run_folder import RunFolder
+from hudtui.core.runs.run_folder import MachineEvents, RunFolder
 from hudtui.core.runs.run_lock import lock_run
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
@@ -248,6 +248,7 @@ class RemoteRun:
         self.lookup, self.tmux, self.progress = lookup, tmux, progress
         self.host = find_host(record.host)
         self.machine = RunFolder(self.host, record)
+        self.reports = MachineEvents(self.machine, store)
         self.warned: set[str] = set()
         self.unwanted = False
 
@@ -380,7 +381,8 @@ class RemoteRun:
         await self.arm()
         if event := await self.step("guard", began):
             yield event
-        async with aclosing(continue_launch(self.run, self.host, self.store, lookup=self.lookup, tmux=self.tmux)) as events:
+        rest = continue_launch(self.run, self.host, self.store, lookup=self.lookup, tmux=self.tmux, reports=self.reports)
+        async with aclosing(rest) as events:
             async for event in events:
                 yield event
 
@@ -444,6 +446,8 @@ class RemoteRun:
                     yield said
                 await self.check_exists(error)
             if not self.summary.active:
+                for event in await self.reports.stored():
+                    yield event
                 return
             verdict = judge(self.limits(), await asyncio.to_thread(self.usage))
             async with aclosing(self.warn(verdict)) as events:
@@ -460,7 +464,7 @@ class RemoteRun:
         """Take over the machine's new events."""
         try:
             async with asyncio.timeout(self.context.within):
-                return await self.machine.sync(self.store)
+                return await self.reports.read()
         except TimeoutError:
             raise Disconnected(f"{self.record.host} does not answer") from None
 

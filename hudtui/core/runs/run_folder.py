@@ -190,3 +190,36 @@ class RunFolder:
             with contextlib.suppress(Disconnected):
                 return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
         return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
+
+
+class MachineEvents:
+    """The events that a run's machine reports from now on.
+
+    Each is returned once, whoever copies it into the store: a screen that shows the run does so, too.
+
+    Args:
+        machine: The run's folder on its machine.
+        store: The store that keeps the run.
+    """
+
+    def __init__(self, machine: RunFolder, store: RunStore) -> None:
+        self._machine, self._store = machine, store
+        self._after = max((event.number for event in store.events(machine.record.id)), default=0)
+
+    async def read(self) -> tuple[RunEvent, ...]:
+        """Copy the machine's events into the store, and return those that were not returned yet.
+
+        Raises:
+            MachineError: The machine does not answer.
+            RunError: The store cannot be written.
+        """
+        await self._machine.sync(self._store)
+        return await self.stored()
+
+    async def stored(self) -> tuple[RunEvent, ...]:
+        """Return the machine's events in the store that were not returned yet. The machine is not asked."""
+        run = self._machine.record.id
+        events = await self._store.run(lambda: self._store.events(run, after=self._after))
+        if events:
+            self._after = events[-1].number
+        return tuple(event for event in events if event.origin == "machine")

@@ -358,10 +358,11 @@ class RunStore:
             commands = "commands that cannot be understood"
         return trust.power("run", f"{run} on {host}, in {folder}: {commands}", self.path, _content(row))
 
-    def events(self, run: str) -> tuple[RunEvent, ...]:
-        """Return all events of a run, in order."""
+    def events(self, run: str, *, after: int = 0) -> tuple[RunEvent, ...]:
+        """Return the events of a run, in order; only those with a number above `after`."""
         with self.database.reading() as database:
-            rows = database.execute(f"{_EVENTS} WHERE run = ? ORDER BY number", (run,)).fetchall() if database else []
+            query = f"{_EVENTS} WHERE run = ? AND number > ? ORDER BY number"
+            rows = database.execute(query, (run, after)).fetchall() if database else []
         return tuple(map(_event, rows))
 
     def summary(self, run: str) -> RunSummary:

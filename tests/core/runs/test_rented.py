@@ -32,6 +32,7 @@ from hudtui.core.runs.run_lock import is_managed, lock_run
 from hudtui.core.runs.spec import Rental
 from hudtui.core.runs.status import RunView
 from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.values import RunEvent
 from hudtui.core.runs.watch import Monitor
 from hudtui.core.training.plan import Stage
 from hudtui.sim import PrimeSimulator
@@ -156,6 +157,25 @@ async def _last(monitor: Monitor, run: str) -> RunView:
 
 async def _all(monitor: Monitor, run: str) -> bytes:
     return b"".join([chunk.data async for chunk in monitor.log(run).follow()])
+
+
+async def test_every_event_of_the_machine_is_told_once_whoever_copies_it_into_the_store(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = RunFolder.sync
+
+    async def late(self: RunFolder, store: RunStore) -> tuple[RunEvent, ...]:
+        """A screen that shows the run is always the first."""
+        await sync(RunFolder(self.host, self.record), RunStore(store.state_dir))
+        return await sync(self, store)
+
+    monkeypatch.setattr(RunFolder, "sync", late)
+    record = world.record(stages=(RUN,))
+    events = await world.tend(record)
+    steps = ("step", "machine", "note")
+    assert [event for event in events if not event.startswith(steps)] == ["started", "stage_started", "stage_ended", "finished"]
+    supervisor, begun, collect = map(events.index, ("step supervisor", "started", "step collect"))
+    assert supervisor < begun < events.index("finished") < collect
 
 
 async def test_what_is_missing_here_is_told_before_anything_is_rented(world: World) -> None:
