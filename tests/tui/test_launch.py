@@ -30,6 +30,7 @@ from hudtui.core.flows import start as starting
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs import prepare as preparing
 from hudtui.core.runs import remote_run
+from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunEvent
 from hudtui.core.training.plan import PlanFile
@@ -306,6 +307,33 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
         assert not sim.alive
+    (run,) = RunStore(workspace / ".hudtui").runs()
+    assert (run.state, run.machine) == ("stopped", "released")
+
+
+async def test_quitting_before_the_run_has_started_ends_its_machine(
+    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starting = asyncio.Event()
+
+    async def for_ever(*_: Any, **__: Any) -> None:
+        starting.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(RunFolder, "start", for_ever)
+    async with open_app(workspace, size=(120, 40)) as (app, pilot):
+        app.open_screen("launch", machine="prime", engine="rollouts", gpus="H100", python=sys.executable)
+        await until(pilot, lambda: app.screen.record is not None)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, starting.is_set)
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        assert "Quitting gives it up: it is ended, and that is verified." in prose(screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: not app.is_running)
+        assert not sim.alive and not app.parting
     (run,) = RunStore(workspace / ".hudtui").runs()
     assert (run.state, run.machine) == ("stopped", "released")
 

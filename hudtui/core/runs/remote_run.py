@@ -26,6 +26,7 @@ from hudtui.core.compute.lifecycle import (
     acquire,
     mark_terminated,
     resume,
+    run_shielded,
     terminate_pod,
 )
 from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, judge
@@ -140,8 +141,8 @@ async def run_remote(
 ) -> AsyncGenerator[RunEvent, None]:
     """Do the remaining steps of a run, until its results are on this computer and its machine is ended.
 
-    Leaving the iterator after the run has started changes nothing: the run continues. Leaving it before cancels the order of the
-    machine.
+    Leaving the iterator after the run has started changes nothing: the run continues. Leaving it before ends the machine, or
+    cancels its order.
 
     Args:
         run: Id of a run in the store, with a machine to rent.
@@ -178,7 +179,7 @@ async def run_remote(
             if store.summary(run).active and (failed := await store.run(store.append, run, "failed", why)):
                 yield failed
         except BaseException:
-            remote.record_cancelled()
+            await run_shielded(remote.give_up())
             raise
         async with aclosing(remote.settle()) as events:
             async for event in events:
@@ -361,12 +362,23 @@ class RemoteRun:
             elif owned.state == "ended":
                 self.store.append(self.run, "machine", {"kind": "released", "billed": owned.billed, "text": owned.why})
 
-    def record_cancelled(self) -> None:
-        """Record the end of a run whose order was cancelled because the caller left."""
+    async def give_up(self) -> None:
+        """End the machine of a run that has not started, because the caller leaves. A run that has started continues."""
         owned, summary = self.owned(), self.summary
-        if summary.active and summary.started is None and (owned is None or not owned.open):
-            with contextlib.suppress(RunError):
-                self.store.append(self.run, "stopped", {"why": "given up before its machine was ready"})
+        if not summary.active or summary.started is not None:
+            return
+        gone = owned is None or not owned.open
+        if not gone and owned is not None and owned.state != "ready":
+            return  # its order was cancelled, and its end could not be verified: that is told already
+        try:
+            await self.append("stopped", {"why": f"given up before {'its machine was ready' if gone else 'it started'}"})
+            if not gone:
+                await self._end("given up before the run started")
+            outcome = None if gone else f"{self.rent.machine} is ended, and that was verified."
+        except HudtuiError as error:
+            outcome = " ".join(error.lines())
+        if outcome is not None and self.context.say is not None:
+            self.context.say(outcome)
 
     async def step(self, name: str, began: float, **data: Any) -> RunEvent | None:
         seconds = round(time.monotonic() - began, 3)
@@ -551,14 +563,18 @@ class RemoteRun:
                 if event := await self.append("note", {"message": text}):
                     yield event
                 return
+        for event in await self._end(f"run {self.run} {summary.state}"):
+            yield event
+
+    async def _end(self, why: str) -> tuple[RunEvent, ...]:
+        """End the machine, and record that."""
         began = time.monotonic()
-        pod = await self.end_machine(f"run {self.run} {summary.state}")
+        pod = await self.end_machine(why)
         step = {"name": "terminate", "seconds": round(time.monotonic() - began, 3), "billed": pod.bill}
         released = self._released(pod.bill if pod.id else None, never=not pod.id)
         # Together, because whoever watches the run leaves as soon as its machine is released.
         events = (("machine", released, None), ("step", step, "step:terminate"))
-        for event in await self.store.run(self.store.append_together, self.run, events):
-            yield event
+        return await self.store.run(self.store.append_together, self.run, events)
 
     async def end_machine(self, why: str) -> Pod:
         """End the machine. A machine that was ordered and not seen yet may still appear: wait for it, then end it."""

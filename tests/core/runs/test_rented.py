@@ -28,7 +28,7 @@ from hudtui.core.runs import remote_run
 from hudtui.core.runs.reconcile import reconcile_runs
 from hudtui.core.runs.remote_run import RentalContext, change_limits, end_remote_run, run_remote
 from hudtui.core.runs.run_folder import RunFolder
-from hudtui.core.runs.run_lock import is_managed, lock_run
+from hudtui.core.runs.run_lock import is_managed, lock_run, unfinished_runs
 from hudtui.core.runs.spec import Rental
 from hudtui.core.runs.status import RunView
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -230,6 +230,57 @@ async def test_leaving_before_the_machine_is_ready_gives_it_up(world: World) -> 
                 break
     summary = world.store.summary(record.id)
     assert (summary.state, summary.machine) == ("stopped", "released") and not world.sim.alive
+
+
+async def test_leaving_before_the_run_has_started_ends_the_machine(world: World) -> None:
+    record = world.record(stages=(RUN,))
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.data.get("name") == "files":
+                break
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.machine) == ("stopped", "released") and not world.sim.alive
+    assert summary.billed is not None and world.store.events(record.id)[-1].data["name"] == "terminate"
+
+
+async def test_a_cancelled_start_ends_the_machine_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = asyncio.Event()
+
+    async def for_ever(*_: Any, **__: Any) -> None:
+        waits.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(RunFolder, "start", for_ever)
+    said: list[str] = []
+    world.broker.say = said.append
+    record = world.record(stages=(RUN,))
+    starting = asyncio.create_task(world.tend(record))
+    await waits.wait()
+    assert world.sim.alive
+    for _ in range(3):  # as by a user who presses Ctrl-C again and again
+        starting.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert world.store.summary(record.id).machine == "released" and not world.sim.alive
+    assert said == [f"hudtui-{record.id} is ended, and that was verified."]
+
+
+async def test_a_machine_whose_end_fails_when_the_user_leaves_is_ended_by_the_next_hudtui(world: World) -> None:
+    said: list[str] = []
+    world.broker.say = said.append
+    record = world.record(stages=(RUN,))
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.data.get("name") == "files":
+                world.sim.fail_next("DELETE", "/api/v1/pods/*", kind="status", status=403, times=1000)
+                break
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.holds_machine) == ("stopped", True) and world.sim.alive
+    assert len(said) == 1 and f"hudtui-{record.id}" in said[0] and "may" in said[0]
+    world.sim.heal()
+    assert [one.id for one in unfinished_runs(world.store)] == [record.id]
+    assert (await world.tend(record))[-1] == "step terminate" and not world.sim.alive
 
 
 async def test_stopping_while_another_gets_the_machine_gives_it_up(world: World) -> None:
