@@ -237,19 +237,12 @@ async def _search(log: Log, window: str, part: LogPart, sink: Sink, offset: int)
 
 def say_event(event: RunEvent) -> None:
     """One event of a run in a line."""
-    data = event.data
+    from hudtui.core.runs.event_text import event_text
+
     if event.type == "planned":
         console.say(f"run {event.run}")
-    elif event.type == "step":
-        console.say(f"  {data.get('name')} {data.get('seconds', 0):.2f} s{_results(data)}")
-    elif event.type == "note":
-        console.say(f"  {data.get('message')}")
-    elif event.type == "machine":
-        console.say(f"  {data.get('text') or data.get('kind')}")
-    elif event.type == "stage_started":
-        console.say(f"  stage {data.get('stage')} started")
-    elif event.type == "stage_ended":
-        console.say(f"  stage {data.get('stage')} ended with {data.get('exit')}")
+    elif event.type in ("step", "note", "machine", "stage_started", "stage_ended"):
+        console.say(f"  {event_text(event)}{_results(event.data)}")
 
 
 def _results(data: Any) -> str:

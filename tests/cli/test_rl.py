@@ -78,8 +78,18 @@ def test_from_nothing_to_results_at_home_and_no_machine(workspace: Path, sim: Pr
         "guard ",
     ):
         assert word in said, word
-    steps = [line.split()[0] for line in said.splitlines() if line.startswith("  ") and line.endswith(" s")]
-    assert steps == ["ready", "guard", "folder", "files", "plan", "supervisor", "terminate"]
+    steps = (
+        "the machine is ready",
+        "the guard is started on the machine",
+        "the run's folder is made",
+        "the run's files are written",
+        "the plan is written",
+        "the supervisor is started",
+        "the results are fetched",
+        "the machine is ended",
+    )
+    found = [next((step for step in steps if line.startswith(f"  {step}")), None) for line in said.splitlines()]
+    assert [step for step in found if step is not None] == list(steps)
     assert "task=seed-1" in said and "and that was verified" in said
     assert (workspace / "results" / view["id"] / "out" / "traces.jsonl").read_text().count("\n") == 2
     (listed,) = json.loads(hudtui("runs", "--json").stdout)
@@ -203,7 +213,7 @@ def test_killed_while_it_runs_and_taken_up_again(workspace: Path, sim: PrimeSimu
     command = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert command.stderr is not None
     for line in command.stderr:
-        if line.startswith("  supervisor "):
+        if line.startswith("  the supervisor is started"):
             break
     os.kill(command.pid, signal.SIGKILL)
     command.communicate()

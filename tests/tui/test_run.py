@@ -540,7 +540,7 @@ async def test_the_logs_of_all_stages(open_app: Any, staged: Path, screen_text: 
         ("stage_ended", {"stage": "play", "exit": 3, "by": "itself"}, "stage play ends with exit code 3"),
         ("stage_ended", {"stage": "play", "exit": None, "by": "limit"}, "stage play ends: its time is over"),
         ("stage_started", {"stage": "serve", "attempt": 2, "pid": 7}, "stage serve starts, attempt 2"),
-        ("step", {"name": "collect", "seconds": 12.3, "files": 4}, "the results are fetched after 12s"),
+        ("step", {"name": "collect", "seconds": 12.3, "files": 4}, "the results are fetched after 12 s"),
         ("step", {"name": "folder", "seconds": 0.01}, "the run's folder is made"),
         ("failed", {"why": "train failed", "exits": {"train": 1}}, "the run has failed: train failed"),
         ("machine", {"kind": "never"}, "the machine was never created"),

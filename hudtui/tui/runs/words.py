@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 
+from hudtui.core.runs.event_text import event_text
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.fit import cut, pad
@@ -169,72 +170,7 @@ def _told(value: float | None, how: str) -> str:
     return "" if value is None else format(value, how)
 
 
-_EVENTS = {
-    "planned": "the run is planned",
-    "resumed": "the supervisor is started again",
-    "stop_requested": "a stop is requested",
-    "stopping": "the run is being stopped",
-    "finished": "the run has finished",
-    "failed": "the run has failed",
-    "stopped": "the run was stopped",
-    "lost": "the run is lost",
-    "removed": "the run is removed from the list",
-    "unreadable": "a record of the machine cannot be read",
-}
-_STEPS = {
-    "folder": "the run's folder is made",
-    "files": "the run's files are written",
-    "plan": "the plan is written",
-    "supervisor": "the supervisor is started",
-    "ready": "the machine is ready",
-    "guard": "the guard is started on the machine",
-    "collect": "the results are fetched",
-    "terminate": "the machine is ended",
-}
-_MACHINE = {"never": "the machine was never created", "released": "the machine is ended"}
-_ENDED_BY = {
-    "limit": ": its time is over",
-    "stop": ": it was stopped",
-    "hangup": ": its tmux window was closed",
-    "interrupt": ": it was interrupted in its tmux window",
-}
-
-
 def event_cells(event: RunEvent) -> tuple[str, str, str]:
     """When, who, what."""
     when = datetime.fromtimestamp(event.at).strftime("%H:%M:%S")
-    return when, "machine" if event.origin == "machine" else "hudtui", clean_line(_event_words(event), 400)
-
-
-def _event_words(event: RunEvent) -> str:
-    """What has happened. The data is the machine's, and may be anything."""
-    data, kind = event.data, event.type
-    name, why = str(data.get("name") or data.get("stage") or ""), str(data.get("why") or data.get("error") or "")
-    after = data.get("seconds")
-    took = f" after {span(after)}" if isinstance(after, int | float) and after >= 1 else ""
-    attempt = data.get("attempt")
-    again = f", attempt {attempt}" if attempt not in (None, 1) else ""
-    match kind:
-        case "note":
-            return str(data.get("message") or "")
-        case "machine":
-            return str(data.get("text") or _MACHINE.get(str(data.get("kind"))) or data.get("kind") or kind)
-        case "step":
-            return _STEPS.get(name, name) + took
-        case "started":
-            return "the run is started" + {"tmux": " in tmux", "processes": " as detached processes"}.get(
-                str(data.get("mode")), ""
-            )
-        case "stage_started":
-            return f"stage {name} starts{again}"
-        case "stage_ready":
-            return f"stage {name} is ready{took}"
-        case "stage_ended":
-            code = data.get("exit")
-            how = f" with exit code {code}" if code else ""
-            return f"stage {name} ends{how}" + (f": {why}" if why else _ENDED_BY.get(str(data.get("by")), ""))
-        case "renamed":
-            return f"the run is renamed: {name}"
-        case "commented":
-            return f"the comment is changed: {data.get('text') or 'none'}"
-    return _EVENTS.get(kind, kind.replace("_", " ")) + (f": {why}" if why else "")
+    return when, "machine" if event.origin == "machine" else "hudtui", event_text(event)
