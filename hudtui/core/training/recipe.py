@@ -62,7 +62,7 @@ class Recipe:
         1024, "Tokens of one reply.", minimum=1, label="max tokens", hint="tokens of one reply at most; {max_tokens} when empty"
     )
     max_seq_len: int = knob(4096, "Tokens of a conversation. An episode ends when another reply might not fit.", minimum=16)
-    max_turns: int | None = knob(None, "Replies of an episode; None: as the gym's configuration says.", minimum=1)
+    max_turns: int | None = knob(None, "Replies of an episode; by default as many as the gym's configuration says.", minimum=1)
     temperature: float = knob(1.0, "Temperature of the sampling.", minimum=0.01)
     top_p: float = 1.0
     beta: float = knob(0.001, "Weight of the distance from the model before training.", minimum=0)
@@ -88,7 +88,9 @@ class Recipe:
     eval_every: int = knob(20, "Steps between evaluations.", minimum=1)
     save_every: int = knob(10, "Steps between checkpoints.", minimum=1)
     keep_checkpoints: int = knob(3, "Checkpoints kept, the newest.", minimum=1)
-    patience: int | None = knob(None, "Evaluations without a better reward after which training stops; None: never.", minimum=1)
+    patience: int | None = knob(
+        None, "Evaluations without a better reward after which training stops; by default it does not stop.", minimum=1
+    )
     stop_at_reward: float | None = knob(None, "Mean reward of the last ten steps at which training stops.")
     traces_per_step: int = knob(32, "Episodes of a step that are recorded in full.", minimum=0)
     timeout: float = knob(60.0, "Seconds for a connection to an environment, and for one call.", minimum=0.1)
@@ -103,13 +105,13 @@ class Recipe:
     enforce_eager: bool = knob(
         False, "The model's server generates without CUDA graphs: it starts sooner, takes less memory, and is slower."
     )
-    groups_per_step: int | None = knob(None, "Only with art: tasks of a step; None: two.", minimum=1)
-    episode_timeout: float | None = knob(None, "Only with art: seconds for one episode; None: no limit.", minimum=1)
+    groups_per_step: int | None = knob(None, "Only with art: tasks of a step; by default two.", minimum=1)
+    episode_timeout: float | None = knob(None, "Only with art: seconds for one episode; by default there is no limit.", minimum=1)
     ruler: str | None = knob(
         None, "Only with art: model that judges the episodes of a task against one another (RULER), such as openai/o3."
     )
     project: str = knob("hud-art", "Only with art: project in ART's records.")
-    model_name: str | None = knob(None, "Only with art: name of the trained model; None: made from the base model.")
+    model_name: str | None = knob(None, "Only with art: name of the trained model; by default it is made from the base model.")
     log_level: str = knob("INFO", "Only with art: level of the log of the libraries: DEBUG, INFO, WARNING or ERROR.")
     wandb: bool = knob(True, "Send metrics to Weights & Biases where WANDB_API_KEY is set.")
     warm_start: int = knob(

@@ -135,7 +135,7 @@ def help_of(name: str, engine: str = "") -> str:
         default = f" {told[name]} when empty." if name in SETTINGS and told.get(name) not in (None, "None") else ""
         if name == "learning_rate":
             default = f" {told['rate']} when empty, for the usual model."
-    return f"{about.help.replace('None: ', 'when empty: ')}{default}{required}"
+    return f"{about.help}{default}{required}"
 
 
 @cache
