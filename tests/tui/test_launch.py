@@ -725,9 +725,28 @@ async def test_nothing_starts_with_the_plan_before_a_change(
         await pilot.press("7")
         assert screen.record is None and "Checking" in screen_text(app)
         await pilot.press("ctrl+g")
-        assert "the plan is being checked" in screen.message and not RunStore(app.workspace.state_dir).runs()
-        await until(pilot, lambda: screen.record is not None)
-        assert screen.record.spec.max_turns == 7
+        store = RunStore(app.workspace.state_dir)
+        assert "Checking" in screen.message and not store.runs()
+        await until(pilot, lambda: app.screen.NAME == "run")
+        assert [spec.max_turns for spec in store.specs().values()] == [7]
+
+
+async def test_a_start_before_the_check_is_forgotten_when_the_user_leaves(
+    open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hudtui.tui.launch.screen.DELAY", 1.0)
+    async with open_app(workspace, size=(120, 36)) as (app, pilot):
+        app.open_screen("launch")
+        await until(pilot, lambda: app.screen.record is not None)
+        screen = app.screen
+        screen.query_one("#launch-max_turns").focus()
+        await pilot.press("7", "ctrl+g")
+        app.open_screen("home")
+        await until(pilot, lambda: app.screen.NAME == "home")
+        app.open_screen("launch")
+        await until(pilot, lambda: app.screen.NAME == "launch" and screen.record is not None)
+        assert screen.record.spec.max_turns == 7 and not RunStore(app.workspace.state_dir).runs()
+        assert not screen.is_busy
 
 
 async def test_a_plan_that_is_stale_when_it_comes_is_not_taken(

@@ -55,6 +55,8 @@ _OTHER_FILES = {
     **dict.fromkeys(("tasks", "dataset"), "another file, or a dataset on the Hub…"),
     **dict.fromkeys(("config", "art_config"), "another file…"),
 }
+_OF_THE_PLAN = ("launch.start", "launch.copy", "launch.fix")
+"""Actions that need the plan."""
 DELAY = 0.25
 """Seconds without a key after which the plan is updated."""
 _QUOTED = 60.0
@@ -123,6 +125,9 @@ class LaunchScreen(HudtuiScreen):
         self.rented: RunRecord | None = None
         """The run that a machine was asked for last."""
         self._timer: Any = None
+        self._checked = asyncio.Event()
+        """The plan is that of the form as it stands, or what is wrong with the form is shown."""
+        self._checked.set()
         self._quoted: dict[str, _Quoted] = {}
         self._tasks: TaskReader | None = None
         self._engine = ""
@@ -242,8 +247,8 @@ class LaunchScreen(HudtuiScreen):
         """There has to be a plan."""
         if action_id in ("launch.start", "launch.rehearse") and self._getting is not None:
             return f"a machine is being prepared for {clean_line(self._getting.name, 40)}; {{key:launch.cancel}} cancels it"
-        if action_id in ("launch.start", "launch.copy", "launch.fix") and self.record is None and self.checking:
-            return "the plan is being checked"
+        if action_id in _OF_THE_PLAN and self.checking:
+            return None  # they wait for it
         if action_id in ("launch.start", "launch.copy") and self.record is None:
             return "something is missing; the pane Plan says what"
         if action_id == "launch.rehearse" and self.going("rehearse"):
@@ -291,15 +296,15 @@ class LaunchScreen(HudtuiScreen):
 
     def action_plan_up(self) -> None:
         """The part of the plan above."""
-        if not self._plan_comes():
+        if not self._reveal_plan():
             self.query_one(PlanPane).page.scroll_page_up(animate=False)
 
     def action_plan_down(self) -> None:
         """The part of the plan below."""
-        if not self._plan_comes():
+        if not self._reveal_plan():
             self.query_one(PlanPane).page.scroll_page_down(animate=False)
 
-    def _plan_comes(self) -> bool:
+    def _reveal_plan(self) -> bool:
         """Show the plan where it is out of sight; False where it is in sight."""
         plan = self.query_one(PlanPane)
         if plan.display:
@@ -432,9 +437,10 @@ class LaunchScreen(HudtuiScreen):
     @property
     def checking(self) -> bool:
         """Whether the plan for the form as it stands is not there yet."""
-        return self._timer is not None or bool(self.going("plan"))
+        return not self._checked.is_set()
 
     def _plan_soon(self) -> None:
+        self._checked.clear()
         for worker in self.going("plan"):
             worker.cancel()
         if self._timer is not None:
@@ -451,7 +457,15 @@ class LaunchScreen(HudtuiScreen):
 
     def _plan_now(self) -> None:
         self._timer = None
-        self.start(self._plan(), group="plan")
+        self.start(self._check, group="plan")
+
+    async def _check(self) -> None:
+        try:
+            await self._plan()
+        except Exception:
+            self._checked.set()
+            raise
+        self._checked.set()  # not where it is cancelled: another check follows
 
     async def _plan(self) -> None:
         if self._getting is not None:
@@ -661,7 +675,8 @@ class LaunchScreen(HudtuiScreen):
 
     def action_copy(self) -> None:
         """Copy the command."""
-        self.app.copy(self.command())
+        if self._once_checked("launch.copy"):
+            self.app.copy(self.command())
 
     # -- what is missing ---------------------------------------------------------------------------------------------
 
@@ -672,6 +687,8 @@ class LaunchScreen(HudtuiScreen):
 
     def action_fix(self) -> None:
         """Offer a fix, or ask about what the form needs the user's agreement for."""
+        if not self._once_checked("launch.fix"):
+            return
         check, untrusted = self._to_fix, self._untrusted
         if untrusted is not None:
             self.start(lambda: self._agree(untrusted), group="fix")
@@ -715,8 +732,25 @@ class LaunchScreen(HudtuiScreen):
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
+    def _once_checked(self, action_id: str) -> bool:
+        """Whether the form is checked as it stands. If not, the action is carried out when it is, unless the user leaves."""
+        if self.checking:
+            self.start(lambda: self._act_when_checked(action_id), group="once checked")
+        return not self.checking
+
+    async def _act_when_checked(self, action_id: str) -> None:
+        self.busy("Checking what the run needs")
+        while self.checking:
+            await self._checked.wait()
+        if self.is_busy:
+            self.clear_message()
+        if self.is_current:
+            await self.action_act(action_id)
+
     def action_start(self) -> None:
         """Start it."""
+        if not self._once_checked("launch.start"):
+            return
         prepared = self.prepared
         if prepared is None or prepared.record is None:
             return
@@ -875,6 +909,9 @@ class LaunchScreen(HudtuiScreen):
     def _left(self) -> None:
         if self not in self.app.screen_stack:
             self._started = None
+            for worker in self.going("once checked"):
+                worker.cancel()
+                self.clear_message()
 
     # -- fields ------------------------------------------------------------------------------------------------------
 
