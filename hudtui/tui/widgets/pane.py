@@ -370,6 +370,10 @@ class Panes(Acting, Container):
             return not self.alone and len(self.panes) > 1
         return action_id != "panes.zoom" or (not self._narrow and len(self.panes) > 1)
 
+    def why_not(self, action_id: str) -> str | None:
+        """Why panes cannot be zoomed or resized."""
+        return None if self.offers(action_id) else "one pane is shown at a time"
+
     def action_larger(self) -> None:
         self._resize(1)
 
