@@ -109,7 +109,7 @@ class RunPane(Pane):
                 "machine": lambda: MachinePane(id="run-machine"),
                 "result": lambda: Grid(id="run-result"),
                 "events": lambda: Grid(id="run-events"),
-                "plan": lambda: Sheet(id="run-plan"),
+                "plan": lambda: Sheet(hang=11, id="run-plan"),
             }
             self._contents[tab] = content = makers[tab]()
             self._mounts[tab] = self.query_one(f"#{tab}", TabPane).mount(content)

@@ -13,12 +13,17 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from hudtui.tui.actions import AppAction
+from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.lists import MOVES
 from hudtui.tui.widgets.scrolling import Scrolling
 
 
 class Sheet(Scrolling, ScrollView, can_focus=True):
-    """Lines, wrapped to the width there is."""
+    """Lines, wrapped to the width there is.
+
+    Args:
+        hang: Cells at the beginning of each line that stay free in those that it wraps to.
+    """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = MOVES
     DEFAULT_CSS = """
@@ -26,8 +31,9 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
     Sheet:focus { background-tint: $foreground 3%; }
     """
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+    def __init__(self, *, hang: int = 0, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
+        self._hang = hang
         self._lines: tuple[Content, ...] = ()
         self._wrapped: list[Content] = []
         self._starts: list[int] = []
@@ -87,12 +93,15 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
         width = self._made_for = self.scrollable_content_region.width
         self._strips.clear()
         # Without a width it has no place yet, or none at this moment.
-        pieces = [line.wrap(width) if width and _may_wrap(line.plain, width) else [line] for line in self._lines]
+        pieces = [self._pieces(line, width) if width and _may_wrap(line.plain, width) else [line] for line in self._lines]
         self._wrapped = [piece for line in pieces for piece in line]
         self._starts = list(accumulate(map(len, pieces[:-1]), initial=0)) if pieces else []
         # Set past the reactive: a new size of what is scrolled is no reason to lay out the whole screen again.
         self.set_reactive(Sheet.virtual_size, Size(width, len(self._wrapped)))
         self._scroll_update(self.virtual_size)
+
+    def _pieces(self, line: Content, width: int) -> list[Content]:
+        return hanging_lines(line[: self._hang], line[self._hang :], width) if self._hang else line.wrap(width)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines in sight.
