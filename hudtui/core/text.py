@@ -59,6 +59,11 @@ def home_short(folder: Path) -> str:
     return "~" + text[len(home) :] if text == home or text.startswith(home + "/") else text
 
 
+def seen_from(folder: Path, text: str) -> str:
+    """Return a text for someone who is in a folder: paths inside it are relative."""
+    return text.replace(f"{folder}/", "")
+
+
 def dump_json(value: Any, *, indent: int | None = None) -> str:
     r"""JSON that may be sent to a terminal: nothing is lost, and what `clean` would take out stands there as `\uXXXX`."""
     import json

@@ -6,8 +6,6 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
@@ -161,9 +159,7 @@ class HudtuiScreen(Acting, Screen[None]):
             return
         if not isinstance(error, HudtuiError):
             error = self.app.defect(error)
-        if error.where is not None and Path(error.where.file).is_relative_to(self.app.folder):
-            error.where = replace(error.where, file=str(Path(error.where.file).relative_to(self.app.folder)))
-        self.query_one(MessageBar).fail(error)
+        self.query_one(MessageBar).fail(error, self.app.folder)
         self.app.remember("error", self.message)
 
     async def open_image(self, data: bytes) -> None:
@@ -278,9 +274,9 @@ class HudtuiScreen(Acting, Screen[None]):
             self._at_rest()
 
     @property
-    def keys_pending(self) -> bool:
-        """Whether something waits for the keys to rest."""
-        return self._rest is not None
+    def waits(self) -> bool:
+        """Whether something is about to happen: it waits for the keys to rest, or to be drawn together with what comes."""
+        return self._rest is not None or self._held is not None
 
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
         """Place the widgets. That what scrolls got another size inside is no reason to do so a second time, as Textual would.

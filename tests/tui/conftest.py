@@ -55,7 +55,7 @@ async def settle(pilot: Any) -> None:
     while quiet < 3:
         while getattr(pilot.app, "typed", None) is not None and pilot.app.typed.pending:
             await pilot.pause()
-        while getattr(pilot.app.screen, "keys_pending", False) or getattr(pilot.app.screen, "_held", None) is not None:
+        while getattr(pilot.app.screen, "waits", False):
             await pilot.pause(0.01)
         workers = [worker for worker in pilot.app.workers if worker.name != "forever" and not worker.is_finished]
         if workers and not pilot.app.screen.is_modal:

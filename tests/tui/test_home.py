@@ -244,6 +244,22 @@ async def test_the_real_demo_workspace_is_read(
         assert running.facts.step("mapping").state == "done" and running.facts.next_step == "run"
 
 
+async def test_a_file_that_another_program_breaks_fails_its_step(
+    open_app: Callable[..., Any], settle: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hudtui.tui.app.EVERY", 0.05)
+    async with open_app(project) as (running, pilot):
+        await _make_it_here(pilot, settle)
+        tasks = (project / "tasks.json").read_text()
+        for text, state in (("[", "failed"), (tasks, "done")):
+            (project / "tasks.json").write_text(text)
+            for _ in range(400):
+                if running.facts.step("dataset").state == state:
+                    break
+                await pilot.pause(0.05)
+            assert running.facts.step("dataset").state == state
+
+
 async def test_a_click_on_the_road_opens_a_station(
     open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

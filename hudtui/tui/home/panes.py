@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.content import Content
 
-from hudtui.core.text import clean_line, home_short, plural
+from hudtui.core.text import clean_line, home_short, plural, seen_from
 from hudtui.tui.facts import Facts, Money, RunFact
 from hudtui.tui.steps import GLYPHS, SCREENS, STEPS, STYLES
 from hudtui.tui.widgets.calm_static import CalmStatic
@@ -103,7 +103,7 @@ class NextPane(TextPane):
         lines = [Content.assemble((cut(f"{sign} {what}", width), style))]
         lines.append(Content.assemble((self._key("home.next"), _KEY), "  ", cut(then, max(width - 8, 10))))
         for one in facts.warnings[:2]:
-            warning = hanging_lines(Content("! "), Content(clean_line(one.replace(f"{facts.folder}/", ""), 300)), width)
+            warning = hanging_lines(Content("! "), Content(clean_line(seen_from(facts.folder, one), 300)), width)
             lines += [line.stylize("$warning") for line in warning]
         if len(facts.warnings) > 2:
             lines.append(Content.styled(f"! and {len(facts.warnings) - 2} more", "$warning"))

@@ -17,7 +17,7 @@ from textual.widget import Widget
 
 from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Choice
-from hudtui.core.text import clean_line, plural
+from hudtui.core.text import clean_line, plural, seen_from
 from hudtui.tui.actions import AppAction
 from hudtui.tui.facts import Facts
 from hudtui.tui.log.reading import SELDOM
@@ -181,8 +181,7 @@ class RunScreen(HudtuiScreen):
         """Bring the list up to date; the cursor stays on its run."""
         empty = self.query_one(EmptyState)
         if facts.warnings:
-            # Paths as seen from the project, which the header names.
-            told = [warning.replace(f"{facts.folder}/", "") for warning in facts.warnings]
+            told = [seen_from(facts.folder, warning) for warning in facts.warnings]
             empty.tell("\n".join(("No run can be shown.", *told)), "hudtui doctor tells more")
         else:
             empty.tell("No run yet.", "{key:run.start} starts one")

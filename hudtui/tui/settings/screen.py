@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from hudtui.core.text import clean_line, home_short
+from hudtui.core.text import clean_line, home_short, seen_from
 from hudtui.tui.actions import AppAction
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen
@@ -185,7 +185,7 @@ class SettingsScreen(HudtuiScreen):
         notices = [*([withheld] if settings.without_env else []), *settings.notices]
         if notices:
             more = f" (and {len(notices) - 1} more)" if len(notices) > 1 else ""
-            self.say(notices[0].replace(f"{folder}/", "") + more, "warning")
+            self.say(seen_from(folder, notices[0]) + more, "warning")
 
     @on(TablePane.Highlighted)
     def _describe(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Literal
 
 from textual.content import Content
 from textual.widgets import Static
 
 from hudtui.core.errors import HudtuiError
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean, clean_line, seen_from
 from hudtui.tui.actions import with_keys
 
 Severity = Literal["information", "success", "warning", "error", "busy"]
@@ -54,11 +55,15 @@ class MessageBar(Static):
         self._show(severity, clean_line(with_keys(message, self.app._keymap)), [])
         self.error = None
 
-    def fail(self, error: HudtuiError) -> None:
-        """Show an error: the event, then why, then what to do."""
+    def fail(self, error: HudtuiError, folder: Path) -> None:
+        """Show an error to a user in a folder: the event, then why, then what to do."""
         first, *rest = error.lines()
         keymap = self.app._keymap
-        self._show("error", clean_line(with_keys(first, keymap)), [clean(with_keys(line, keymap)) for line in rest])
+        self._show(
+            "error",
+            clean_line(with_keys(seen_from(folder, first), keymap)),
+            [clean(with_keys(line, keymap)) for line in rest],
+        )
         self.error = error
 
     def clear(self) -> None:
