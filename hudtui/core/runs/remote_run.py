@@ -252,6 +252,8 @@ class RemoteRun:
         self.reports = MachineEvents(self.machine, store)
         self.warned: set[str] = set()
         self.unwanted = False
+        self.joined = False
+        """This process has started the run on its machine, or has taken it up."""
 
     @property
     def run(self) -> str:
@@ -271,12 +273,16 @@ class RemoteRun:
 
     async def work(self) -> AsyncGenerator[RunEvent, None]:
         """Do the steps from the current state to the end of the run."""
-        if self.summary.started is None:
+        owned = self.owned()
+        if owned is not None and (not owned.open or owned.state == "ending"):
+            raise MachineError(f"the machine of run {self.run} has ended", why=owned.why)
+        begun = self.summary.started is not None
+        if not begun:
             if self.summary.state == "stopping":
                 raise _StoppedEarly("stopped before it started")
             await check_inputs(self.record.plan, self.lookup)  # before anything costs money
         async with contextlib.AsyncExitStack() as open_ports:
-            for part in (self.get_machine, self.tunnels, self.begin, self.watch):
+            for part in (self.watch,) if begun else (self.get_machine, self.tunnels, self.begin, self.watch):
                 async with aclosing(part(open_ports)) as events:
                     async for event in events:
                         yield event
@@ -289,10 +295,8 @@ class RemoteRun:
                 yield event
 
     async def get_machine(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
-        """Rent the machine, or find the machine that is rented already."""
+        """Rent the machine, or find the machine that is rented already. Ends it if that fails, or is cancelled."""
         context, owned, began = self.context, self.owned(), time.monotonic()
-        if owned is not None and (not owned.open or owned.state == "ending"):
-            raise MachineError(f"the machine of run {self.run} has ended", why=owned.why)
         if owned is None:
             steps = acquire(
                 self.rent.order,
@@ -397,6 +401,18 @@ class RemoteRun:
         async with aclosing(rest) as events:
             async for event in events:
                 yield event
+        self.joined = True
+
+    async def join(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
+        """Take up a run that has started: open its tunnels, give its watchdog the rules, and start what a reboot has ended."""
+        async with contextlib.AsyncExitStack() as opened, aclosing(self.tunnels(opened)) as events:
+            async for event in events:
+                yield event
+            await self.arm()
+            if revived := await self.revive():
+                yield revived
+            open_ports.push_async_callback(opened.pop_all().aclose)
+        self.joined = True
 
     async def arm(self) -> None:
         """Start the watchdog on the machine, with its key if there is one."""
@@ -440,20 +456,24 @@ class RemoteRun:
         mine = found.of(self.rent.machine)
         return LimitUsage(mine.hours if mine else 0.0, mine.spent if mine else 0.0, found.today)
 
-    async def watch(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
+    async def watch(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Take over the machine's events until the run has ended. Stops the run when a limit is reached."""
-        away, looked = 0, time.monotonic()
+        looked = time.monotonic()
         while True:
+            away = True
             try:
                 for event in await self.sync():
                     yield event
-                away = 0
+                away = False
+                if self.summary.active and not self.joined:
+                    async with aclosing(self.join(open_ports)) as events:
+                        async for event in events:
+                            yield event
                 if self.summary.active and time.monotonic() - looked > self.context.look:
                     looked = time.monotonic()
                     if revived := await self.revive():
                         yield revived
-            except MachineError as error:  # the run may still be running
-                away += 1
+            except (MachineError, InputError) as error:  # the run may still be running
                 if said := await self.append("note", {"message": error_sentence(error)}, once=f"note:{error_sentence(error)}"):
                     yield said
                 await self.check_exists(error)
@@ -499,7 +519,7 @@ class RemoteRun:
                 if event := await self.append("note", {"message": reason}):
                     yield event
 
-    async def check_exists(self, error: MachineError) -> None:
+    async def check_exists(self, error: HudtuiError) -> None:
         """Ask the provider whether a machine that does not answer still exists; raise MachineError if it is gone."""
         owned = self.owned()
         if owned is None or owned.pod is None:

@@ -20,8 +20,9 @@ import pytest
 from hudtui.core.compute.budget import BudgetExceeded
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.prime.provider import PrimeProvider
+from hudtui.core.compute.provider import ProviderError
 from hudtui.core.compute.values import Offer, Price, Query
-from hudtui.core.errors import HudtuiError, MachineError, RunError
+from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.remote.host import Disconnected
 from hudtui.core.remote.hosts import close_hosts, find_host, pod_host
 from hudtui.core.runs import remote_run
@@ -314,6 +315,53 @@ async def test_leaving_a_run_leaves_it_and_its_results_come_home_later(world: Wo
     assert seen[-1] == "terminate" and fresh.summary(record.id).state == "finished"
     assert (fresh.folder / record.id / "logs" / "s0.log").read_text() == "done\n"
     assert world.created == 1 and not world.sim.alive
+
+
+async def _leave_when_started(world: World, record: RunRecord) -> None:
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.type == "stage_started":
+                break
+
+
+@pytest.mark.parametrize("trouble", ["cancelled", "provider", "silent", "refused"])
+async def test_who_takes_up_a_run_that_has_started_never_ends_its_machine(
+    world: World, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """Whatever keeps hudtui from it: it is closed at once, the provider fails, or the machine or its guard does not answer."""
+    record = world.record("until [ -e go ]; do sleep 0.05; done; echo done")
+    await _leave_when_started(world, record)
+    reached = asyncio.Event()
+    world.broker.clock = lambda: time.monotonic() * 10_000
+
+    async def fails(*_: Any, **__: Any) -> Any:
+        reached.set()
+        if trouble == "cancelled":
+            await asyncio.Event().wait()
+        raise {"provider": ProviderError, "silent": Disconnected, "refused": InputError}[trouble]("it fails")
+
+    with monkeypatch.context() as broken:
+        if trouble in ("cancelled", "silent"):
+            broken.setattr(remote_run, "open_host", fails)
+            broken.setattr(RunFolder, "sync", fails)
+        elif trouble == "refused":
+            broken.setattr(RunFolder, "arm", fails)
+        else:
+            broken.setattr(PrimeProvider, "get", fails)
+            broken.setattr(RunFolder, "sync", _silent)
+        again = asyncio.create_task(world.tend(record))
+        await reached.wait()
+        if trouble == "cancelled":
+            again.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await again
+            again = asyncio.create_task(world.tend(record))
+        else:
+            await asyncio.wait([again], timeout=0.3)
+        assert world.store.summary(record.id).state == "running" and len(world.sim.alive) == 1
+    await world.put(record, "go")
+    assert (await again)[-1] == "step terminate" and not world.sim.alive
+    assert (world.store.folder / record.id / "logs" / "s0.log").read_text() == "done\n"
 
 
 async def test_nothing_is_told_of_a_run_that_is_being_tended(world: World) -> None:
