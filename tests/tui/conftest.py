@@ -36,7 +36,7 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 BASELINE = (3, 11)
 """The Python whose snapshots are kept."""
 
-SIZES = [(160, 48), (80, 24), (60, 20)]
+SIZES = [(160, 45), (80, 24), (60, 20)]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -104,7 +104,7 @@ def snap(snap_compare: Callable[..., bool], request: pytest.FixtureRequest) -> C
     def compare(
         app: Any,
         *,
-        size: tuple[int, int] = (120, 36),
+        size: tuple[int, int] = (120, 35),
         press: Iterable[str] = (),
         run_before: Callable[[Any], Awaitable[None]] | None = None,
         wait: bool = True,
@@ -164,10 +164,10 @@ def reading_app() -> Callable[[Path], Any]:
 
 @pytest.fixture
 def open_app() -> Callable[..., Any]:
-    """`async with open_app(folder, size=(120, 36)) as (app, pilot)`: the app with everything read."""
+    """`async with open_app(folder, size=(120, 35)) as (app, pilot)`: the app with everything read."""
 
     @contextlib.asynccontextmanager
-    async def opened(folder: Path, *, size: tuple[int, int] = (120, 36), **options: Any) -> AsyncIterator[tuple[Any, Any]]:
+    async def opened(folder: Path, *, size: tuple[int, int] = (120, 35), **options: Any) -> AsyncIterator[tuple[Any, Any]]:
         from hudtui.tui.app import HudtuiApp
 
         app = HudtuiApp(folder, **options)

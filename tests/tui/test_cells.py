@@ -194,7 +194,7 @@ async def test_a_burst_of_keys_and_sizes_leaves_every_widget_in_its_place(
             for key in opening:
                 app.post_message(events.Key(key, key))
                 if chance.random() < 0.5:
-                    await pilot.resize_terminal(*chance.choice(((160, 48), (80, 24), (120, 40))))
+                    await pilot.resize_terminal(*chance.choice(((160, 45), (80, 24), (120, 40))))
             await settle(pilot)
             before = whole(app.screen)
             for widget in app.screen.walk_children(with_self=True):

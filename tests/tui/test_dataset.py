@@ -28,7 +28,7 @@ from hudtui.tui.widgets.tick import Tick
 from hudtui.tui.widgets.virtual_table import Column, VirtualTable
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-SIZES = [(160, 48), (80, 24), (60, 20)]
+SIZES = [(160, 45), (80, 24), (60, 20)]
 ANALYSIS = Analysis(
     "text-2048",
     Server("text-2048", "1.0.0"),
@@ -106,27 +106,27 @@ def test_picture_full(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(mixed), size=size, press=["3", "down"])
 
 
-@pytest.mark.parametrize("size", [(120, 36), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 35), (80, 24), (60, 20)])
 def test_picture_broken_task(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(mixed), size=size, press=["3", "down", "down", "enter"])
 
 
-@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
 def test_picture_problems(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(mixed), size=size, press=["3", "l", "j"])
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
 def test_picture_statistics(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(mixed), size=size, press=["3", "i"])
 
 
-@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
 def test_picture_filtered(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(mixed), size=size, press=["3", "p", "slash", *"requ"])
 
 
-@pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
 def test_picture_loading(
     snap: Any, mixed: Path, size: tuple[int, int], screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +154,7 @@ def test_picture_loading(
     assert snap(app_of(mixed), size=size, run_before=begun, wait=False)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
 def test_picture_error(snap: Any, project: Path, size: tuple[int, int]) -> None:
     (project / "tasks.json").write_text('[{"id": "a", "prompt": "x", "evaluate_tool": {"name": "e"}, "mcp_config": {"a": {"com')
 
@@ -170,7 +170,7 @@ def test_picture_convert(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(mixed), size=size, press=["3", "c"], run_before=previewed)
 
 
-@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
 def test_picture_publish(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(mixed), size=size, press=["3", "P"], run_before=previewed)
 
@@ -379,7 +379,7 @@ async def test_tasks_on_another_server_are_not_judged_by_the_last_environment(
     tasks = [good(number, mcp_config=config, setup_tool={"name": "launch_app", "arguments": {}}) for number in range(3)]
     (project / "tasks.json").write_text(json.dumps(tasks))
     save_analysis(parse_source("text-2048", folder=project), ANALYSIS)
-    async with open_app(project, size=(160, 48)) as (app, pilot):
+    async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("3")
         await settle(pilot)
         screen: DatasetScreen = app.screen

@@ -31,7 +31,7 @@ async def test_without_colours_a_dialog_leaves_the_screen_behind_it_visible(
     open_app: Any, settle: Any, screen_text: Any, project: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("HUDTUI_THEME", "monochrome")
-    async with open_app(project, size=(120, 36)) as (app, pilot):
+    async with open_app(project, size=(120, 35)) as (app, pilot):
         await pilot.press("comma")
         await settle(pilot)
         behind = "HUD_MCP_URL"

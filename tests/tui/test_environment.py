@@ -79,12 +79,12 @@ async def _name(pilot: Any, text: str) -> None:
     await pilot.press("enter")
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20), (120, 35)])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20), (120, 35)])
 def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"])
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20), (120, 35)])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20), (120, 35)])
 def test_picture_full(snap: Any, project: Path, finds: Any, size: tuple[int, int]) -> None:
     finds(FOUND)
 
@@ -94,7 +94,7 @@ def test_picture_full(snap: Any, project: Path, finds: Any, size: tuple[int, int
     assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
 
 
-@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
 def test_picture_form(snap: Any, project: Path, finds: Any, settle: Any, size: tuple[int, int]) -> None:
     finds(FOUND)
 
@@ -106,7 +106,7 @@ def test_picture_form(snap: Any, project: Path, finds: Any, settle: Any, size: t
     assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
 def test_picture_error(snap: Any, project: Path, finds: Any, size: tuple[int, int]) -> None:
     finds(ConnectError("the server answered 401", why="it wants a key", fix="Set HUD_API_KEY."))
 
@@ -116,7 +116,7 @@ def test_picture_error(snap: Any, project: Path, finds: Any, size: tuple[int, in
     assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
 def test_picture_loading(snap: Any, project: Path, finds: Any, size: tuple[int, int]) -> None:
     finds(None)
 

@@ -21,7 +21,7 @@ from hudtui.tui.home.reads import RunRead
 from hudtui.tui.widgets.virtual_table import VirtualTable
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-SIZES = [(160, 48), (120, 36), (80, 24), (60, 20)]
+SIZES = [(160, 45), (120, 35), (80, 24), (60, 20)]
 
 STEPS = {
     "environment": StepFact("done", "text-2048: 1 tool", "Look at its tools, or analyze another one."),
@@ -93,7 +93,7 @@ def test_picture_full(snap: Callable[..., bool], project: Path, size: tuple[int,
 @pytest.mark.parametrize("theme", ["hudtui-light", "monochrome"])
 def test_picture_themes(snap: Callable[..., bool], project: Path, theme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUDTUI_THEME", theme)
-    assert snap(app(project, **full(project)), size=(120, 36))
+    assert snap(app(project, **full(project)), size=(120, 35))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -116,7 +116,7 @@ def test_picture_too_small(snap: Callable[..., bool], project: Path, size: tuple
     assert snap(app(project), size=size)
 
 
-@pytest.mark.parametrize("size", [(120, 36), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 35), (80, 24), (60, 20)])
 def test_picture_help(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
     assert snap(app(project, **full(project)), size=size, press=["question_mark"])
 
@@ -129,7 +129,7 @@ async def test_growing_and_shrinking_re_flows(
     open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
 ) -> None:
     one = app(project, **full(project))
-    async with open_app(project, size=(160, 48), services=one.services) as (running, pilot):
+    async with open_app(project, size=(160, 45), services=one.services) as (running, pilot):
         wide = screen_text(running)
         assert "Next" in wide and "Recent runs" in wide and "Project" in wide
         await pilot.resize_terminal(59, 19)
@@ -140,7 +140,7 @@ async def test_growing_and_shrinking_re_flows(
         text = screen_text(running)
         assert "Next" in text and "Running" in text and "1 ✓ env" in text
         assert all(len(line) <= 60 for line in text.splitlines())
-        await pilot.resize_terminal(160, 48)
+        await pilot.resize_terminal(160, 45)
         await pilot.pause()
         assert screen_text(running) == wide
 
@@ -265,14 +265,14 @@ async def test_a_click_on_the_road_opens_a_station(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(HudtuiApp, "open_screen", lambda self, name, **given: opened.append(name))
-    async with open_app(project, size=(120, 36), services=app(project).services) as (_, pilot):
+    async with open_app(project, size=(120, 35), services=app(project).services) as (_, pilot):
         await pilot.click("StepBar", offset=(30, 0))
         await pilot.click("StepBar", offset=(45, 0))
         assert opened == ["mapping", "dataset"]
 
 
 async def test_a_click_on_a_key_does_the_same(open_app: Callable[..., Any], project: Path) -> None:
-    async with open_app(project, size=(120, 36), services=app(project).services) as (running, pilot):
+    async with open_app(project, size=(120, 35), services=app(project).services) as (running, pilot):
         bar = running.screen.query_one("KeyBar")
         start = next(start for start, _, key in bar._spans if key.action.id == "app.help")
         await pilot.click("KeyBar", offset=(start + 2, 0))
@@ -354,7 +354,7 @@ async def test_a_run_of_tasks_is_shown_by_task(
     open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
 ) -> None:
     make_run(project, "tasks-b", "finished", name="greedy on all")
-    async with open_app(project, size=(120, 36), services=Services(now=lambda: NOON, sync_runs=_quiet)) as (_, pilot):
+    async with open_app(project, size=(120, 35), services=Services(now=lambda: NOON, sync_runs=_quiet)) as (_, pilot):
         text = await shown(pilot, screen_text, "Reward: greedy on all", "mean 0.438 of 6 tasks")
         bars = [line for line in text.splitlines() if "board-" in line]
         assert len(bars) == 6 and "▆" in bars[-1] and "0.750" in bars[-1]
@@ -363,7 +363,7 @@ async def test_a_run_of_tasks_is_shown_by_task(
 async def test_money_is_told_with_the_budget_of_the_day(
     open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
 ) -> None:
-    async with open_app(project, size=(120, 36), services=app(project, **full(project)).services) as (running, pilot):
+    async with open_app(project, size=(120, 35), services=app(project, **full(project)).services) as (running, pilot):
         assert "Money" not in screen_text(running)
         running.spending.money = Money(2, "$4.90", "$1.02", "$1.13", budget="$20.00", orphans=1, warn=True)
         running.show_money()
@@ -380,7 +380,7 @@ async def test_money_is_told_with_the_budget_of_the_day(
 async def test_alarms_of_runs_in_progress_are_counted_in_the_header(
     open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
 ) -> None:
-    async with open_app(project, size=(120, 36), services=app(project, **full(project)).services) as (running, pilot):
+    async with open_app(project, size=(120, 35), services=app(project, **full(project)).services) as (running, pilot):
         running.progress.found["a"] = RunRead("2048 greedy", reward="0.5", step="3/9", alarms=("loss is NaN since step 3",))
         running.show_progress()
         await pilot.pause()

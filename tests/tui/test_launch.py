@@ -44,7 +44,7 @@ from hudtui.tui.widgets.fields import Field
 
 own_tmux = tmux_world.own_tmux
 
-SIZES = [(160, 48), (80, 24), (60, 20)]
+SIZES = [(160, 45), (80, 24), (60, 20)]
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 PLAIN = Hardware("local", "Linux-6.1", "x86_64", "3.11.7", 2, programs=(("tmux", "/usr/bin/tmux"),))
 
@@ -126,12 +126,12 @@ def test_picture_on_a_rented_machine(snap: Any, workspace: Path, fixed: None, si
     assert _picture(snap, workspace, (160, 60), **given, python="/opt/train/bin/python")
 
 
-@pytest.mark.parametrize("size", [*SIZES, (120, 36)])
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_empty(snap: Any, project: Path, fixed: None, size: tuple[int, int]) -> None:
     assert _picture(snap, project, size)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (60, 20), (120, 35), (80, 24)])
+@pytest.mark.parametrize("size", [(160, 45), (60, 20), (120, 35), (80, 24)])
 def test_picture_loading(snap: Any, workspace: Path, fixed: None, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
@@ -149,7 +149,7 @@ def test_picture_loading(snap: Any, workspace: Path, fixed: None, size: tuple[in
     assert snap(HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=begun, wait=False)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (60, 20), (120, 35), (80, 24)])
+@pytest.mark.parametrize("size", [(160, 45), (60, 20), (120, 35), (80, 24)])
 def test_picture_error(snap: Any, workspace: Path, fixed: None, size: tuple[int, int]) -> None:
     (workspace / "tasks.json").write_text('[{"id": "t0", "prompt": "Play.", "mcp_con')
 
@@ -717,7 +717,7 @@ async def test_nothing_starts_with_the_plan_before_a_change(
     open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch, screen_text: Any
 ) -> None:
     monkeypatch.setattr("hudtui.tui.launch.screen.DELAY", 2.0)
-    async with open_app(workspace, size=(120, 36)) as (app, pilot):
+    async with open_app(workspace, size=(120, 35)) as (app, pilot):
         app.open_screen("launch")
         await until(pilot, lambda: app.screen.record is not None)
         screen = app.screen
@@ -735,7 +735,7 @@ async def test_a_start_before_the_check_is_forgotten_when_the_user_leaves(
     open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hudtui.tui.launch.screen.DELAY", 1.0)
-    async with open_app(workspace, size=(120, 36)) as (app, pilot):
+    async with open_app(workspace, size=(120, 35)) as (app, pilot):
         app.open_screen("launch")
         await until(pilot, lambda: app.screen.record is not None)
         screen = app.screen
@@ -761,7 +761,7 @@ async def test_a_plan_that_is_stale_when_it_comes_is_not_taken(
         return prepared
 
     monkeypatch.setattr(preparing, "prepare_run", late)
-    async with open_app(workspace, size=(120, 36)) as (app, pilot):
+    async with open_app(workspace, size=(120, 35)) as (app, pilot):
         app.open_screen("launch")
         await until(pilot, asked.is_set, checked=False)
         app.screen.query_one("#launch-max_turns").focus()
@@ -772,7 +772,7 @@ async def test_a_plan_that_is_stale_when_it_comes_is_not_taken(
 
 
 async def test_a_choice_is_made_in_a_list_and_declined_with_escape(open_app: Any, workspace: Path, settle: Any) -> None:
-    async with open_app(workspace, size=(120, 36)) as (app, pilot):
+    async with open_app(workspace, size=(120, 35)) as (app, pilot):
         app.open_screen("launch")
         await until(pilot, lambda: app.screen.prepared is not None)
         screen = app.screen
@@ -790,7 +790,7 @@ async def test_a_choice_is_made_in_a_list_and_declined_with_escape(open_app: Any
 
 
 async def test_the_focused_field_is_explained_and_esc_restores_its_text(open_app: Any, workspace: Path, screen_text: Any) -> None:
-    async with open_app(workspace, size=(120, 36)) as (app, pilot):
+    async with open_app(workspace, size=(120, 35)) as (app, pilot):
         app.open_screen("launch")
         await until(pilot, lambda: app.screen.prepared is not None)
         app.screen.query_one("#launch-limit").focus()

@@ -156,7 +156,7 @@ async def test_a_form_goes_when_the_work_that_asked_ends(open_app: Any, project:
         assert app.screen.NAME == "home"
 
 
-@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
 def test_picture_of_an_address(snap: Any, project: Path, size: tuple[int, int]) -> None:
     async def ask(pilot: Any) -> None:
         lines = ("Open this address in a browser.",)
@@ -167,7 +167,7 @@ def test_picture_of_an_address(snap: Any, project: Path, size: tuple[int, int]) 
     assert snap(HudtuiApp(project), size=size, run_before=ask)
 
 
-@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
 def test_picture_of_a_form(snap: Any, project: Path, size: tuple[int, int]) -> None:
     async def ask(pilot: Any) -> None:
         app = pilot.app

@@ -145,7 +145,7 @@ def file_of(folder: Path) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def mapping(open_app: Any, settle: Any, folder: Path, size: tuple[int, int] = (120, 36)) -> AsyncIterator[tuple[Any, Any]]:
+async def mapping(open_app: Any, settle: Any, folder: Path, size: tuple[int, int] = (120, 35)) -> AsyncIterator[tuple[Any, Any]]:
     async with open_app(folder, size=size, services=Services(now=lambda: NOON)) as (app, pilot):
         app.open_screen("mapping")
         await settle(pilot)
@@ -176,7 +176,7 @@ def row_of(screen: Any, text: str) -> int:
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20), (120, 35)])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24), (60, 20), (120, 35)])
 def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(project), size=size, press=["2"])
 
@@ -201,7 +201,7 @@ def test_picture_error(snap: Any, desk: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(desk), size=size, press=["2"])
 
 
-@pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 45), (120, 35), (80, 24), (60, 20)])
 def test_picture_fresh(snap: Any, desk: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(desk), size=size, press=["2"])
 
@@ -211,7 +211,7 @@ def test_picture_of_the_other_pane(snap: Any, desk: Path, size: tuple[int, int])
     assert snap(app_of(desk), size=size, press=["2", "f6"])
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
 def test_picture_findings(snap: Any, desk: Path, settle: Any, size: tuple[int, int]) -> None:
     text = TEXT.replace('_tool: "computer"', '_tool: "computr"', 1).replace('from_arg: "name"', 'from_arg: "nmae"')
     file_of(desk).write_text(text.replace('  name: "Desk"', '  title: "Desk"'))
@@ -224,7 +224,7 @@ def test_picture_findings(snap: Any, desk: Path, settle: Any, size: tuple[int, i
     assert snap(app_of(desk), size=size, press=["2"], run_before=look)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
 def test_picture_failing_transform(snap: Any, desk: Path, settle: Any, size: tuple[int, int]) -> None:
     async def look(pilot: Any) -> None:
         screen = pilot.app.screen
@@ -239,10 +239,10 @@ def test_picture_actions(snap: Any, desk: Path) -> None:
         pilot.app.screen.preview.turn_to("actions")
 
     file_of(desk).write_text(TEXT.replace("k.lower()", "k.lower().nothing()"))
-    assert snap(app_of(desk), size=(160, 48), press=["2"], run_before=look)
+    assert snap(app_of(desk), size=(160, 45), press=["2"], run_before=look)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
 def test_picture_sent(snap: Any, desk: Path, monkeypatch: pytest.MonkeyPatch, settle: Any, size: tuple[int, int]) -> None:
     class Session:
         tools = {"computer": COMPUTER}  # noqa: RUF012
@@ -275,7 +275,7 @@ def test_picture_of_a_completion(snap: Any, desk: Path) -> None:
         screen.editor.go(row_of(screen, 'static: "press"'), 15)
         await pilot.press("delete", "delete", "delete", "delete", "delete", "ctrl+n")
 
-    assert snap(app_of(desk), size=(120, 36), press=["2"], run_before=ask)
+    assert snap(app_of(desk), size=(120, 35), press=["2"], run_before=ask)
 
 
 # -- typing ------------------------------------------------------------------------------------------------------------
@@ -957,7 +957,7 @@ async def test_the_configuration_that_was_open_last_is_opened_again(
         await settle(pilot)
         assert app.screen.path is not None and app.screen.path.name == "b.yaml"
     (project / "configs" / "b.yaml").write_bytes(b"\x00\xff\xfe\x00" * 50)
-    async with open_app(project, size=(120, 36)) as (app, pilot):
+    async with open_app(project, size=(120, 35)) as (app, pilot):
         await pilot.press("2")
         await settle(pilot)
         assert "configs/b.yaml cannot be opened." in screen_text(app) and "c opens it again, or another one" in screen_text(app)

@@ -67,7 +67,7 @@ async def until(pilot: Any, true: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def playing(open_app: Any, settle: Any, folder: Path, size: tuple[int, int] = (120, 36)) -> AsyncIterator[tuple[Any, Any]]:
+async def playing(open_app: Any, settle: Any, folder: Path, size: tuple[int, int] = (120, 35)) -> AsyncIterator[tuple[Any, Any]]:
     async with open_app(folder, size=size, services=Services(now=lambda: NOON)) as (app, pilot):
         app.open_screen("playing")
         await settle(pilot)

@@ -85,7 +85,7 @@ asyncio.run(main())
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-@pytest.mark.parametrize("size", [(160, 48), (120, 40), (119, 39), (80, 24), (60, 20), (50, 15)])
+@pytest.mark.parametrize("size", [(160, 45), (120, 40), (119, 39), (80, 24), (60, 20), (50, 15)])
 async def test_a_screen_knows_its_size_before_it_is_laid_out(
     open_app: Callable[..., Any], settle: Callable[[Any], Awaitable[None]], project: Path, size: tuple[int, int]
 ) -> None:

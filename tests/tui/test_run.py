@@ -37,7 +37,7 @@ from hudtui.tui.widgets.tables import Grid
 own_tmux = tmux_world.own_tmux
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-SIZES = [(160, 48), (80, 24), (60, 20)]
+SIZES = [(160, 45), (80, 24), (60, 20)]
 
 
 def make_training(project: Path, run: str, name: str, *, seed: int) -> None:
@@ -80,12 +80,12 @@ def runs(project: Path) -> Path:
     return project
 
 
-@pytest.mark.parametrize("size", [*SIZES, (120, 36)])
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     assert snap(_app(project), size=size, press=["5"])
 
 
-@pytest.mark.parametrize("size", [*SIZES, (120, 36)])
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_loading(snap: Any, runs: Path, reading_app: Any, size: tuple[int, int]) -> None:
     async def show(pilot: Any) -> None:
         pilot.app.open_screen("run")
@@ -94,14 +94,14 @@ def test_picture_loading(snap: Any, runs: Path, reading_app: Any, size: tuple[in
     assert snap(reading_app(runs), size=size, run_before=show, wait=False)
 
 
-@pytest.mark.parametrize("size", [*SIZES, (120, 36)])
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_of_a_store_that_cannot_be_read(snap: Any, project: Path, size: tuple[int, int]) -> None:
     (project / ".hudtui").mkdir()
     (project / ".hudtui" / "runs.db").write_bytes(b"this is no database" * 100)
     assert snap(_app(project), size=size, press=["5"])
 
 
-@pytest.mark.parametrize("size", [*SIZES, (120, 36)])
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_full(snap: Any, runs: Path, size: tuple[int, int]) -> None:
     async def wait(pilot: Any) -> None:
         await _drawn(pilot, "demo-aaaa", "episode 40/40")
@@ -123,7 +123,7 @@ def test_picture_of_results(snap: Any, runs: Path) -> None:
         pilot.app.screen.query_one("#run-tabs").active = "result"
         await _drawn(pilot, "demo-aaaa", "episode 40/40")
 
-    assert snap(_app(runs), size=(120, 36), press=["5", "down"], run_before=wait)
+    assert snap(_app(runs), size=(120, 35), press=["5", "down"], run_before=wait)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -354,7 +354,7 @@ def test_curve() -> None:
 async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: Any) -> None:
     make_training(project, "train-cccc", "grpo lora 8", seed=1)
     make_training(project, "train-dddd", "grpo lora 16", seed=2)
-    async with open_app(project, size=(160, 48), services=Services(now=lambda: NOON)) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
         await _drawn(pilot, "train-cccc", "step 60/100")
         assert "60/100" in screen_text(app)
@@ -381,7 +381,7 @@ async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: 
 
 async def test_a_run_is_renamed_and_commented_on(open_app: Any, project: Path, screen_text: Any) -> None:
     make_training(project, "train-cccc", "grpo lora 8", seed=1)
-    async with open_app(project, size=(160, 48), services=Services(now=lambda: NOON)) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
         await _drawn(pilot, "train-cccc", "step 60/100")
         await pilot.press("e")
@@ -407,7 +407,7 @@ async def test_settings_of_two_runs_are_compared(open_app: Any, project: Path, s
         other, id="train-eeee", name="種を変えた学習", created=NOW, spec=replace(other.spec, seed=7), folder=f"{other.folder}-e"
     )
     store.add(later)
-    async with open_app(project, size=(160, 48), services=Services(now=lambda: NOON)) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
         await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-eeee")
         await pilot.press("d")
@@ -425,7 +425,7 @@ async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: 
     log = "loading\ntorch.OutOfMemoryError: CUDA out of \x1b[31mmemory\x1b[0m. Tried to allocate 2 GiB\n"
     rows = [{"step": 1, "reward": 0.5, "loss": 0.1}, {"step": 2, "reward": 0.5, "loss": math.nan}]
     make_run(project, "bad-eeee", "failed", name="too large", why="the stage play ended with status 1", log=log, rows=rows)
-    async with open_app(project, size=(160, 48)) as (app, pilot):
+    async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await _drawn(pilot, "bad-eeee", "Tried to allocate")
         shown = screen_text(app)
@@ -441,7 +441,7 @@ async def test_the_end_of_a_run_is_told_on_another_screen(
     monkeypatch.setattr("hudtui.tui.app.EVERY", 0.1)
     monkeypatch.setattr("hudtui.tui.progress.SHOWN", 0.1)
     rung: list[bool] = []
-    async with open_app(project, size=(120, 36)) as (app, pilot):
+    async with open_app(project, size=(120, 35)) as (app, pilot):
         monkeypatch.setattr(app, "bell", lambda: rung.append(True))
         app.action_desktop()
         sent: list[str] = []
@@ -511,7 +511,7 @@ def staged(project: Path) -> Path:
 
 
 async def test_the_logs_of_all_stages(open_app: Any, staged: Path, screen_text: Any) -> None:
-    async with open_app(staged, size=(160, 48)) as (app, pilot):
+    async with open_app(staged, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await _log_of(app, "step 1/2")  # that of the stage that ran last
         await pilot.press("L")
@@ -552,7 +552,7 @@ def test_an_event_is_a_sentence_without_numbers_of_processes(kind: str, data: di
 
 
 async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text: Any) -> None:
-    async with open_app(staged, size=(120, 36)) as (app, pilot):
+    async with open_app(staged, size=(120, 35)) as (app, pilot):
         await pilot.press("5")
         await _log_of(app, "step 1/2")
         await pilot.press("h")
@@ -566,7 +566,7 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
         await _until(pilot, lambda: "machine    this machine, free" in screen_text(app) and "serve      true" in screen_text(app))
 
 
-@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
 def test_picture_of_the_machine(snap: Any, staged: Path, size: tuple[int, int]) -> None:
     async def ready(pilot: Any) -> None:
         await pilot.press("5")
@@ -578,7 +578,7 @@ def test_picture_of_the_machine(snap: Any, staged: Path, size: tuple[int, int]) 
 
 
 async def test_the_machine_is_a_row_for_each_of_its_parts(open_app: Any, staged: Path, screen_text: Any) -> None:
-    async with open_app(staged, size=(160, 48)) as (app, pilot):
+    async with open_app(staged, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await _drawn(pilot, "grpo-1", "step 1/2")
         await pilot.press("right_square_bracket")
@@ -730,7 +730,7 @@ async def test_results_are_fetched_by_a_key(open_app: Any, project: Path) -> Non
     spec = replace(store.record("far-aaaa").spec, output_dir=str(results))
     with store.database.writing() as database:
         database.execute("UPDATE runs SET spec = ?", (json.dumps(spec.to_json()),))
-    async with open_app(project, size=(160, 48)) as (app, pilot):
+    async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await _until(pilot, lambda: app.screen.view is not None)
         for fetched in (True, False):  # what is here already is not fetched again
@@ -751,7 +751,7 @@ async def test_a_model_is_exported_by_keys(open_app: Any, project: Path, settle:
     (folder / "out" / "model" / "adapter_config.json").write_text('{"r": 8}')
     (folder / "files").mkdir()
     (folder / "files" / "recipe.json").write_text('{"model": "Qwen/Qwen2.5-3B-Instruct"}')
-    async with open_app(project, size=(160, 48)) as (app, pilot):
+    async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await _until(pilot, lambda: app.screen.view is not None)
         await pilot.press("E")
@@ -781,7 +781,7 @@ async def test_the_time_of_a_run_is_limited_by_keys(open_app: Any, project: Path
     async for _ in launch(record, LocalHost(), store, tmux=False):
         pass
     try:
-        async with open_app(project, size=(160, 48)) as (app, pilot):
+        async with open_app(project, size=(160, 45)) as (app, pilot):
             await pilot.press("5")
             await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.state == "running")
             await pilot.press("b")

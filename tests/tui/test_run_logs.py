@@ -115,7 +115,7 @@ async def test_a_long_search_is_cancelled(
 
     monkeypatch.setattr(log_search, "_ask", slow)
     monkeypatch.setattr(log_search, "MOST_FOUND", 100)
-    async with open_app(project, size=(160, 48)) as (app, pilot):
+    async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: "line 5999" in screen_text(app))
         await pilot.press("enter", "slash", *"loss", "enter")
@@ -176,7 +176,7 @@ async def test_a_level_is_looked_for_in_the_whole_log(open_app: Any, project: Pa
     count = 3 * OPENING_LINES
     text = "".join(f"INFO line {n}\n" if n % 2_000 != 7 else f"ERROR bad {n}\n  because\n" for n in range(count))
     runs.make_run(project, "live-aaaa", "running", log=text)
-    async with open_app(project, size=(160, 48)) as (app, pilot):
+    async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: f"line {count - 1}" in screen_text(app))
         log = app.screen.query_one(RunLogs).main
@@ -257,7 +257,7 @@ async def test_another_log_may_be_chosen_at_any_moment(open_app: Any, project: P
 @pytest.mark.parametrize("key", ["m", "escape"])
 async def test_one_chart_alone_and_all_again(open_app: Any, project: Path, screen_text: Any, key: str) -> None:
     runs.make_training(project, "train-cccc", "grpo lora 8", seed=1)
-    async with open_app(project, size=(160, 48)) as (app, pilot):
+    async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: "step 60/100" in screen_text(app))
         await pilot.press("m")
@@ -340,7 +340,7 @@ async def test_a_machine_that_was_away_is_live_again(
         return await look(host, path)
 
     monkeypatch.setattr(LocalHost, "stat", stat)
-    async with open_app(project, size=(160, 48)) as (app, pilot):
+    async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: "● running" in screen_text(app) and "begun" in screen_text(app))
         cut = True
@@ -366,7 +366,7 @@ async def test_a_run_that_could_not_be_looked_at_is_tried_again(
         return await look(host, path)
 
     monkeypatch.setattr(LocalHost, "stat", stat)
-    async with open_app(project, size=(160, 48)) as (app, pilot):
+    async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: "the connection was lost" in app.screen.message)
         cut = False
@@ -376,7 +376,7 @@ async def test_a_run_that_could_not_be_looked_at_is_tried_again(
 
 async def test_the_result_of_a_training_is_shown_step_by_step(open_app: Any, project: Path, screen_text: Any) -> None:
     runs.make_training(project, "train-cccc", "grpo lora 8", seed=1)
-    async with open_app(project, size=(160, 48)) as (app, pilot):
+    async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: "step 60/100" in screen_text(app))
         app.screen.query_one("#run-tabs").active = "result"

@@ -16,7 +16,7 @@ from hudtui.tui.settings.screen import SettingsScreen
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.table_pane import TablePane
 
-SIZES = [(160, 48), (120, 36), (80, 24), (60, 20)]
+SIZES = [(160, 45), (120, 35), (80, 24), (60, 20)]
 KEY = "hud-0123456789abcdefghij-WXYZ"
 ENV = f"# mine\nHUD_API_KEY={KEY}   # from the site\nexport PRIME_TEAM_ID='team 7'\nWANDB_API_KEY=your-wandb-api-key\n"
 
@@ -79,7 +79,7 @@ async def _choose(pilot: Any, settle: Any, name: str) -> SettingsScreen:
 async def test_setting_edits_env_in_place_and_never_shows_the_value(
     open_app: Callable[..., Any], settle: Any, screen_text: Callable[[Any], str], filled: Path
 ) -> None:
-    async with open_app(filled, size=(160, 48)) as (app, pilot):
+    async with open_app(filled, size=(160, 45)) as (app, pilot):
         await _choose(pilot, settle, "HUD_API_KEY")
         seen = [screen_text(app)]
         await pilot.press("e")
@@ -116,7 +116,7 @@ async def test_the_environment_that_wins_is_said(
     open_app: Callable[..., Any], settle: Any, screen_text: Any, filled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HUD_API_KEY", "from-the-environment-0123")
-    async with open_app(filled, size=(160, 48)) as (app, pilot):
+    async with open_app(filled, size=(160, 45)) as (app, pilot):
         await _choose(pilot, settle, "HUD_API_KEY")
         assert "also in, without effect  .env" in screen_text(app)
         await pilot.press("u")
@@ -130,7 +130,7 @@ async def test_the_environment_that_wins_is_said(
 
 
 async def test_removing_and_the_users_own_file(open_app: Callable[..., Any], settle: Any, screen_text: Any, filled: Path) -> None:
-    async with open_app(filled, size=(160, 48)) as (app, pilot):
+    async with open_app(filled, size=(160, 45)) as (app, pilot):
         await _choose(pilot, settle, "PRIME_TEAM_ID")
         await pilot.press("u")
         await settle(pilot)
@@ -153,7 +153,7 @@ async def test_removing_and_the_users_own_file(open_app: Callable[..., Any], set
 async def test_a_value_that_cannot_be_is_not_written(
     open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path, name: str, bad: str, said: str
 ) -> None:
-    async with open_app(project, size=(160, 48)) as (app, pilot):
+    async with open_app(project, size=(160, 45)) as (app, pilot):
         screen = await _choose(pilot, settle, name)
         await pilot.press("e")
         await settle(pilot)
@@ -172,7 +172,7 @@ async def test_a_value_that_cannot_be_is_not_written(
 
 
 async def test_the_state_follows_the_theme(open_app: Callable[..., Any], settle: Any, filled: Path) -> None:
-    async with open_app(filled, size=(160, 48)) as (app, pilot):
+    async with open_app(filled, size=(160, 45)) as (app, pilot):
         screen = await _choose(pilot, settle, "PRIME_API_KEY")  # the cursor's line has colours of its own
 
         def colour() -> Any:
@@ -212,7 +212,7 @@ async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[bytes]]
 async def test_a_key_is_tested_when_asked_and_not_before(
     open_app: Callable[..., Any], settle: Any, screen_text: Any, filled: Path, service: list[bytes]
 ) -> None:
-    async with open_app(filled, size=(160, 48)) as (app, pilot):
+    async with open_app(filled, size=(160, 45)) as (app, pilot):
         await _choose(pilot, settle, "HUD_API_KEY")
         assert service == []
         await pilot.press("T")
@@ -230,7 +230,7 @@ async def test_a_key_is_tested_when_asked_and_not_before(
 async def test_keys_that_cannot_be_tested_say_why(
     open_app: Callable[..., Any], settle: Any, screen_text: Any, filled: Path
 ) -> None:
-    async with open_app(filled, size=(160, 48)) as (app, pilot):
+    async with open_app(filled, size=(160, 45)) as (app, pilot):
         await _choose(pilot, settle, "HUD_WEB_URL")
         await pilot.press("T")
         await settle(pilot)
@@ -244,7 +244,7 @@ async def test_keys_that_cannot_be_tested_say_why(
 async def test_the_filter_narrows_and_escape_brings_all_back(
     open_app: Callable[..., Any], settle: Any, screen_text: Any, filled: Path
 ) -> None:
-    async with open_app(filled, size=(160, 48)) as (app, pilot):
+    async with open_app(filled, size=(160, 45)) as (app, pilot):
         screen = await _choose(pilot, settle, "HUD_API_KEY")
         await pilot.press("slash", *"prime", "enter")
         await settle(pilot)

@@ -51,7 +51,7 @@ async def test_a_session_of_somebody_else_is_followed(open_app: Any, project: Pa
     session("theirs", "step 7/9 reward=0.5 loss=0.25\n\x1b]52;c;UFdORUQ=\x07after")
     tmux("new-window", "-d", "-t", "=theirs:", "-n", "server", "echo serving; read end")
     session("hudtui-other-1", "nothing")
-    async with open_app(project, size=(120, 36)) as (app, pilot):
+    async with open_app(project, size=(120, 35)) as (app, pilot):
         app.open_screen("watch")
         await until(pilot, lambda: len(getattr(app.screen, "sessions", ())) == 2)
         await until(pilot, lambda: len(app.screen.list.listed) == 2)
@@ -79,7 +79,7 @@ async def test_a_file_of_a_tracker_is_followed_by_its_path(open_app: Any, projec
         for steps in (5, 4)
     )
     path.write_bytes(part)
-    async with open_app(project, size=(120, 36)) as (app, pilot):
+    async with open_app(project, size=(120, 35)) as (app, pilot):
         app.open_screen("watch", file=str(path))
         await until(pilot, lambda: "0.750" in screen_text(app) and '"train/reward": 0.75' in log_text(app.screen))
         assert "step 3" in screen_text(app) and "read-only" in screen_text(app)
@@ -117,7 +117,7 @@ async def test_a_model_server_is_followed_by_its_port(open_app: Any, project: Pa
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            async with open_app(project, size=(120, 36)) as (app, pilot):
+            async with open_app(project, size=(120, 35)) as (app, pilot):
                 app.open_screen("watch")
                 await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux session there" in screen_text(app))
                 await pilot.press("o")

@@ -14,7 +14,7 @@ from hudtui.core.compute.pods import Ledger
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.compute.pods import PodsPane
 
-SIZES = [(160, 48), (80, 24), (60, 20)]
+SIZES = [(160, 45), (80, 24), (60, 20)]
 pytestmark = pytest.mark.usefixtures("hosts_closed")
 
 
@@ -48,7 +48,7 @@ def test_picture_of_the_question_before_the_end(snap: Any, project: Path, two_al
 
 
 def test_picture_of_the_start(snap: Any, project: Path, two_alive: Any) -> None:
-    assert snap(HudtuiApp(project, services=two_alive.services), size=(120, 36))
+    assert snap(HudtuiApp(project, services=two_alive.services), size=(120, 35))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
@@ -68,7 +68,7 @@ async def test_rent_log_in_and_end(
     open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.key()
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
         offer = app.screen.offer
@@ -237,7 +237,7 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
     second = await world.rent("hudtui-b", "1H100.80S", written=False)
     await world.rent("hudtui-c", "1H100.80S", run="r1")
     world.advance(3600)
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await settle(pilot)
         assert "A machine without a run is alive: hudtui-b" in app.screen.message and "and " in app.screen.message
         assert app.screen.message.endswith("4, then p, shows it; x ends it.")
@@ -280,7 +280,7 @@ async def test_of_several_that_are_ended_all_are_accounted_for(
     await world.rent("hudtui-a", "1A100.22V", run="over", workspace=project)
     await world.rent("hudtui-b", "1H100.80S", run="over", workspace=project)
     bad = await world.rent("hudtui-c", "1H100.80S", run="over", workspace=project)
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4", "p")
         await settle(pilot)
         world.sim.fail_next("DELETE", f"/api/v1/pods/{bad}*", kind="status", status=403, detail="not yours", times=50)
@@ -329,7 +329,7 @@ async def test_limits_can_be_changed_while_it_runs(
     open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     await world.rent("hudtui-a", "1H100.80S")
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4", "p")
         await settle(pilot)
         assert "nothing ends this machine by itself" in screen_text(app)

@@ -25,7 +25,7 @@ from hudtui.tui.compute.offers import OffersPane
 from hudtui.tui.widgets.fields import FilterField
 
 REAL = (machines.inspect, owned_hosts._inspect_here)
-SIZES = [(160, 48), (80, 24), (60, 20)]
+SIZES = [(160, 45), (80, 24), (60, 20)]
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
 
 def test_picture_of_gpus_here(snap: Any, project: Path, looks_like: Any, gpu_machine: Any) -> None:
     looks_like(gpu_machine)
-    assert snap(HudtuiApp(project), size=(160, 48), press=["4"])
+    assert snap(HudtuiApp(project), size=(160, 45), press=["4"])
 
 
 def test_picture_of_this_machine(snap: Any, project: Path) -> None:
@@ -69,7 +69,7 @@ def test_picture_of_an_offer(snap: Any, project: Path, world: Any) -> None:
     assert snap(HudtuiApp(project, services=world.services), size=(80, 24), press=["4", "tab"])
 
 
-@pytest.mark.parametrize("size", [(160, 48), (60, 20), (120, 35), (80, 24)])
+@pytest.mark.parametrize("size", [(160, 45), (60, 20), (120, 35), (80, 24)])
 def test_picture_while_asking(snap: Any, project: Path, world: Any, remembered: Any, until: Any, size: tuple[int, int]) -> None:
     asyncio.run(remembered(world, (world.services.now() - timedelta(hours=3)).timestamp()))
     app = HudtuiApp(project, services=world.services)
@@ -84,7 +84,7 @@ def test_picture_while_asking(snap: Any, project: Path, world: Any, remembered: 
     assert snap(app, size=size, run_before=ask, wait=False)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24), (120, 35), (60, 20)])
+@pytest.mark.parametrize("size", [(160, 45), (80, 24), (120, 35), (60, 20)])
 def test_picture_of_a_provider_that_fails(snap: Any, project: Path, world: Any, size: tuple[int, int]) -> None:
     world.sim.fail_next("GET", "/api/v1/availability/*", kind="status", status=403, detail="this key may not look", times=50)
     world.sim.fail_next("GET", "/api/v1/user/whoami", kind="status", status=403, detail="this key may not look", times=50)
@@ -101,7 +101,7 @@ def shown(app: Any) -> list[str]:
 async def test_all_offers_with_their_full_price_and_why(
     open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
         text = screen_text(app)
@@ -121,7 +121,7 @@ async def test_the_fit_of_a_model_decides_before_the_price(
     open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     world.key()
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
         cheapest = app.screen.listed.choice.offer
@@ -152,7 +152,7 @@ async def test_the_fit_of_a_model_decides_before_the_price(
 async def test_a_model_of_unknown_size_is_said_to_be_one(
     open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
         await pilot.press("f", *"me/mine", "enter")
@@ -171,7 +171,7 @@ async def test_the_model_is_that_of_launch_or_of_the_last_training(
     ):
         spec = RunSpec(engine, f"run {number}", str(project), model=model, rehearse=rehearse)
         store.add(RunRecord(f"r-{number}", float(number), spec.name, engine, "local", "here", str(project), spec, plan))
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
         assert "fits: last-7B, LoRA" in screen_text(app)
@@ -186,7 +186,7 @@ async def test_the_model_is_that_of_launch_or_of_the_last_training(
 
 
 async def test_a_refresh_keeps_the_cursor_on_its_offer(open_app: Any, settle: Any, project: Path, world: Any) -> None:
-    async with open_app(project, size=(120, 36), services=world.services) as (app, pilot):
+    async with open_app(project, size=(120, 35), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
         await pilot.press("j", "j", "j")
@@ -202,7 +202,7 @@ async def test_a_refresh_keeps_the_cursor_on_its_offer(open_app: Any, settle: An
 async def test_the_filter_is_kept_and_can_be_cleared(
     open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
-    async with open_app(project, size=(120, 36), services=world.services) as (app, pilot):
+    async with open_app(project, size=(120, 35), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
         await pilot.press("slash", *"4xh100 <9 >=80", "enter")
@@ -228,7 +228,7 @@ async def test_the_filter_is_kept_and_can_be_cleared(
 
 
 async def test_sorting_goes_through_the_columns(open_app: Any, settle: Any, project: Path, world: Any) -> None:
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
         seen = [app.screen.query_one(OffersPane).sort]
@@ -287,7 +287,7 @@ async def test_what_is_only_remembered_cannot_be_ordered(
 async def test_a_provider_that_fails_blanks_nothing(
     open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
-    async with open_app(project, size=(120, 36), services=world.services) as (app, pilot):
+    async with open_app(project, size=(120, 35), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
         world.sim.fail_next("GET", "/api/v1/availability/*", kind="status", status=403, detail="not for you", times=50)

@@ -44,7 +44,7 @@ async def test_machines_stay_in_sight_while_their_provider_does_not_answer(
 ) -> None:
     world.key()
     await alive(world)
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4", "p")
         await settle(pilot)
         assert "● ready" in screen_text(app) and "/h" in header(app, screen_text)
@@ -67,7 +67,7 @@ async def test_at_a_start_with_the_provider_away_what_the_ledger_knows_is_shown(
 ) -> None:
     await alive(world)
     away(world)
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await settle(pilot)
         assert "/h" in header(app, screen_text)
         await pilot.press("4", "p")
@@ -79,7 +79,7 @@ async def test_without_machines_it_is_not_said_that_nothing_is_alive_unless_that
     open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     away(world)
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4", "p")
         await settle(pilot)
         assert "whether a machine is alive there is not known" in screen_text(app)
@@ -103,7 +103,7 @@ async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
     open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     pod = await alive(world)
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4", "p")
         await settle(pilot)
         screen = app.screen
@@ -119,7 +119,7 @@ async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
         await app.spending.look()
         assert screen.message == "something else", "it is told once; the header and the row stay"
         assert "1 machine taken back" in header(app, screen_text)
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await settle(pilot)
         assert "1 machine taken back" in header(app, screen_text), "a new start does not forget it"
         await pilot.press("4", "p", "d")
@@ -183,7 +183,7 @@ def order(name: str) -> Order:
 async def test_the_header_counts_a_machine_from_the_order_on(
     open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await settle(pilot)
         assert app.spending.money is None
         realm = (await app.spending.open()).overview.providers["prime"].endpoint
@@ -196,7 +196,7 @@ async def test_the_header_counts_a_machine_from_the_order_on(
 async def test_what_another_process_rents_is_noticed(
     open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await settle(pilot)
         assert "/h" not in header(app, screen_text)
         await world.rent("hudtui-theirs", "1H100.80S")
@@ -220,7 +220,7 @@ async def test_keys_on_the_list_of_machines_say_what_they_do(
     open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     await alive(world)
-    async with open_app(project, size=(120, 36), services=world.services) as (app, pilot):
+    async with open_app(project, size=(120, 35), services=world.services) as (app, pilot):
         await pilot.press("4", "p")
         await settle(pilot)
         await pilot.press("l")
@@ -242,7 +242,7 @@ async def test_how_long_the_wallet_lasts_is_said_before_renting_and_beside_what_
 ) -> None:
     world.key()
     world.sim.account.balance = 0.05
-    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
         await pilot.press("c")
