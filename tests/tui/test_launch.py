@@ -104,7 +104,8 @@ async def until(pilot: Any, true: Any, *, checked: bool = True) -> None:
             await pilot.pause()
             return
         await pilot.pause(0.05)
-    raise AssertionError(f"this never came about: {inspect.getsource(true).strip()}")
+    shown = f"{pilot.app.screen} says {getattr(pilot.app.screen, 'message', '')!r}"
+    raise AssertionError(f"this never came about: {inspect.getsource(true).strip()}; {shown}")
 
 
 def _picture(snap: Any, workspace: Path, size: tuple[int, int], **given: Any) -> bool:

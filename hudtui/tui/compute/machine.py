@@ -42,7 +42,7 @@ def machine_lines(machine: Hardware, width: int) -> Content:
     body = [Content.styled("This machine", "bold $primary"), *(line for row in rows for line in _row(*row, width))]
     body += [Content(""), Content.styled("Programs that runs use", "bold $primary")]
     for name, place in machine.programs:
-        detail = place or f"missing: {_NEEDED_FOR.get(name, '')}"
+        detail = place or f"missing; needed for {_NEEDED_FOR.get(name, 'other environments')}"
         body += _row("✓" if place else "○", name, detail, "$success" if place else "$foreground-muted", width)
     if machine.warnings:
         body.append(Content(""))
