@@ -156,7 +156,7 @@ async def run_remote(
         Each step as an event of the run.
 
     Raises:
-        RunError: Another hudtui manages the run, or the store cannot be written.
+        RunError: Another hudtui manages the run, or the store cannot be written; a run that has started continues.
         ProviderError: No machine was available, or its end could not be verified and it may still cost money.
         MachineError: A step failed. The machine is ended unless the error says otherwise.
         Untrusted: The user did not start this run.
@@ -164,28 +164,15 @@ async def run_remote(
     store.require_own(run)
     remote = RemoteRun(store.record(run), store, context, lookup, tmux, progress)
     async with lock_run(store, run):
-        trouble: HudtuiError | None = None
         try:
-            if store.summary(run).active:
-                async with aclosing(remote.work()) as events:
-                    async for event in events:
-                        yield event
-        except _StoppedEarly as error:
-            if stopped := await store.run(store.append, run, "stopped", {"why": error.what}):
-                yield stopped
-        except HudtuiError as error:
-            trouble = error
-            why = {"why": error_sentence(error)}
-            if store.summary(run).active and (failed := await store.run(store.append, run, "failed", why)):
-                yield failed
+            async with aclosing(remote.steps()) as events:
+                async for event in events:
+                    yield event
+        except HudtuiError:
+            raise
         except BaseException:
             await run_shielded(remote.give_up())
             raise
-        async with aclosing(remote.settle()) as events:
-            async for event in events:
-                yield event
-        if trouble is not None:
-            raise trouble
 
 
 async def end_remote_run(
@@ -268,6 +255,29 @@ class RemoteRun:
 
     def owned(self) -> PodRecord | None:
         return self.context.ledger.get(self.rent.machine)
+
+    async def steps(self) -> AsyncGenerator[RunEvent, None]:
+        """Do the steps from the current state to the end of the machine."""
+        trouble: HudtuiError | None = None
+        try:
+            if self.summary.active:
+                async with aclosing(self.work()) as events:
+                    async for event in events:
+                        yield event
+        except HudtuiError as error:
+            early = isinstance(error, _StoppedEarly)
+            if isinstance(error, RunError) and not early and self.summary.started is not None:
+                raise  # the store cannot be written: the run continues
+            trouble = None if early else error
+            with contextlib.suppress(RunError):  # a full disk must not keep the machine alive
+                ended = ("stopped", {"why": error.what}) if early else ("failed", {"why": error_sentence(error)})
+                if self.summary.active and (failed := await self.append(*ended)):
+                    yield failed
+        async with aclosing(self.settle()) as events:
+            async for event in events:
+                yield event
+        if trouble is not None:
+            raise trouble
 
     # --- the machine ------------------------------------------------------------------------------------------------------
 
@@ -369,20 +379,29 @@ class RemoteRun:
     async def give_up(self) -> None:
         """End the machine of a run that has not started, because the caller leaves. A run that has started continues."""
         owned, summary = self.owned(), self.summary
-        if not summary.active or summary.started is not None:
-            return
         gone = owned is None or not owned.open
-        if not gone and owned is not None and owned.state != "ready":
+        if summary.started is not None or (not summary.active and (gone or self.keeps(summary))):
+            return
+        if summary.active and not gone and owned is not None and owned.state != "ready":
             return  # its order was cancelled, and its end could not be verified: that is told already
+        if summary.active:
+            with contextlib.suppress(RunError):  # a full disk must not keep the machine alive
+                await self.append("stopped", {"why": f"given up before {'its machine was ready' if gone else 'it started'}"})
+        if gone:
+            return
+        outcome = f"{self.rent.machine} is ended, and that was verified."
         try:
-            await self.append("stopped", {"why": f"given up before {'its machine was ready' if gone else 'it started'}"})
-            if not gone:
-                await self._end("given up before the run started")
-            outcome = None if gone else f"{self.rent.machine} is ended, and that was verified."
+            await self._end("given up before the run started")
+        except RunError:
+            pass  # it is ended, and the ledger knows that
         except HudtuiError as error:
             outcome = " ".join(error.lines())
-        if outcome is not None and self.context.say is not None:
+        if self.context.say is not None:
             self.context.say(outcome)
+
+    def keeps(self, summary: RunSummary) -> bool:
+        """Return whether the user wants to keep the machine, because the run has failed."""
+        return summary.state == "failed" and self.rent.keep_on_failure
 
     async def step(self, name: str, began: float, **data: Any) -> RunEvent | None:
         seconds = round(time.monotonic() - began, 3)
@@ -477,6 +496,11 @@ class RemoteRun:
                 if said := await self.append("note", {"message": error_sentence(error)}, once=f"note:{error_sentence(error)}"):
                     yield said
                 await self.check_exists(error)
+            except RunError as error:  # the machine keeps its events until the store can be written
+                away = False
+                if self.context.say is not None and error.what not in self.warned:
+                    self.warned.add(error.what)
+                    self.context.say(" ".join(error.lines()))
             if not self.summary.active:
                 for event in await self.reports.stored():
                     yield event
@@ -576,9 +600,11 @@ class RemoteRun:
                         fix=f"Try again: hudtui runs resume {self.run}. Without the results: "
                         f"hudtui pods terminate {self.rent.machine}.",
                     ) from None
-                if event := await self.append("note", {"message": f"its results could not be fetched: {error_sentence(error)}"}):
-                    yield event
-            if keep and summary.state == "failed" and self.rent.keep_on_failure:
+                with contextlib.suppress(RunError):  # a full disk must not keep the machine alive
+                    text = f"its results could not be fetched: {error_sentence(error)}"
+                    if event := await self.append("note", {"message": text}):
+                        yield event
+            if keep and self.keeps(summary):
                 text = f"the machine is kept, as you wished, and costs money: hudtui pods terminate {self.rent.machine}"
                 if event := await self.append("note", {"message": text}):
                     yield event

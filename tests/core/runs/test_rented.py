@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -22,9 +23,11 @@ from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.provider import ProviderError
 from hudtui.core.compute.values import Offer, Price, Query
+from hudtui.core.db import Database
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.remote.host import Disconnected
 from hudtui.core.remote.hosts import close_hosts, find_host, pod_host
+from hudtui.core.remote.ssh import SshHost
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.reconcile import reconcile_runs
 from hudtui.core.runs.remote_run import RentalContext, change_limits, end_remote_run, run_remote
@@ -282,6 +285,118 @@ async def test_a_machine_whose_end_fails_when_the_user_leaves_is_ended_by_the_ne
     world.sim.heal()
     assert [one.id for one in unfinished_runs(world.store)] == [record.id]
     assert (await world.tend(record))[-1] == "step terminate" and not world.sim.alive
+
+
+@pytest.mark.parametrize("call", range(2, 92, 15))
+async def test_wherever_the_user_leaves_no_machine_is_left_without_a_guard(
+    world: World, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    """At each call of the provider, the machine, the store and the ledger; a part of them here."""
+    made, said = 0, list[str]()
+    world.broker.say = said.append
+    record = world.record(stages=(RUN,))
+    starting = asyncio.create_task(world.tend(record))
+
+    def leaving(call_there: Any) -> Any:
+        async def leave(*args: Any, **more: Any) -> Any:
+            nonlocal made
+            made += 1
+            if made == call:
+                starting.cancel()
+            return await call_there(*args, **more)
+
+        return leave
+
+    calls = {
+        PrimeProvider: ("create", "get", "pods", "status", "terminate"),
+        SshHost: ("run", "put", "stat", "get"),
+        Database: ("run",),
+    }
+    with monkeypatch.context() as watched:
+        for owner, names in calls.items():
+            for name in names:
+                watched.setattr(owner, name, leaving(getattr(owner, name)))
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+    summary = world.store.summary(record.id)
+    if world.sim.alive:
+        assert summary.started is not None and await world.rules(record) and not said
+        assert [one.id for one in unfinished_runs(world.store)] == [record.id]
+        assert (await world.tend(record))[-1] == "step terminate"
+    assert world.created <= 1 and not world.sim.alive
+
+
+async def test_leaving_while_a_start_that_failed_is_settled_ends_the_machine(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetching, said = asyncio.Event(), list[str]()
+
+    async def fails(*_: Any, **__: Any) -> None:
+        raise MachineError("it does not start")
+
+    async def for_ever(*_: Any, **__: Any) -> None:
+        fetching.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(RunFolder, "start", fails)
+    monkeypatch.setattr(remote_run, "fetch_results", for_ever)
+    world.broker.say = said.append
+    record = world.record(stages=(RUN,))
+    starting = asyncio.create_task(world.tend(record))
+    await fetching.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert said == [f"hudtui-{record.id} is ended, and that was verified."] and not world.sim.alive
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.machine) == ("failed", "released")
+
+
+def _full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the disk has no room for the store."""
+
+    real = Database.writing
+
+    def writing(self: Database) -> Any:
+        if self.path.name == "runs.db":
+            raise RunError("the disk is full")
+        return real(self)
+
+    monkeypatch.setattr(Database, "writing", writing)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_disk_that_is_full_before_the_start_keeps_no_machine_alive(
+    world: World, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    said: list[str] = []
+    world.broker.say = said.append
+    record = world.record(stages=(RUN,))
+    with monkeypatch.context() as full, contextlib.suppress(RunError):
+        async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
+            async for event in events:
+                if event.data.get("name") == "guard":
+                    _full(full)
+                    if leaves:
+                        break
+    assert not world.sim.alive and said == ([f"hudtui-{record.id} is ended, and that was verified."] if leaves else [])
+
+
+async def test_a_disk_that_is_full_for_a_moment_ends_no_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    world.broker.say = said.append
+    record = world.record("until [ -e go ]; do sleep 0.05; done; echo done")
+    await _leave_when_started(world, record)
+    with monkeypatch.context() as full:
+        again = asyncio.create_task(world.tend(record))
+        await asyncio.sleep(0.3)
+        _full(full)
+        await world.put(record, "go")
+        while not said:  # noqa: ASYNC110 - the run ends on its machine
+            await asyncio.sleep(0.02)
+        assert world.sim.alive
+    assert (await again)[-1] == "step terminate" and "disk is full" in said[0]
+    assert (world.store.summary(record.id).state, len(said)) == ("finished", 1)
 
 
 async def test_stopping_while_another_gets_the_machine_gives_it_up(world: World) -> None:
