@@ -214,7 +214,7 @@ async def change_limits(run: str, store: RunStore, context: RentalContext, limit
 
 
 class _StoppedEarly(RunError):
-    """The run was stopped before its machine was ready."""
+    """The run was stopped before it started."""
 
 
 class RemoteRun:
@@ -416,6 +416,8 @@ class RemoteRun:
         await self.arm()
         if event := await self.step("guard", began):
             yield event
+        if self.summary.state == "stopping":  # `stop` asks the machine only after this step
+            raise _StoppedEarly("stopped before it started")
         rest = continue_launch(self.run, self.host, self.store, lookup=self.lookup, tmux=self.tmux, reports=self.reports)
         async with aclosing(rest) as events:
             async for event in events:

@@ -414,6 +414,29 @@ async def test_stopping_while_another_gets_the_machine_gives_it_up(world: World)
     assert [chunk async for chunk in Monitor(world.store).log(record.id, "s0").follow()] == []
 
 
+@pytest.mark.parametrize("step", ["make_folder", "arm", "put_supervisor", "start"])
+async def test_stopping_while_another_starts_the_run_ends_it(world: World, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    there, go_on, real = asyncio.Event(), asyncio.Event(), getattr(RunFolder, step)
+
+    async def late(self: RunFolder, *args: Any, **more: Any) -> Any:
+        there.set()
+        await go_on.wait()
+        return await real(self, *args, **more)
+
+    monkeypatch.setattr(RunFolder, step, late)
+    record = world.record("exec sleep 1000")
+    starting = asyncio.create_task(world.tend(record))
+    await there.wait()
+    stopping = asyncio.create_task(end_remote_run(record.id, RunStore(world.store.state_dir), world.broker, grace=0.0))
+    while world.store.summary(record.id).state not in ("stopping", "stopped"):  # noqa: ASYNC110 - another process stops it
+        await asyncio.sleep(0.02)
+    go_on.set()
+    async with asyncio.timeout(20):
+        summary = await stopping
+        assert (await starting).count("stopped") <= 1
+    assert (summary.state, summary.machine) == ("stopped", "released") and not world.sim.alive
+
+
 async def test_leaving_a_run_leaves_it_and_its_results_come_home_later(world: World) -> None:
     record = world.record("until [ -e go ]; do sleep 0.05; done; echo done")
     async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
