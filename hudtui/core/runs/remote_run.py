@@ -258,6 +258,7 @@ class RemoteRun:
 
     async def steps(self) -> AsyncGenerator[RunEvent, None]:
         """Do the steps from the current state to the end of the machine."""
+        await self.recover()
         trouble: HudtuiError | None = None
         try:
             if self.summary.active:
@@ -280,6 +281,26 @@ class RemoteRun:
             raise trouble
 
     # --- the machine ------------------------------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Write the machine into the ledger again if it is missing there, as after a damaged ledger was moved away.
+
+        Otherwise another machine would be ordered, or this one would count as never created.
+        """
+        summary, context = self.summary, self.context
+        if self.owned() is not None or not summary.holds_machine:
+            return
+        pod = next((pod for pod in await context.provider.pods() if pod.name == self.rent.machine), None)
+
+        def write(ledger: Ledger) -> None:
+            order, provider, workspace = self.rent.order, context.provider, self.record.spec.workspace
+            facts: dict[str, Any] = {"run": self.run, "workspace": workspace, "limits": self.record.spec.limits}
+            ledger.reserve(order, provider=provider.name, endpoint=provider.endpoint, **facts)
+            if pod is not None:
+                ledger.update(order.name, "created" if summary.started is None else "ready", pod=pod.id, last=pod)
+            ledger.unclaim(order.name)
+
+        await context.ledger.run(write, context.ledger)
 
     async def work(self) -> AsyncGenerator[RunEvent, None]:
         """Do the steps from the current state to the end of the run."""
@@ -583,6 +604,7 @@ class RemoteRun:
 
     async def settle(self, *, keep: bool = True) -> AsyncGenerator[RunEvent, None]:
         """Fetch the results and end the machine. `keep` leaves the machine of a failed run to a user who has asked for that."""
+        await self.recover()
         owned, summary = self.owned(), self.summary
         if owned is None or not owned.open:
             if event := await self.gone(owned):

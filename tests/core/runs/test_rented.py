@@ -502,6 +502,43 @@ async def test_who_takes_up_a_run_that_has_started_never_ends_its_machine(
     assert (world.store.folder / record.id / "logs" / "s0.log").read_text() == "done\n"
 
 
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_machine_that_the_ledger_has_lost_is_neither_ordered_again_nor_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    record = world.record("exec sleep 1000")
+    if begun:
+        await _leave_when_started(world, record)
+    else:
+        with monkeypatch.context() as killed:
+            killed.setattr(remote_run.RemoteRun, "give_up", _nothing)
+            async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
+                async for event in events:
+                    if event.data.get("name") == "ready":
+                        break
+    for file in world.broker.ledger.path.parent.glob("pods.db*"):
+        file.unlink()
+    world.sim.fail_next("GET", "/api/v1/pods/*", kind="status", status=403, times=1000)
+    with pytest.raises(ProviderError):
+        await world.tend(record)
+    world.sim.heal()
+    again = asyncio.create_task(world.tend(record))
+    while world.store.summary(record.id).stage is None or world.broker.ledger.records() == ():  # noqa: ASYNC110 - on its machine
+        await asyncio.sleep(0.02)
+    again.cancel()
+    await asyncio.wait([again])
+    (owned,) = world.broker.ledger.records()
+    assert (owned.state, owned.run, owned.held) == ("ready", record.id, False) and world.sim.alive
+    for file in world.broker.ledger.path.parent.glob("pods.db*"):
+        file.unlink()
+    summary = await end_remote_run(record.id, world.store, world.broker, grace=0.0)
+    assert (summary.state, summary.machine, world.created) == ("stopped", "released", 1) and not world.sim.alive
+
+
+async def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
 async def test_nothing_is_told_of_a_run_that_is_being_tended(world: World) -> None:
     record = world.record("sleep 1000")
     async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
