@@ -72,7 +72,7 @@ def read_env(path: Path) -> EnvFile:
     for binding in _bindings(text):
         line = _line_of(binding)
         if binding.error:
-            notices.append(f"{path}:{line}: this is not NAME=value, and is ignored")
+            notices.append(f"{path}:{line}: {_fault(binding)}, and is ignored")
         elif binding.key is not None and binding.value is not None:
             if binding.key in lines:
                 notices.append(
@@ -246,6 +246,18 @@ def _is_comment(binding: Binding) -> bool:
     """`NAME= # get it at ...`: python-dotenv takes the comment for the value; a shell does not."""
     head = _HEAD.match(binding.original.string)
     return head is not None and head[0].endswith((" ", "\t")) and binding.original.string.startswith("#", head.end())
+
+
+def _fault(binding: Binding) -> str:
+    """Why the parser could not read it."""
+    piece = binding.original.string
+    head = _HEAD.match(piece)
+    if head is None or head["given"] is None or not piece.startswith(("'", '"'), head.end()):
+        return "this is not NAME=value"
+    quoted = (_SINGLE if piece[head.end()] == "'" else _DOUBLE).match(piece, head.end())
+    if quoted is None or "\n" in quoted[0]:
+        return f"the quote {piece[head.end()]} is not closed in this value"
+    return "text follows the closing quote of this value"
 
 
 def _changed(piece: str, value: str) -> str:

@@ -58,6 +58,25 @@ def test_reading(tmp_path: Path) -> None:
     assert "abc" not in "".join(file.notices)
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ('A=1\n\nB="abc # x\nC=2\n', 3, 'the quote " is not closed'),
+        ("export B='abc\nC=2\n", 1, "the quote ' is not closed"),
+        ('B="abc\nD="x"\nC=2\n', 1, 'the quote " is not closed'),
+        ('B="abc" abc\nC=2\n', 1, "text follows the closing quote"),
+        ("B abc\nC=2\n", 1, "this is not NAME=value"),
+    ],
+)
+def test_a_line_that_cannot_be_read_says_why(tmp_path: Path, text: str, line: int, said: str) -> None:
+    path = tmp_path / ".env"
+    path.write_text(text)
+    file = read_env(path)
+    (notice,) = file.notices
+    assert f":{line}: {said}" in notice and "abc" not in notice
+    assert file.entries["C"].value == "2" and "B" not in file.entries
+
+
 def test_references_are_replaced_as_python_dotenv_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTSIDE", "o")
     assert values("A=1\nB=${A}x\nC=${OUTSIDE}\nD=${NOPE:-d}\nE=$A\n", tmp_path) == {
