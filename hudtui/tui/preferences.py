@@ -35,32 +35,23 @@ class Preferences:
 
 def load(path: Path) -> Preferences:
     """What is kept; the defaults where nothing or nonsense is. `HUDTUI_MOUSE=off` and `HUDTUI_THEME` win."""
-    kept = Preferences()
     try:
-        raw = path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        raw = ""
-    if raw:
-        import json
-
-        try:
-            data: Any = json.loads(raw)
-        except ValueError:
-            data = None
-        if isinstance(data, dict):
-            theme, mouse, noted, configs = data.get("theme"), data.get("mouse"), data.get("noted"), data.get("configs")
-            pairs = [pair for pair in configs if isinstance(pair, list)] if isinstance(configs, list) else []
-            kept = Preferences(
-                theme if isinstance(theme, str) else "",
-                mouse if isinstance(mouse, bool) else True,
-                data.get("bell") is not False,
-                data.get("desktop") is True,
-                tuple(
-                    (a, b) for a, b, *_ in (pair for pair in pairs if len(pair) == 2) if isinstance(a, str) and isinstance(b, str)
-                )[-KEPT:],
-                tuple(name for name in noted if isinstance(name, str))[-KEPT:] if isinstance(noted, list) else (),
-                _places(data.get("places")),
-            )
+        data = _read(path)
+    except ValueError:
+        data = {}
+    theme, mouse, noted, configs = data.get("theme"), data.get("mouse"), data.get("noted"), data.get("configs")
+    pairs = [pair for pair in configs if isinstance(pair, list)] if isinstance(configs, list) else []
+    kept = Preferences(
+        theme if isinstance(theme, str) else "",
+        mouse if isinstance(mouse, bool) else True,
+        data.get("bell") is not False,
+        data.get("desktop") is True,
+        tuple((a, b) for a, b, *_ in (pair for pair in pairs if len(pair) == 2) if isinstance(a, str) and isinstance(b, str))[
+            -KEPT:
+        ],
+        tuple(name for name in noted if isinstance(name, str))[-KEPT:] if isinstance(noted, list) else (),
+        _places(data.get("places")),
+    )
     mouse_word = os.environ.get("HUDTUI_MOUSE", "").lower()
     if mouse_word in ("off", "0", "no", "false"):
         kept = replace(kept, mouse=False)
@@ -69,6 +60,36 @@ def load(path: Path) -> Preferences:
     if os.environ.get("HUDTUI_THEME"):
         kept = replace(kept, theme=os.environ["HUDTUI_THEME"])
     return kept
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The object of the file, empty where there is no text. ValueError if the text is no JSON object."""
+    try:
+        raw = path.read_text(encoding="utf-8")
+    except OSError:
+        raw = ""
+    if not raw:
+        return {}
+    import json
+
+    data = json.loads(raw)
+    if not isinstance(data, dict):
+        raise ValueError("not an object")
+    return data
+
+
+def set_aside(path: Path) -> tuple[str, ...]:
+    """Rename a file that holds no JSON object, before a change replaces it. Returns what there is to say of it."""
+    try:
+        _read(path)
+    except ValueError:
+        other = path.with_name(path.name + ".broken")
+        try:
+            os.replace(path, other)
+        except OSError as error:
+            return (f"{path} is not readable and cannot be renamed ({error.strerror}); the next change replaces it",)
+        return (f"{path.name} was not readable and is now {other}; theme, mouse, bell and last places are the defaults again",)
+    return ()
 
 
 def _places(found: object) -> tuple[tuple[str, str, Mapping[str, str]], ...]:

@@ -306,12 +306,20 @@ async def test_a_theme_is_kept_for_the_next_start(open_app: Callable[..., Any], 
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", '{"theme": 3, "mouse": "x"}', '{"theme": "gone"}'])
-async def test_nonsense_in_the_preferences_is_the_default(open_app: Callable[..., Any], project: Path, text: str) -> None:
+async def test_nonsense_in_the_preferences_is_the_default(
+    open_app: Callable[..., Any], settle: Any, project: Path, text: str
+) -> None:
     path = app_paths().state / preferences.FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    async with open_app(project, services=SERVICES) as (app, _):
+    async with open_app(project, services=SERVICES) as (app, pilot):
         assert app.theme == "hudtui" and app.preferences.mouse is True
+        aside = path.with_name(path.name + ".broken")
+        if text in ("no json", "[]"):
+            await settle(pilot)
+            assert aside.read_text() == text and str(aside) in app.screen.message
+        else:
+            assert not aside.exists() and not app.screen.message
 
 
 def test_the_environment_wins_over_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
