@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _ARENA_MAX = -8
 """`M_ARENA_MAX` of `malloc.h`."""
 
+_PYDANTIC = ("pydantic.type_adapter", "pydantic.types")
+
 BEHIND = {
     "mapping": (
         "hudtui.tui.mapping.view",
@@ -50,8 +52,7 @@ BEHIND = {
         "httpx2",
         "httpcore2",
         "anyio._backends._asyncio",
-        "pydantic.type_adapter",
-        "pydantic.types",
+        *_PYDANTIC,
     ),
     "launch": (
         "hudtui.core.rollouts.policy",
@@ -60,7 +61,7 @@ BEHIND = {
         "hudtui.core.runs.prepare",
         "hudtui.envs.text_2048.players",
     ),
-    "settings": ("hudtui.core.credentials", "pydantic.type_adapter", "pydantic.types"),
+    "settings": ("hudtui.core.credentials", *_PYDANTIC),
     "results": ("hudtui.core.results.find", "hudtui.core.results.index"),
 }
 """Screen -> modules that it imports late."""
