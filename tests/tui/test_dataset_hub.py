@@ -24,6 +24,7 @@ SECRET = "sk-live-" + "a1" * 12
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from huggingface_hub import constants
+    from huggingface_hub.utils import http_backoff
 
     with stub.HubStub() as running:
         for name, value in running.environment().items():
@@ -31,6 +32,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # read when it was imported, as is the next
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr("hudtui.core.tasks.publish.FIRST_WAIT", 0.02)
+        monkeypatch.setattr(http_backoff, "__kwdefaults__", dict(http_backoff.__kwdefaults__))
         stub.quick_retries()
         yield running
 
