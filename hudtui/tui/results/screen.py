@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from hudtui.core.results.search import SearchHit
     from hudtui.core.results.values import EpisodeEntry, IndexProgress, ResultGroup, ResultRun, Transcript
 
-_MARKED, _MARKED_GROUP = "The episode is marked.", "The group is marked."
 _KEPT = 16
 """Episodes that are kept in full."""
 _SHARE = 0.1
@@ -151,6 +150,8 @@ class ResultsScreen(HudtuiScreen):
         self._causes: tuple[FailureCause, ...] = ()
         self._marked: Transcript | None = None
         self._marked_group: GroupSide | None = None
+        self._hinted = ""
+        """What the message bar said after marking."""
         self._kept: dict[tuple[str, int, int], Transcript] = {}
         self._generation = 0
         self._place: tuple[float | None, str | None] | None = None
@@ -416,9 +417,10 @@ class ResultsScreen(HudtuiScreen):
 
     def _show_group(self) -> None:
         self.episode.show_group(self._group_lines)
-        side, comparing = self._side(), self.message.startswith(_MARKED_GROUP)
-        if comparing and not self.panes.alone and side is not None and not self._is_marked_group(side.group):
-            self.clear_message()
+        side = self._side()
+        two = side is not None and self._marked_group is not None and not self._is_marked_group(side.group)
+        if two and not self.panes.alone:
+            self._clear_hint()
 
     def _group_lines(self) -> Sequence[Content]:
         side, other = self._side(), self._marked_group
@@ -544,8 +546,8 @@ class ResultsScreen(HudtuiScreen):
         marked = self._marked
         beside = marked is not None and entry is not None and not self._is_marked(entry)
         diff = diff_transcripts(transcript, marked) if beside and marked is not None and transcript is not None else None
-        if diff is not None and self.message.startswith(_MARKED):
-            self.clear_message()
+        if diff is not None:
+            self._clear_hint()
         hit = self.hits.row if not self.hits.disabled else None
         at = hit.turn if hit is not None else 0
         self.episode.show(entry, transcript, beside=Beside(diff, "left") if diff is not None else None, wanted=wanted, at=at)
@@ -586,9 +588,20 @@ class ResultsScreen(HudtuiScreen):
             self.episode.turn_to("group")
             self._show_group()
             if self._marked_group is not None:
-                self.say(_MARKED_GROUP + " Choose another one, and both are compared; {key:results.compare} here unmarks it")
+                self._hint(
+                    "The group is marked. Choose another one, and both are compared; {key:results.compare} here unmarks it"
+                )
         else:
             self.start(self._mark_episode, group="mark")
+
+    def _hint(self, message: str) -> None:
+        """Say what to do next, until it is done."""
+        self.say(message)
+        self._hinted = self.message
+
+    def _clear_hint(self) -> None:
+        if self.message == self._hinted:
+            self.clear_message()
 
     async def _mark_episode(self) -> None:
         entry = self._chosen_entry()
@@ -601,7 +614,7 @@ class ResultsScreen(HudtuiScreen):
         self.episodes.redraw()
         await self._place_beside(self.marked, self.episode)
         if self._marked is not None:
-            self.say(_MARKED + " Choose another one, and both are shown; {key:results.compare} here unmarks it")
+            self._hint("The episode is marked. Choose another one, and both are shown; {key:results.compare} here unmarks it")
         self._open_episode()
 
     def action_difference(self) -> None:
