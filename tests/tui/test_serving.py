@@ -87,8 +87,12 @@ async def test_a_client_plays_and_the_screen_says_so(open_app: Any, game: Path) 
             assert f"1 of {serving.sessions} open" in state(screen) and "2, 1 error" in state(screen)
             await client.call("done")
             await until(pilot, lambda: "1, mean reward" in state(screen))
-        told = screen.query_one("#serve-lines", Sheet).plain
-        assert "VALIDATION_ERROR" in told and "episode 1 task=small" in told
+            await client.reset()
+            await client.call("left")
+        lines = screen.query_one("#serve-lines", Sheet)
+        await until(pilot, lambda: "broke" in lines.plain)
+        assert "VALIDATION_ERROR" in lines.plain and "episode 1 task=small" in lines.plain
+        assert "task small: the client broke the episode off after 1 turn" in lines.plain
         (kept,) = read_trace(game / "kept" / "traces.jsonl")
         assert kept.task_id == "small" and kept.scores.reward_found
         await until(pilot, lambda: serving.load().sessions == 0)

@@ -21,7 +21,7 @@ from hudtui.core.rollouts.telemetry import Telemetry, TelemetryJob, open_telemet
 from hudtui.core.rollouts.trace import write_episode
 from hudtui.core.rollouts.values import Episode
 from hudtui.core.tasks.task import Task
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
     from hudtui.core.settings import Settings
@@ -174,6 +174,9 @@ async def serve_environment(
         images=request.images,
         reuse=request.reuse,
         on_episode=keep,
+        on_broken=lambda task, turns: over.put_nowait(
+            Notice("info", f"task {clean_line(task.id, 80)}: the client broke the episode off after {plural(turns, 'turn')}")
+        ),
     )
     name = _name(request)
     app = OpenEnvApp(

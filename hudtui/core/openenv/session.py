@@ -50,6 +50,7 @@ class ServedTasks:
         images: Send images.
         reuse: Keep a client's environment for its next task where the tasks name the same servers.
         on_episode: Called with each episode that came to its end.
+        on_broken: Called with the task and the turns of each episode that its client left or replaced before its end.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class ServedTasks:
         images: bool = False,
         reuse: bool = False,
         on_episode: Callable[[Task, Episode], None] = lambda task, episode: None,
+        on_broken: Callable[[Task, int], None] = lambda task, turns: None,
     ) -> None:
         self.tasks = tuple(tasks)
         self.config = config
@@ -74,6 +76,7 @@ class ServedTasks:
         self.images = images
         self.reuse = reuse
         self.on_episode = on_episode
+        self.on_broken = on_broken
         self._places = {task.id: index for index, task in enumerate(self.tasks)}
         self._next = 0
 
@@ -221,6 +224,9 @@ class EpisodeSession:
 
     async def close(self) -> None:
         """End the environment. The session can be reset again."""
+        if self._player is not None and self._episode is None:
+            self._served.on_broken(self._player.task, len(self._player.turns))
+            self._player = None
         self._session = self._servers = None
         stack, self._stack = self._stack, AsyncExitStack()
         await stack.aclose()
