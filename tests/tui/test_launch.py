@@ -38,6 +38,7 @@ from hudtui.core.training.recipe import Recipe, recipe_for
 from hudtui.sim import PrimeSimulator
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
+from hudtui.tui.launch import form
 from hudtui.tui.launch.plan import PlanPane
 from hudtui.tui.launch.screen import LaunchScreen
 from hudtui.tui.widgets.fields import Field
@@ -545,6 +546,22 @@ def _start_elsewhere(workspace: Path) -> str:
     done = subprocess.run([sys.executable, "-c", _ELSEWHERE], capture_output=True, text=True, cwd=workspace, timeout=200)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("advice", "shown"),
+    [
+        ("Take larger GPUs (--gpus), more of them.", "Take larger GPUs (the field GPUs), more of them."),
+        ("Play the tasks (--engine rollouts).", "Play the tasks (the field engine: rollouts)."),
+        ("Name one: --config FILE", "Name one: the field config"),
+        ("Name one: --host user@host.", "Name one: the field machine."),
+        ("Rehearse: hudtui rl --rehearse", "Rehearse: {key:launch.rehearse}"),
+        ("Generate one: hudtui rl init SOURCE --force", "Generate one: hudtui rl init SOURCE --force"),
+        ("Push it: --push-image ghcr.io/my-org/", "Push it: --push-image ghcr.io/my-org/"),
+    ],
+)
+def test_advice_names_fields_in_place_of_options(advice: str, shown: str) -> None:
+    assert form.in_form(advice) == shown
 
 
 async def test_what_is_missing_can_be_mended(open_app: Any, workspace: Path, screen_text: Any) -> None:

@@ -287,7 +287,7 @@ async def require_python(request: RunRequest, folder: Path) -> None:
     name = "this machine" if host == LOCAL else host
     asked = [request.python, "-c", "import hudtui"]
     no_python = f"{clean_line(request.python)} on {name} is not a Python with hudtui"
-    fix = "Name another one (--python), or leave --python out: an environment is made."
+    fix = "Name another one (--python), or none: an environment is made."
     if "python" not in PurePosixPath(request.python).name:  # it may be half typed: no other program is started
         raise InputError(no_python, fix=fix)
     try:
@@ -387,11 +387,11 @@ def _check_cpu(name: str, machine: Hardware, demand: Demand, report: PreflightRe
     free = (machine.memory_free_bytes or 0) / 2**30
     if machine.memory_bytes is not None and found.floor > has:
         text = f"{model} needs {found.floor:.0f} GiB of memory at least on a CPU, and {name} has {has:.0f}"
-        report.add("memory", "missing", text, "Name a smaller model, or rent a GPU: leave out --host.", remedy="choose-machine")
+        report.add("memory", "missing", text, "Name a smaller model, or rent a machine with a GPU.", remedy="choose-machine")
         return
     took = f"roughly {duration(found.step_seconds)} a step, {duration(found.step_seconds * demand.recipe.steps)} in all"
     text = f"{model} is trained on the CPU of {name}; {took}, and {found.total:.0f} GiB of memory ({free:.0f} are free)"
-    fix = None if found.total <= free else "Lower batch_size or max_seq_len (--set), or close other programs."
+    fix = None if found.total <= free else "Lower batch_size or max_seq_len, or close other programs."
     report.add("memory", "warning", text, fix)
 
 
@@ -452,7 +452,7 @@ async def _choose_offer(
             offer = find_offer(found.found, request.offer_name)
             if offer is None:
                 text = f"{provider.title} has no offer {clean_line(request.offer_name, 40)}"
-                fix = "hudtui pods offers lists the current offers; --gpus takes the cheapest."
+                fix = "hudtui pods offers lists the current offers; with --gpus the cheapest is taken."
                 raise InputError(text, why="Offers come and go.", fix=fix)
             choice = OfferChoice(offer, by_user)
         else:
@@ -631,7 +631,7 @@ def _check_memory(fit: Fit, report: PreflightReport, *, rented: bool) -> None:
     """Add the check of the GPUs' memory."""
     if fit.state == "unknown":
         return  # a note of the plan says so
-    fix = "Take larger GPUs (--gpus), more of them, a smaller model, or lower batch_size or max_seq_len (--training FILE)."
+    fix = "Take larger GPUs (--gpus), more of them, a smaller model, or lower batch_size or max_seq_len."
     if fit.state == "fits":
         report.add("memory", "fine", fit.why)
     elif fit.hopeless and rented:

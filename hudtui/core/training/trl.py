@@ -240,7 +240,9 @@ def _gpus(spec: JobSpec, recipe: Recipe) -> GpuLayout:
 
 
 def _only_for_rehearsals() -> InputError:
-    return InputError("the model `tiny` is for rehearsals", fix="Name another one with --model, or add --rehearse.")
+    return InputError(
+        "the model `tiny` is for rehearsals", fix="Name another one with --model, or rehearse: hudtui rl --rehearse."
+    )
 
 
 def environment_folder(environments: str, lock: str = REHEARSE) -> str:

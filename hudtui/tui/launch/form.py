@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
@@ -123,6 +124,30 @@ def flag_of(name: str, *, art: bool) -> str:
     about = knob_of(name, "art" if art else "")
     option = AS_ART.get(name, name) if art else name
     return next((flag for flag in about.flags if flag.startswith("--")), f"--{option.replace('_', '-')}")
+
+
+def in_form(advice: str) -> str:
+    """Return advice that names options of the command with the fields of the form instead. Other commands stay as they are."""
+    return _OPTION.sub(_field, advice)
+
+
+_OPTION = re.compile(
+    r"hudtui (?:rl|art train) (?P<does>--rehearse|TASKS)\b|hudtui [^,;]*"
+    r"|(?P<flag>--[a-z-]+)(?: (?:(?P<value>rollouts|trl|art)|[A-Z]+|user@host)\b)?"
+)
+
+
+def _field(found: re.Match[str]) -> str:
+    flag = found["flag"] or found["does"]
+    if flag == "--rehearse":
+        return "{key:launch.rehearse}"
+    if flag in ("--host", "--provider"):
+        return "the field machine"
+    if flag == "TASKS":
+        return "the field tasks"
+    labels = {flag_of(name, art=art): label_of(name) for name in reversed(tuple(FORM)) for art in (True, False)}
+    value = f": {found['value']}" if found["value"] else ""
+    return f"the field {labels[flag]}{value}" if flag in labels else found[0]
 
 
 def help_of(name: str, engine: str = "") -> str:

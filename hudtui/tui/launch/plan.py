@@ -10,6 +10,7 @@ from textual.widgets import Static
 
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
+from hudtui.tui.launch.form import in_form
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.pane import Pane
@@ -87,13 +88,14 @@ class PlanPane(Pane):
             words = Content(f"{clean_line(check.name, 60)}: {clean_line(check.text, 300)}")
             lines += hanging_lines(Content.assemble(_GLYPHS[check.state]), words, width)
             if check.fix and check.state != "fine":
-                lines += hanging_lines(Content("  "), Content.styled(clean_line(check.fix, 300), "$foreground-muted"), width)
+                fix = self.app.keys_in(in_form(clean_line(check.fix, 300)))
+                lines += hanging_lines(Content("  "), Content.styled(fix, "$foreground-muted"), width)
         if self._prepared is None and self._problem is None:
             lines.append(Content.styled("Checking what the run needs …", "$foreground-muted"))
         if self._problem is not None:
             first, *rest = self._problem.lines()
             lines.append(Content.assemble(("✗ ", "bold $error"), clean_line(first)))
-            lines += [Content.styled(f"  {clean_line(line)}", "$foreground-muted") for line in rest]
+            lines += [Content.styled(f"  {self.app.keys_in(in_form(clean_line(line)))}", "$foreground-muted") for line in rest]
         if self._plan:
             keys = self.app.keys_in(" ({key:launch.unfold} folds it)" if self._unfolded else " ({key:launch.unfold} unfolds it)")
             lines += [Content(""), Content.assemble(("Plan", "bold $primary"), (keys, "$foreground-muted"))]
