@@ -358,9 +358,12 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
     def action_last(self) -> None:
         self.go(self._count - 1)
 
+    def why_not(self, action_id: str) -> str | None:
+        """A row is opened where there is one."""
+        return "the list is empty" if action_id == "table.select" and not self._count else None
+
     def action_select(self) -> None:
-        if self._count:
-            self.post_message(self.Selected(self, self.cursor))
+        self.post_message(self.Selected(self, self.cursor))
 
 
 def _placed(text: str, room: int, column: Column) -> str:
