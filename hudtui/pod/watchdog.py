@@ -9,7 +9,7 @@ at every look; while that cannot be read, the rules that were read last hold. On
 (the home that it was armed in is gone: so a simulated machine ends).
 
     max_seconds     after this time since it was armed, the run is asked to stop
-    grace_seconds   after this time since then, the machine is switched off
+    grace_seconds   after this time since then, the machine is switched off, whether or not the run has ended
     start_seconds   how long it may take until a run begins
     after_seconds   how long a run that has ended may wait until its results are fetched
     idle_seconds    how long there may be neither a log line nor work for a GPU
@@ -108,6 +108,8 @@ class Watchdog:
             self.ended = self.ended or now
             if now - self.ended > self.limit("after_seconds"):
                 return "the run has ended, and its results were not fetched"
+            if now - self.armed > self.limit("max_seconds") + self.limit("grace_seconds"):
+                return self.over()
             return None
         self.ended = None
         if not self.status and now - self.armed > self.limit("start_seconds"):
@@ -127,10 +129,14 @@ class Watchdog:
     def due(self, now: float) -> Optional[str]:
         """Why the run is to stop; None when it may continue."""
         if now - self.armed > self.limit("max_seconds"):
-            return "the guard's time of %.4g h is over" % (self.limit("max_seconds") / 3600)
+            return self.over()
         if self.idle() > self.limit("idle_seconds"):
             return "nothing was logged and no GPU worked for %.4g min" % (self.limit("idle_seconds") / 60)
         return None
+
+    def over(self) -> str:
+        """What to say when its time is over."""
+        return "the guard's time of %.4g h is over" % (self.limit("max_seconds") / 3600)
 
     def idle(self) -> float:
         """Seconds since the run showed a sign of work."""

@@ -83,6 +83,15 @@ def test_a_limit_stops_the_run_and_then_switches_the_machine_off(run: Guarded) -
     assert run.off.exists() and run.said[-1]["status"] == 0 and "problem" in run.said[3]
 
 
+def test_its_time_ends_the_machine_of_a_run_that_has_ended_too(run: Guarded) -> None:
+    run.state("running")
+    run.arm(max_seconds=0.1, grace_seconds=0.2, after_seconds=None)
+    run.until("stop")
+    run.state("stopped")
+    assert "time of" in run.until("power_off")["why"]
+    run.ended()
+
+
 def test_nothing_is_switched_off_where_no_command_says_how(run: Guarded) -> None:
     run.state("running")
     run.arm(max_seconds=0.0, grace_seconds=0.0, power_off=[])
