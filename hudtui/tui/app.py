@@ -904,7 +904,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             if self.rented.gives_up:
                 words.append("Quitting gives it up: it is ended, and that is verified.")
             parts.append(words)
-        paid = await self._paid()
+        paid = tuple(one for one in await self._paid() if one.run not in getting)
         running = tuple(run for run in running if run.id not in {one.run for one in paid})
         parts += [[f"◆ {one.words[0]}", *one.words[1:]] for one in paid]
         if running:

@@ -588,7 +588,7 @@ class RemoteRun:
         await self.append("stop_requested", {"grace": grace}, once="stop_requested")
         if not self.summary.active:
             return
-        if self.summary.started is None and not any(e.data.get("name") == "guard" for e in self.store.events(self.run)):
+        if self.summary.started is None and not is_guarded(self.store, self.run):
             async with lock_run(
                 self.store, self.run, patience=_GIVEN_UP_WITHIN
             ):  # the hudtui that rents it sees the request and cancels
@@ -695,6 +695,11 @@ class RemoteRun:
             return None
         data = self._released(owned.billed if owned else None, never=owned is None or owned.state == "never")
         return await self.append("machine", data)
+
+
+def is_guarded(store: RunStore, run: str) -> bool:
+    """Return whether a watchdog was put onto the machine of a run."""
+    return any(event.type == "step" and event.data.get("name") == "guard" for event in store.events(run))
 
 
 def is_run_active(owned: PodRecord) -> bool:

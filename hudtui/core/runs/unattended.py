@@ -15,7 +15,7 @@ from hudtui.core.compute.watchdog import terminate_rule
 from hudtui.core.errors import HudtuiError
 from hudtui.core.http import is_loopback
 from hudtui.core.runs.launch import Lookup
-from hudtui.core.runs.remote_run import FETCH_WITHIN
+from hudtui.core.runs.remote_run import FETCH_WITHIN, START_WITHIN, is_guarded
 from hudtui.core.runs.run_lock import is_managed
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunSummary
@@ -71,7 +71,8 @@ def find_unattended(
         if one.run is not None and store is not None and is_managed(store, one.run) and not mine(one.run):
             continue
         provider = next((provider for provider in providers.values() if one.is_at(provider)), None)
-        left = _Left(one, _known(store, one.run), provider)
+        known = _known(store, one.run)
+        left = _Left(one, known, provider, known is None or store is None or is_guarded(store, known[0].id))
         guard = left.guard(ledger, spending, settings)
         words = (*left.purpose(folder), *((guard,) if guard else ()))
         found.append(UnattendedPod(one.name, one.run, one.hourly or 0.0, one.currency, left.simulated, words))
@@ -98,6 +99,8 @@ class _Left:
     known: tuple[RunRecord, RunSummary] | None
     """The run and its state, from the store of the machine's project."""
     provider: Provider | None
+    guarded: bool
+    """A guard was put onto the machine, as far as is known."""
 
     @property
     def simulated(self) -> bool:
@@ -105,10 +108,13 @@ class _Left:
 
     @property
     def kept(self) -> bool:
-        """Return whether the user chose to keep the machine if its run fails."""
-        if self.known is None or self.known[0].spec.rent is None:
-            return False
-        return self.known[1].state == "failed" and self.known[0].spec.rent.keep_on_failure
+        """Return whether the machine is kept, because its run has failed and the user has asked for that."""
+        return self._may_keep and self.known is not None and self.known[1].state == "failed"
+
+    @property
+    def _may_keep(self) -> bool:
+        rent = self.known[0].spec.rent if self.known is not None else None
+        return rent is not None and rent.keep_on_failure
 
     def purpose(self, folder: Path) -> tuple[str, ...]:
         """Return sentences about the machine's cost, its purpose, and the commands to type."""
@@ -133,6 +139,8 @@ class _Left:
         if one.workspace is not None and Path(one.workspace) != folder:
             resume += f" in {clean_line(one.workspace)}"
         state = self.known[1]
+        if state.active and state.started is None:
+            return (f"{name} costs {price}: run {run} has not started there.", f"{resume} starts it. {end} ends the machine.")
         if state.active:
             return (
                 f"{name} costs {price}: run {run} continues there.",
@@ -149,14 +157,16 @@ class _Left:
         one = self.owned
         if self.provider is not None and self.provider.features.terminates_itself:
             return f"{self.provider.title} ends it by itself when its time is over."
-        if one.state == "created":
+        if one.state == "created" or not self.guarded:
             return "Its set-up was interrupted, and no guard is on it: nothing ends it by itself."
         if one.state != "ready":
             return ""
         times = []
         if (left := _seconds_left(one, ledger, spending)) is not None:
             times.append(f"in {duration(left)}")
-        if self.known is not None and not self.kept:
+        if self.known is not None and self.known[1].started is None:
+            times.append(f"{duration(START_WITHIN)} after it was put there, unless the run starts")
+        if self.known is not None and not self._may_keep:
             times.append(f"{duration(FETCH_WITHIN)} after the run has ended")
         if not times:
             return "No limit is set: nothing ends it by itself."

@@ -36,6 +36,7 @@ from hudtui.core.runs.run_lock import is_managed, lock_run, unfinished_runs
 from hudtui.core.runs.spec import Rental
 from hudtui.core.runs.status import RunView
 from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.unattended import find_unattended
 from hudtui.core.runs.values import RunEvent
 from hudtui.core.runs.watch import Monitor
 from hudtui.core.training.plan import Stage
@@ -537,6 +538,32 @@ async def test_a_machine_that_the_ledger_has_lost_is_neither_ordered_again_nor_f
 
 async def _nothing(*_: Any, **__: Any) -> None:
     pass
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("ready", "has not started there. | no guard is on it: nothing ends it by itself."),
+        ("guard", "has not started there. | in 24 h 14 min or 30 min after it was put there, unless the run starts, whichever"),
+        ("stage_started", "continues there. | switches it off in 24 h 14 min. THAT"),
+    ],
+)
+async def test_what_is_said_of_a_machine_whose_hudtui_was_killed_is_so(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str, words: str
+) -> None:
+    monkeypatch.setattr(remote_run.RemoteRun, "give_up", _nothing)
+    record = world.record("exec sleep 1000", rent={"keep_on_failure": True})
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if step in (event.data.get("name"), event.type):
+                break
+    (left,) = find_unattended(
+        world.broker.ledger, {"prime": world.broker.provider}, world.broker.settings, folder=world.store.state_dir.parent
+    )
+    for part in words.split(" | "):
+        assert part in " ".join(left.words)
+    assert "after the run has ended" not in " ".join(left.words), "it is kept if the run fails"
+    await end_remote_run(record.id, world.store, world.broker, grace=0.0)
 
 
 async def test_nothing_is_told_of_a_run_that_is_being_tended(world: World) -> None:
