@@ -21,6 +21,7 @@ from hudtui.core.runs.launch import launch, stop_run
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent
+from hudtui.core.runs.watch import Monitor
 from hudtui.core.training.plan import Plan, Stage
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.app import HudtuiApp
@@ -31,6 +32,7 @@ from hudtui.tui.notification import notification
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.screen import RunScreen
 from hudtui.tui.runs.words import event_cells
+from hudtui.tui.screen import TOGETHER
 from hudtui.tui.widgets.dialog import Ask
 from hudtui.tui.widgets.tables import Grid
 
@@ -564,6 +566,28 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
         await pilot.press("right_square_bracket")
         await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-plan")
         await _until(pilot, lambda: "machine    this machine, free" in screen_text(app) and "serve      true" in screen_text(app))
+
+
+async def test_the_plan_of_a_run_stays_while_its_first_view_is_late(
+    open_app: Any, staged: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, may_come = Monitor.view, asyncio.Event()
+
+    async def late(self: Monitor, run: str, **options: Any) -> Any:
+        await may_come.wait()
+        return await view(self, run, **options)
+
+    async with open_app(staged, size=(120, 35)) as (app, pilot):
+        monkeypatch.setattr(Monitor, "view", late)
+        await pilot.press("5")
+        await _until(pilot, lambda: app.screen.chosen is not None)
+        app.screen.pane.turn_to("plan")
+        await _until(pilot, lambda: "serve      true" in screen_text(app))
+        await pilot.pause(5 * TOGETHER)
+        assert "serve      true" in screen_text(app) and app.screen.view is None
+        may_come.set()
+        await _until(pilot, lambda: app.screen.view is not None)
+        assert "serve      true" in screen_text(app)
 
 
 @pytest.mark.parametrize("size", [(120, 35), (60, 20)])

@@ -184,13 +184,14 @@ class RunPane(Pane):
 
         self._put("result", draw)
 
-    def forget(self) -> None:
-        """Show nothing of a run."""
+    def forget(self, *, plan: bool = True) -> None:
+        """Show nothing of a run; its plan stays unless `plan` is set."""
         self._head.update(Content(""))
         self.name_on_border(self._no_run)
         self.show_curves(())
         self.show_load(None)
-        self.show_plan(())
+        if plan:
+            self.show_plan(())
         for tab in ("result", "events"):
             self._put(tab, lambda content: content.clear())
 

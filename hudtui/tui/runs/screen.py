@@ -151,6 +151,8 @@ class RunScreen(HudtuiScreen):
         self._listing: Timer | None = None
         self._awaited: str | None = None
         """A run that is shown and not listed yet."""
+        self._planned: str | None = None
+        """The run whose plan is shown."""
 
     def content(self) -> Iterable[Widget]:
         """List on the left, the run on the right."""
@@ -321,7 +323,7 @@ class RunScreen(HudtuiScreen):
     def _forget_before(self) -> None:
         """Show nothing of the run before when the chosen one has not come by now."""
         if self.view is None:
-            self.pane.forget()
+            self.pane.forget(plan=self._planned != self.chosen)  # the plan comes before the first view
 
     def _follow(self) -> None:
         """Follow the chosen run until another is chosen or the screen is left."""
@@ -364,6 +366,7 @@ class RunScreen(HudtuiScreen):
                 assert self._monitor is not None
                 record = await asyncio.to_thread(store.record, run)
                 self.pane.show_plan(await asyncio.to_thread(plan_lines, record, store))
+                self._planned = run
                 async with aclosing(self._monitor.watch(run)) as views:
                     async for view in views:
                         if told is not None and self.message == told:
