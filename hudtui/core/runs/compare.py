@@ -56,7 +56,7 @@ def _settings(record: RunRecord) -> Iterator[tuple[str, Any]]:
             yield "machine.cloud", offer.cloud
             yield "machine.spot", offer.spot
             yield "machine.hourly", offer.price.hourly
-        elif key not in _OF_EVERY_RUN:
+        elif key not in _OF_EVERY_RUN and (key != "gpus" or record.spec.engine != "rollouts"):  # rollouts use none
             yield from _flat(value, key)
 
 

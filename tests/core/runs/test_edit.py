@@ -51,6 +51,8 @@ def test_settings_that_differ(make: Make) -> None:
     second = spec(make(run="b-2"), training={"rate": 1e-5, "steps": 200}, seed=1, name="other", workspace="/elsewhere")
     assert differences([first, second]) == (Difference("training.rate", (1e-6, 1e-5)),)
     assert differences([first, first]) == ()
+    assert differences([spec(first, engine="rollouts", gpus=1), spec(first, engine="rollouts", gpus=2)]) == ()
+    assert differences([spec(first, engine="trl", gpus=1), spec(first, engine="trl", gpus=2)]) == (Difference("gpus", (1, 2)),)
     third = spec(make(run="c-3"), training={"steps": 200}, seed=1)
     (one,) = differences([first, second, third])
     assert one.values == (1e-6, 1e-5, None) and [value_text(value) for value in one.values] == ["1e-06", "1e-05", "-"]
