@@ -28,6 +28,8 @@ State = Literal["ok", "info", "missing", "problem"]
 
 GROUPS = ("versions", "places", "workspace", "programs", "keys", "terminal")
 
+_GLYPHS: dict[State, str] = {"ok": "✓", "info": " ", "missing": "○", "problem": "✗"}
+
 PROGRAM_TIMEOUT = 5.0
 """Seconds that a program may take to say its version."""
 
@@ -63,6 +65,21 @@ class DoctorReport:
 
     def of_state(self, *states: State) -> tuple[Fact, ...]:
         return tuple(fact for fact in self.facts if fact.state in states)
+
+    def lines(self) -> list[str]:
+        """The report as text: the facts of each group, then what is missing and what is wrong, with the fixes."""
+        width = max(len(fact.name) for fact in self.facts)
+        found: list[str] = []
+        for group in GROUPS:
+            found += [group, *(f"  {_GLYPHS[fact.state]} {fact.name:<{width}}  {fact.value}" for fact in self.group(group))]
+        titles: dict[State, str] = {"missing": "not there, and what it would be for", "problem": "to put right"}
+        for state, title in titles.items():
+            if facts := self.of_state(state):
+                found += ["", f"{title}:"]
+            for fact in facts:
+                stop = "" if fact.value.endswith((".", "?", "!")) else "."
+                found.append(f"  {_GLYPHS[state]} {fact.name}: {fact.value}{stop}{f' {fact.fix}' if fact.fix else ''}")
+        return found if self.of_state(*titles) else [*found, "", "Nothing is missing."]
 
     def to_json(self) -> dict[str, object]:
         """The form of `hudtui doctor --json`."""

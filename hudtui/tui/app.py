@@ -143,6 +143,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         ),
         AppAction("app.picture", "Screenshot", "Write this screen into the folder, as an SVG picture.", show=False),
         AppAction("app.log", "Log of hudtui", "Follow hudtui's own log.", show=False),
+        AppAction("app.doctor", "Doctor", "Show versions, folders and files, keys, and missing programs.", show=False),
         AppAction("app.ring", "Bell on/off", "Ring the terminal's bell when a run ends or has an alarm, or not.", show=False),
         AppAction(
             "app.desktop",
@@ -995,6 +996,21 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def action_log(self) -> None:
         """Follow hudtui's own log."""
         self.open_screen("watch", machine="local", file=str(self.log_file))
+
+    def action_doctor(self) -> None:
+        """Show what `hudtui doctor` prints."""
+        self.run_worker(self._examine(), group="doctor", exclusive=True, exit_on_error=False)
+
+    async def _examine(self) -> None:
+        from hudtui.core.doctor import examine
+
+        screen = self.screen
+        if isinstance(screen, HudtuiScreen):
+            screen.busy("Asking the programs for their versions")
+        report = await asyncio.to_thread(lambda: asyncio.run(examine(self.folder)))
+        if isinstance(screen, HudtuiScreen) and screen.is_attached:
+            screen.clear_message()
+        self.read("Doctor", "\n".join(report.lines()))
 
     def action_picture(self) -> None:
         """Write a picture, once the palette is gone."""

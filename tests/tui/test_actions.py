@@ -330,6 +330,20 @@ def test_the_environment_wins_over_what_was_kept(monkeypatch: pytest.MonkeyPatch
     assert preferences.load(path) == preferences.Preferences("monochrome", False)
 
 
+async def test_the_doctor_looks_from_within(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_app(project, services=SERVICES, size=(100, 50)) as (app, pilot):
+        monkeypatch.setenv("PATH", str(tmp_path))  # no program is there
+        app.action_doctor()
+        await settle(pilot)
+        assert isinstance(app.screen, TextDialog)
+        assert "hudtui.log" in screen_text(app) and "tmux     " in screen_text(app)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert not app.screen.message
+
+
 async def test_long_text_can_be_read_and_copied(
     open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
