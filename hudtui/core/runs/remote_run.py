@@ -583,6 +583,15 @@ class RemoteRun:
             why=f"{self.context.provider.title} {'no longer knows it' if pod is None else f'calls it {pod.status}'}",
         ) from error
 
+    async def lost(self, error: HudtuiError) -> PodRecord | None:
+        """Return the record of a machine that is gone, as its provider says; None if it may still exist."""
+        owned = self.owned()
+        if owned is not None and owned.open:
+            with contextlib.suppress(MachineError):
+                await self.check_exists(error)
+            owned = self.owned()
+        return owned if owned is not None and not owned.open else None
+
     async def stop(self, grace: float | None) -> None:
         """Stop the run, in whatever state it is."""
         await self.append("stop_requested", {"grace": grace}, once="stop_requested")
@@ -618,6 +627,10 @@ class RemoteRun:
                     yield event
             except HudtuiError as error:
                 if summary.state == "finished":
+                    if owned := await self.lost(error):
+                        if event := await self.gone(owned):
+                            yield event
+                        raise MachineError(f"the results of run {self.run} are lost with its machine", why=owned.why) from None
                     raise MachineError(
                         f"the results of run {self.run} could not be fetched; its machine is KEPT and still costs money",
                         why=error_sentence(error),

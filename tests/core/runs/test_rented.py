@@ -712,6 +712,23 @@ async def test_results_that_cannot_be_written_keep_the_machine_of_a_finished_run
     assert (tmp_path / "taken" / record.id / "out" / "metrics.jsonl").exists() and not world.sim.alive
 
 
+async def test_a_machine_that_is_gone_before_its_results_are_fetched_is_not_called_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*_: Any, **__: Any) -> None:
+        if world.sim.alive:
+            world.sim.reclaim(world.sim.alive[0].id)
+        raise MachineError("it cannot be read")
+
+    monkeypatch.setattr(remote_run, "fetch_results", gone)
+    record = world.record(stages=(RUN,))
+    with pytest.raises(MachineError, match="are lost with its machine") as raised:
+        await world.tend(record)
+    assert "taken back" in str(raised.value.why)
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.machine) == ("finished", "released") and unfinished_runs(world.store) == ()
+
+
 async def test_one_process_tends_a_run(world: World) -> None:
     record = world.record(stages=(RUN,))
     async with lock_run(world.store, record.id):
