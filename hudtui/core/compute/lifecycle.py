@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 from hudtui.core.compute.budget import grant_new
 from hudtui.core.compute.costs import HOUR, charge_text
 from hudtui.core.compute.limits import Limits, money
-from hudtui.core.compute.pods import Ledger, PodRecord
+from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord
 from hudtui.core.compute.provider import AuthError, OutcomeUnknown, PodGone, Provider, ProviderError, ProvisionFailed
 from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, InputError, MachineError
@@ -222,6 +222,8 @@ class _Attempt:
         """Why it is not known whether the request created a pod."""
         self.pod: Pod | None = None
         self.host: Host | None = None
+        self.run: str | None = None
+        """The run that it is for, whose manager puts a guard onto the pod, or ends it."""
 
     async def steps(self, beginning: AsyncGenerator[ProvisionStep, None]) -> AsyncGenerator[ProvisionStep, None]:
         """The steps of `beginning`, which leads to a pod, then those until the login; what fails or is left is cleaned up."""
@@ -240,7 +242,7 @@ class _Attempt:
         finally:
             # From here on the pod belongs to the caller, also if the caller is cancelled at this very moment.
             task = asyncio.current_task()
-            if self.say is not None and task is not None and task.cancelling():
+            if self.say is not None and self.run is None and task is not None and task.cancelling():
                 self.say(f"{self.name} is ready, and stays: it costs money until `hudtui pods terminate {self.name}`")
 
     def step(self, kind: ProvisionStage, text: str) -> ProvisionStep:
@@ -262,7 +264,7 @@ class _Attempt:
         account: str | None,
     ) -> AsyncGenerator[ProvisionStep, None]:
         """Write the pod down and request it."""
-        endpoint = self.provider.endpoint
+        endpoint, self.run = self.provider.endpoint, run
         grant = None if limits is None else grant_new(order.name, order.offer.price, endpoint, limits, tail=tail)
 
         def reserve() -> PodRecord:
@@ -312,7 +314,7 @@ class _Attempt:
         await self.ledger.run(claim)
         if not self.claimed:
             raise ProviderError(f"{record.name} is being prepared by another hudtui on this machine")
-        self.requested, self.asked_at = True, record.created
+        self.requested, self.asked_at, self.run = True, record.created, record.run
         pod = await self.provider.get(record.pod) if record.pod else await self.look()
         if pod is None:
             await mark_terminated(record, self.provider, self.ledger)
@@ -384,7 +386,7 @@ class _Attempt:
                 entered = await logins.try_login(pod)
                 if entered is not None:
                     self.pod, self.host = entered
-                    await self.update("ready", pod=pod.id, last=self.pod)
+                    await self.update("ready", pod=pod.id, last=self.pod, why=UNGUARDED if self.run is None else None)
                     return
                 if logins.news:
                     yield self.step("trying", logins.news)

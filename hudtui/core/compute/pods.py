@@ -33,6 +33,9 @@ RecordState = Literal["intended", "created", "ready", "ending", "ended", "never"
 OPEN_STATES: frozenset[RecordState] = frozenset({"intended", "created", "ready", "ending"})
 """States in which it may exist, and so cost money."""
 
+UNGUARDED = "no guard is on it"
+"""`PodRecord.why` of a pod that is ready, was rented for no run, and has no guard yet."""
+
 _VERSION = 3
 _FIRST = """
 CREATE TABLE machines (

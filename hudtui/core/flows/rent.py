@@ -23,7 +23,7 @@ from hudtui.core.compute.lifecycle import (
     unique_name,
 )
 from hudtui.core.compute.limits import Limits, amount, estimate, limits_from_settings, money
-from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.pods import UNGUARDED, Ledger
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.registry import pod_login
 from hudtui.core.compute.values import Account, Offer, Order, Pod
@@ -211,6 +211,8 @@ async def _watch(host: Host, pod: Pod, provider: Provider, ledger: Ledger, looku
     """Give the watchdog the limits of the ledger; it starts if it does not run. Returns what it will do, for people."""
     record = await ledger.run(ledger.get, pod.name)
     promise = await watchdog.start_watchdog(host, record.until if record else None, provider, pod.id, lookup=lookup)
+    if record is not None and record.why == UNGUARDED:
+        await ledger.run(ledger.update, record.name, why="")
     return watchdog.UNLIMITED if promise is None else f"{promise.text} {promise.caveat}".strip()
 
 

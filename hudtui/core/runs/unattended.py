@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hudtui.core.compute.costs import CostSummary, sum_costs
 from hudtui.core.compute.limits import LimitUsage, hours_left, money
-from hudtui.core.compute.pods import Ledger, PodRecord
+from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.watchdog import terminate_rule
 from hudtui.core.errors import HudtuiError
@@ -72,7 +72,8 @@ def find_unattended(
             continue
         provider = next((provider for provider in providers.values() if one.is_at(provider)), None)
         known = _known(store, one.run)
-        left = _Left(one, known, provider, known is None or store is None or is_guarded(store, known[0].id))
+        guarded = one.why != UNGUARDED and (known is None or store is None or is_guarded(store, known[0].id))
+        left = _Left(one, known, provider, guarded)
         guard = left.guard(ledger, spending, settings)
         words = (*left.purpose(folder), *((guard,) if guard else ()))
         found.append(UnattendedPod(one.name, one.run, one.hourly or 0.0, one.currency, left.simulated, words))
@@ -157,10 +158,12 @@ class _Left:
         one = self.owned
         if self.provider is not None and self.provider.features.terminates_itself:
             return f"{self.provider.title} ends it by itself when its time is over."
-        if one.state == "created" or not self.guarded:
+        if one.state == "created":
             return "Its set-up was interrupted, and no guard is on it: nothing ends it by itself."
         if one.state != "ready":
             return ""
+        if not self.guarded:
+            return "No guard is on it: nothing ends it by itself."
         times = []
         if (left := _seconds_left(one, ledger, spending)) is not None:
             times.append(f"in {duration(left)}")

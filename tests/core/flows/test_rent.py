@@ -24,6 +24,7 @@ from hudtui.core.flows.rent import Ended, Ordered, PodToEnd, Rented, RentRequest
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
 from hudtui.core.remote.hosts import close_hosts
+from hudtui.core.runs.unattended import find_unattended
 from hudtui.sim import PrimeSimulator
 
 
@@ -175,6 +176,13 @@ async def test_a_cancel_while_the_guard_is_put_there_leaves_a_pod_that_is_report
         await task
     (pod,) = world.sim.alive
     assert any(f"{pod.name} is ready, and stays: it costs money until" in line for line in person.said)
+    assert "No guard is on it: nothing ends it by itself." in _left(world)
+
+
+def _left(world: World) -> str:
+    """What is said of the one machine when hudtui is closed."""
+    (left,) = find_unattended(world.ledger, {"prime": world.prime}, lambda name: None, folder=Path.cwd())
+    return " ".join(left.words)
 
 
 async def test_a_guard_that_cannot_start_is_said_and_the_pod_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,6 +197,7 @@ async def test_a_guard_that_cannot_start_is_said_and_the_pod_stays(world: World,
 
 async def test_new_limits_reach_the_guard_through_the_ledger(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = await world.rented()
+    assert "Its guard switches it off in 11 h " in _left(world)
     given: list[float | None] = []
 
     async def keep(host: Any, until: float | None, *_: Any, **__: Any) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.compute.budget import BudgetExceeded
+from hudtui.core.compute.lifecycle import ProvisionStep
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.provider import ProviderError
@@ -269,6 +270,24 @@ async def test_a_cancelled_start_ends_the_machine_and_says_so(world: World, monk
         await starting
     assert world.store.summary(record.id).machine == "released" and not world.sim.alive
     assert said == [f"hudtui-{record.id} is ended, and that was verified."]
+
+
+async def test_leaving_as_the_machine_gets_ready_is_told_in_one_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    world.broker.say = said.append
+    note = remote_run.RemoteRun.note
+
+    async def leave(self: remote_run.RemoteRun, step: ProvisionStep) -> RunEvent | None:
+        if step.kind == "ready":
+            starting.cancel()
+        return await note(self, step)
+
+    monkeypatch.setattr(remote_run.RemoteRun, "note", leave)
+    record = world.record(stages=(RUN,))
+    starting = asyncio.create_task(world.tend(record))
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert said == [f"hudtui-{record.id} is ended, and that was verified."] and not world.sim.alive
 
 
 async def test_a_machine_whose_end_fails_when_the_user_leaves_is_ended_by_the_next_hudtui(world: World) -> None:
@@ -543,7 +562,7 @@ async def _nothing(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        ("ready", "has not started there. | no guard is on it: nothing ends it by itself."),
+        ("ready", "has not started there. | No guard is on it: nothing ends it by itself."),
         ("guard", "has not started there. | in 24 h 14 min or 30 min after it was put there, unless the run starts, whichever"),
         ("stage_started", "continues there. | switches it off in 24 h 14 min. THAT"),
     ],
