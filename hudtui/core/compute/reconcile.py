@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -313,6 +314,8 @@ def _orphan(pod: Pod, entry: PodRecord | None, closed: bool, account: Account | 
         why = "it was recorded as ended, or as never created"
     elif entry.state != "ready":
         why = "its set-up was interrupted, and no guard is on it"
+    elif entry.workspace is not None and not Path(entry.workspace).is_dir():
+        why = f"its run {entry.run} may be at work: the project {clean_line(entry.workspace)} cannot be read"
     else:
         why = f"its run {entry.run} is over"
     return Orphan(pod, entry, age, cost, billed, why)

@@ -39,6 +39,8 @@ async def test_nothing_is_there(forgotten: Any) -> None:
 async def test_whose_machine_is_it(forgotten: Any) -> None:
     owned = await _pod(forgotten, "hudtui-owned")
     over = await _pod(forgotten, "hudtui-over", run="r2")
+    moved = await _pod(forgotten, "hudtui-moved", run="r3")
+    forgotten.ledger.update("hudtui-moved", workspace="/not/there")
     alone = await _pod(forgotten, "hudtui-alone", run=None)
     half = await _pod(forgotten, "hudtui-half", state="created")
     ending = await _pod(forgotten, "hudtui-ending", state="ending")
@@ -47,8 +49,8 @@ async def test_whose_machine_is_it(forgotten: Any) -> None:
     found = await _look(forgotten, active=lambda entry: entry.run == "r1" and entry.state == "ready")
     assert {pod.id for pod in found.alive} == {owned, alone} and [one.pod for one in found.by_hand] == [alone]
     told = {orphan.pod.id: orphan for orphan in found.orphans}
-    assert set(told) == {over, half, ending, strange}
-    assert "run r2 is over" in told[over].why
+    assert set(told) == {over, half, ending, strange, moved}
+    assert "run r2 is over" in told[over].why and "run r3 may be at work: the project /not/there" in told[moved].why
     assert "set-up was interrupted" in told[half].why and "is not confirmed" in told[ending].why
     assert told[strange].owned is None and "not ordered here" in told[strange].why
     assert found.warnings == () and found.to_json()["orphans"]
