@@ -655,8 +655,9 @@ async def mark_terminated(record: PodRecord, provider: Provider, ledger: Ledger,
         MachineError: The ledger cannot be written.
     """
     ended = await _with_bill(pod or Pod(provider.name, record.pod or "", record.name, "gone"), provider, None)
-    if record.state == "ending":
-        why, unasked = record.why, False
+    latest = await ledger.run(ledger.get, record.name)  # it may have been ended meanwhile, by another process or by hand
+    if latest is not None and latest.state in ("ending", "ended"):
+        why, unasked = latest.why, latest.unasked
     elif record.until is not None and (record.seen or record.created) < record.until <= time.time():
         why, unasked = "its time was over, and its guard ended it", False
     else:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.compute.budget import BudgetExceeded
-from hudtui.core.compute.lifecycle import ProvisionStep
+from hudtui.core.compute.lifecycle import ProvisionStep, terminate_pod
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.provider import ProviderError
@@ -663,6 +663,18 @@ async def test_a_machine_that_is_taken_back_is_noticed(world: World) -> None:
                     world.sim.reclaim(world.sim.alive[0].id)
     summary = world.store.summary(record.id)
     assert (summary.state, summary.machine) == ("failed", "released")
+
+
+async def test_a_machine_that_the_user_ends_under_a_run_is_not_said_to_be_taken_back(world: World) -> None:
+    record = world.record("exec sleep 1000")
+    with pytest.raises(MachineError, match="is gone: ended by hand"):
+        async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
+            async for event in events:
+                if event.type == "stage_started":
+                    name, broker = f"hudtui-{record.id}", world.broker
+                    await terminate_pod(name, broker.provider, broker.ledger, why="ended by hand", sleep=broker.sleep)
+    (owned,) = world.broker.ledger.records(alive=False)
+    assert (owned.state, owned.why, owned.unasked) == ("ended", "ended by hand", False)
 
 
 async def test_a_machine_that_lost_its_processes_goes_on_by_itself(world: World) -> None:
