@@ -109,6 +109,7 @@ def change(path: Path, **changes: Any) -> Preferences:
     from hudtui.core.errors import HudtuiError
     from hudtui.core.files import write_atomic
 
+    set_aside(path)
     new = replace(load(path), **changes)
     with contextlib.suppress(HudtuiError):
         write_atomic(path, json.dumps(asdict(new), indent=2) + "\n", mode=0o600)

@@ -318,6 +318,9 @@ async def test_nonsense_in_the_preferences_is_the_default(
         if text in ("no json", "[]"):
             await settle(pilot)
             assert aside.read_text() == text and str(aside) in app.screen.message
+            path.write_text("broken again")  # by another program, while hudtui is open
+            app.action_ring()
+            assert aside.read_text() == "broken again" and preferences.load(path).bell is False
         else:
             assert not aside.exists() and not app.screen.message
 
