@@ -455,7 +455,7 @@ class _Store:
         collected.append(outcome)
         if len(collected) == self._group:
             self._steps += 1
-            append_line(self._metrics, metrics_line(self._steps, collected))
+            append_line(self._metrics, metrics_line(self._steps, collected, tasks=len(self._open)))
 
 
 def _holds_evaluation(traces: Path, *, resume: bool) -> bool:

@@ -129,11 +129,12 @@ def summarise(outcomes: Iterable[EpisodeOutcome], tasks: Sequence[Task], group: 
     return EvalSummary(tuple(ordered), len(tasks) * group)
 
 
-def metrics_line(step: int, outcomes: Sequence[EpisodeOutcome]) -> dict[str, Any]:
-    """The metrics of one task's rollouts, as a line of `metrics.jsonl`."""
+def metrics_line(step: int, outcomes: Sequence[EpisodeOutcome], *, tasks: int) -> dict[str, Any]:
+    """The metrics of one task's rollouts, as a line of `metrics.jsonl`: the step of as many as there are tasks."""
     rewards = [outcome.reward for outcome in outcomes]
     line: dict[str, Any] = {
         "step": step,
+        "total_steps": tasks,
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "task": outcomes[0].task,
         "episodes": len(outcomes),

@@ -102,7 +102,7 @@ async def test_metrics_have_a_trainers_names(run, tasks, tmp_path):
     judge = (ToolCall("evaluate", {"name": "efficiency", "arguments": {"min_ratio": 50}}),)
     await run([replace(task, evaluate=judge) for task in tasks], "random", group=3, seed=5)
     lines = metrics_of(tmp_path / "out")
-    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert [(line["step"], line["total_steps"]) for line in lines] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     outcomes = read_outcomes(tmp_path / "out")
     for line in lines:
         rewards = [outcome.reward for outcome in outcomes if outcome.task == line["task"]]
