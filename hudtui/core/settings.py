@@ -2,7 +2,7 @@
 
 Values come from layers, and the first layer with a value wins: the environment, the project's `.env`, the user's own file, the
 files of other tools (`~/.hud/.env`, Prime's config, the Hugging Face login), the defaults. An empty value counts as none.
-Importing this module is cheap: pydantic and python-dotenv are imported when they are first needed.
+Importing this module is cheap: python-dotenv is imported when it is first needed.
 
 The project's `.env` counts only if the user trusts the folder (`core.trust`); otherwise `Settings.withheld` says what does not
 count. Even a trusted `.env` can only lower a limit on money or time, and can name neither the program that is called as SkyPilot
@@ -11,16 +11,15 @@ nor the address of a simulator.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Literal
 
 from hudtui.core import trust
 from hudtui.core.dotenv import VARIABLE_NAME, EnvEntry, EnvFile, read_env, set_value, unset_value
@@ -31,12 +30,19 @@ from hudtui.core.platform import BUILT_IN, SERVICES, Platform, choose_platform
 from hudtui.core.text import MASK, did_you_mean
 from hudtui.core.variables import make_lookup
 
-if TYPE_CHECKING:
-    from pydantic import SecretStr, TypeAdapter
-
 Kind = Literal["secret", "url", "flag", "seconds", "limit", "path", "text"]
 Origin = str
 """`environment`, `.env`, `user file`, `default`, or what another tool keeps: `~/.hud/.env`, `~/.prime`, `Hugging Face login`."""
+
+
+@dataclass(frozen=True)
+class Secret:
+    """The value of a key, which neither `str` nor `repr` shows."""
+
+    _value: str = field(repr=False)
+
+    def get_secret_value(self) -> str:
+        return self._value
 
 
 @dataclass(frozen=True)
@@ -200,16 +206,12 @@ class Settings:
         """
         return self._in_any_case(name)
 
-    def secret(self, name: str) -> SecretStr | None:
+    def secret(self, name: str) -> Secret | None:
         """The value of a key, wrapped so that it cannot be printed by accident."""
         value = self.get(name)
-        if value is None:
-            return None
-        from pydantic import SecretStr
+        return None if value is None else Secret(value)
 
-        return SecretStr(value)
-
-    def require(self, name: str) -> SecretStr:
+    def require(self, name: str) -> Secret:
         """Like `secret`, for work that needs the value.
 
         Raises:
@@ -316,7 +318,7 @@ def looks_secret(name: str) -> bool:
     return not words.isdisjoint(parts) and parts[-1] not in ("PATH", "FILE", "DIR", "ID", "URL", "NAME")
 
 
-def mask(secret: str | SecretStr) -> str:
+def mask(secret: str | Secret) -> str:
     """A secret as it may be shown: masked, with its last four characters if it has at least 16."""
     text = secret if isinstance(secret, str) else secret.get_secret_value()
     return MASK + text[-4:] if len(text) >= 16 and text[-4:].isalnum() else MASK
@@ -578,7 +580,7 @@ class CheckedSettings:
     """Settings as typed values, and what is wrong with the others."""
 
     values: Mapping[str, object] = field(repr=False)
-    """By name: SecretStr, an address without a slash at its end, bool, seconds or a limit as float (infinite: no limit), Path."""
+    """By name: Secret, an address without a slash at its end, bool, seconds or a limit as float (infinite: no limit), Path."""
     problems: Mapping[str, str]
     """By name, in plain words that never hold the value."""
 
@@ -620,52 +622,56 @@ def parse_limit(value: str) -> float:
 
 
 _PLACEHOLDER = re.compile(r"(your|my|change|insert|replace|enter)[-_ ].*|x{3,}|<.*>|\.{3,}|todo", re.IGNORECASE)
-_PROBLEMS = {
-    "bool_parsing": "this is neither true nor false",
-    "float_parsing": "this is not a number of seconds",
-    "greater_than": "this must be more than 0 seconds",
-    "finite_number": "this must be a finite number of seconds",
-}
-"""pydantic's types of errors, in plain words."""
+_FLAGS = {word: value for value, words in ((True, "1 on t true y yes"), (False, "0 off f false n no")) for word in words.split()}
 
 
 def _checked(kind: Kind, text: str) -> tuple[object, str | None]:
     """A value of a kind, or what is wrong with the text."""
-    from pydantic import ValidationError
-
     try:
-        return _adapters()[kind].validate_python(text), None
-    except ValidationError as error:
-        item = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        return None, _PROBLEMS.get(item["type"]) or item["msg"].removeprefix("Value error, ")
+        return _CHECKS[kind](text), None
+    except ValueError as error:
+        return None, str(error)
 
 
-@functools.cache
-def _adapters() -> Mapping[Kind, TypeAdapter[Any]]:
-    """How each kind is checked. Made at the first check: importing pydantic takes its time."""
-    from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, SecretStr, TypeAdapter
-
-    types: dict[Kind, Any] = {
-        "secret": Annotated[SecretStr, BeforeValidator(_key)],
-        "url": Annotated[str, AfterValidator(_url)],
-        "flag": bool,
-        "seconds": Annotated[PositiveFloat, Field(allow_inf_nan=False)],
-        "limit": Annotated[float, BeforeValidator(parse_limit)],
-        "path": Annotated[Path, AfterValidator(Path.expanduser)],
-        "text": str,
-    }
-    return {kind: TypeAdapter(one) for kind, one in types.items()}
-
-
-def _key(text: str) -> str:
+def _key(text: str) -> Secret:
     if _PLACEHOLDER.fullmatch(text):
         raise ValueError("this is the placeholder of an example, not a key")
     if (at := bad_key_character(text)) is not None:
         raise ValueError(f"a key is one word of ASCII letters, digits and signs; character {at} is not one of them")
-    return text
+    return Secret(text)
 
 
 def _url(text: str) -> str:
     if not is_http_url(text):
         raise ValueError("this is not an address; write it with http:// or https:// and a host")
     return text.rstrip("/")
+
+
+def _flag(text: str) -> bool:
+    if (value := _FLAGS.get(text.lower())) is None:
+        raise ValueError("this is neither true nor false")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError("this is not a number of seconds") from None
+    if not math.isfinite(number):
+        raise ValueError("this must be a finite number of seconds")
+    if number <= 0:
+        raise ValueError("this must be more than 0 seconds")
+    return number
+
+
+_CHECKS: Mapping[Kind, Callable[[str], object]] = {
+    "secret": _key,
+    "url": _url,
+    "flag": _flag,
+    "seconds": _seconds,
+    "limit": parse_limit,
+    "path": lambda text: Path(os.path.expanduser(text)),  # which leaves the home of a user who is not known as it stands
+    "text": str,
+}
+"""How each kind is checked: a function of the text that returns the value, or raises ValueError with what is wrong."""

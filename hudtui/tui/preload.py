@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 _ARENA_MAX = -8
 """`M_ARENA_MAX` of `malloc.h`."""
 
-_PYDANTIC = ("pydantic.type_adapter", "pydantic.types")
-
 BEHIND = {
     "mapping": (
         "hudtui.tui.mapping.view",
@@ -52,7 +50,6 @@ BEHIND = {
         "httpx2",
         "httpcore2",
         "anyio._backends._asyncio",
-        *_PYDANTIC,
     ),
     "launch": (
         "hudtui.core.rollouts.policy",
@@ -61,7 +58,7 @@ BEHIND = {
         "hudtui.core.runs.prepare",
         "hudtui.envs.text_2048.players",
     ),
-    "settings": ("hudtui.core.credentials", *_PYDANTIC),
+    "settings": ("hudtui.core.credentials",),
     "results": ("hudtui.core.results.find", "hudtui.core.results.index"),
 }
 """Screen -> modules that it imports late."""

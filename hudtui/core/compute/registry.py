@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hudtui.core.compute.demo_simulator import DEMO, OFF, SIMULATOR, SIMULATOR_KEY, find_simulator
 from hudtui.core.compute.owned_hosts import OwnedHost, owned_hosts_file, read_owned_hosts
@@ -17,10 +16,8 @@ from hudtui.core.http import is_loopback
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import open_host
 from hudtui.core.remote.target import SshTarget
+from hudtui.core.settings import Secret
 from hudtui.core.text import clean_line, did_you_mean
-
-if TYPE_CHECKING:
-    from pydantic import SecretStr
 
 Lookup = Callable[[str], str | None]
 """Returns the value of a setting by its name, as `Settings.get` does."""
@@ -34,7 +31,7 @@ class PrimeAccess:
     """Address and key of Prime Intellect."""
 
     base_url: str
-    key: SecretStr | None
+    key: Secret | None
     team: str | None
     simulated: bool
     """The address is on this computer: no real money is spent."""
@@ -53,8 +50,6 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
         InputError: `HUDTUI_SIM` is not an address of this computer; a real service must never count as simulated.
         ProviderError: The demo's simulator is not running.
     """
-    from pydantic import SecretStr
-
     from hudtui.core.compute.prime.provider import BASE_URL
 
     simulator = lookup(SIMULATOR)
@@ -62,7 +57,7 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
         living = find_simulator()
         if living is None:
             raise ProviderError("the demo's simulator does not run", fix="The next command that asks for machines starts it.")
-        return PrimeAccess(living.url, SecretStr(living.key), None, True)
+        return PrimeAccess(living.url, Secret(living.key), None, True)
     if simulator and simulator != OFF:
         if not is_loopback(simulator):
             raise InputError(
@@ -71,9 +66,9 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
                 fix="Start one with `python -m hudtui.sim`, and set the address that it prints.",
             )
         own = lookup(SIMULATOR_KEY)
-        return PrimeAccess(simulator.rstrip("/"), SecretStr(own) if own else None, None, True)
+        return PrimeAccess(simulator.rstrip("/"), Secret(own) if own else None, None, True)
     base, key = (lookup("PRIME_API_BASE_URL") or BASE_URL).rstrip("/"), lookup("PRIME_API_KEY")
-    return PrimeAccess(base, SecretStr(key) if key else None, lookup("PRIME_TEAM_ID"), is_loopback(base))
+    return PrimeAccess(base, Secret(key) if key else None, lookup("PRIME_TEAM_ID"), is_loopback(base))
 
 
 def find_providers(

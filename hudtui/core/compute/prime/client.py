@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hudtui.core.compute.provider import AuthError, InsufficientFunds, OutcomeUnknown, ProviderError
 from hudtui.core.errors import InputError
@@ -18,10 +18,8 @@ from hudtui.core.http import (
     require_key,
     retry_after,
 )
+from hudtui.core.settings import Secret
 from hudtui.core.text import clean_line
-
-if TYPE_CHECKING:
-    from pydantic import SecretStr
 
 PREFIX = "/api/v1"
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -58,7 +56,7 @@ class PrimeHttp:
 
     def __init__(
         self,
-        key: SecretStr,
+        key: Secret,
         base_url: str,
         *,
         title: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hudtui.core.compute.prime.client import PREFIX, PrimeApiError, PrimeHttp
 from hudtui.core.compute.prime.schemas import find_addresses, order_body, parse_key, parse_offer, parse_pod, parse_time, stage_of
@@ -13,11 +13,8 @@ from hudtui.core.compute.provider import AuthError, Features, OutcomeUnknown, Ou
 from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, Query, SshKey
 from hudtui.core.errors import InputError
 from hudtui.core.http import Query as Pairs
+from hudtui.core.settings import Secret
 from hudtui.core.text import clean_line
-
-if TYPE_CHECKING:
-    from pydantic import SecretStr
-
 
 BASE_URL = "https://api.primeintellect.ai"
 _PAGE = 100
@@ -56,7 +53,7 @@ class PrimeProvider:
 
     def __init__(
         self,
-        api_key: SecretStr | str,
+        api_key: Secret | str,
         *,
         base_url: str = BASE_URL,
         team_id: str | None = None,
@@ -65,9 +62,7 @@ class PrimeProvider:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         if isinstance(api_key, str):
-            from pydantic import SecretStr
-
-            api_key = SecretStr(api_key)
+            api_key = Secret(api_key)
         self.team_id = team_id
         self.features = Features(paid=True, simulated=simulated)
         self._http = PrimeHttp(api_key, base_url, title=self.title, timeout=timeout, sleep=sleep)
