@@ -60,7 +60,7 @@ async def agree_to_start(
         lines.append(wallet)
     lines.append("It is ended after the run, and that is verified.")
     if rent.keep_on_failure:
-        lines.append("After a failed run it is KEPT, and you pay for it until you end it.")
+        lines.append("After a failed run it is KEPT, and you pay for it until you end it or its limits do.")
     if rent.simulated and record.engine != "rollouts" and not record.spec.rehearse:
         lines.append("A simulated machine has no GPU: this training will end with an error. A rehearsal works there.")
     return await person.confirm(

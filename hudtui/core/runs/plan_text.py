@@ -89,7 +89,11 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
         text = prepared.estimate.text
         lines.append(PlanLine("cost", text) if prepared.forecast is None else PlanLine("", f"until its limits: {text}"))
     lines.append(PlanLine("limits", limits_text(record.spec.limits, rent.currency)))
-    kept = "is KEPT, and you pay for it until you end it" if rent.keep_on_failure else "is ended, after its results were fetched"
+    kept = (
+        "is KEPT, and you pay for it until you end it or its limits do"
+        if rent.keep_on_failure
+        else "is ended, after its results were fetched"
+    )
     lines.append(PlanLine("", f"after the run the machine is ended, and that is verified; after a failed one it {kept}"))
     return lines
 

@@ -306,7 +306,8 @@ class RemoteRun:
         """Do the steps from the current state to the end of the run."""
         owned = self.owned()
         if owned is not None and (not owned.open or owned.state == "ending"):
-            raise MachineError(f"the machine of run {self.run} has ended", why=owned.why)
+            how = "is being ended" if owned.open else "has ended"
+            raise MachineError(f"the machine of run {self.run} {how}", why=owned.why)
         begun = self.summary.started is not None
         if not begun:
             if self.summary.state == "stopping":
