@@ -401,6 +401,25 @@ async def test_a_flood_draws_its_own_rows_only(log: Any, screen_text: Any) -> No
         assert layouts > 0
 
 
+async def test_lines_that_come_into_sight_are_drawn_also_while_nothing_is_followed(log: Any) -> None:
+    async with log() as (pane, pilot):
+        await add(pane, pilot, number(50))
+        pane.clear()
+        pane.stay()
+        await pilot.pause()
+        drawn: list[str] = []
+        render = pane._lines.render_lines
+
+        def rendered(crop: Any) -> Any:
+            strips = render(crop)
+            drawn.extend(strip.text for strip in strips)
+            return strips
+
+        pane._lines.render_lines = rendered
+        await add(pane, pilot, number(5))
+        assert not pane._lines.follow and any("INFO line 4" in text for text in drawn)
+
+
 async def test_idle_has_no_timer(log: Any, settle: Any) -> None:
     async with log() as (pane, _):
         pane.append(number(5))

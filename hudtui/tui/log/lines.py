@@ -117,12 +117,15 @@ class LogLines(ScrollView, can_focus=True):
     def took(self, start: int) -> None:
         """The buffer took in the lines from number `start` on, and may have let old ones go."""
         gone_rows = self._forget()
+        seen = self._rows
         self._learn(start)
         self._apply_size()
         if self.follow:
             self.to_end()
         elif gone_rows:
             self._place(self.scroll_offset.y - gone_rows)
+            self.refresh()
+        elif seen < self.scroll_offset.y + self.size.height:  # what comes below the last row in sight changes no row
             self.refresh()
 
     def put_before(self, lines: Sequence[str], before: int) -> None:
