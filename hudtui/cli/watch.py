@@ -101,7 +101,8 @@ def watch(
             raise typer.BadParameter("a model server is shown alone", param_hint="--port")
         console.run(_watch_server(target, port, once, as_json), as_json=as_json, compact=True)
         return
-    if session is None and file is None and target != "local" and Path(target).is_file():
+    here = Path(target).is_file() or ("/" in target and Path(target).is_dir())  # a folder is refused as one, not as a machine
+    if session is None and file is None and target != "local" and here:
         target, file = "local", target
     shown = _Shown(lines, log, once, sessions, as_json, grep, level)
     console.run(_watch(target, session, file, shown), as_json=as_json, compact=not sessions)

@@ -86,6 +86,8 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert done.exit_code != 0 and "there is no file" in done.stderr
     done = hudtui("runs", "watch", "local", "--once")
     assert done.exit_code != 0 and "has no tmux session" in done.stderr and "--file PATH" in done.stderr
+    done = hudtui("watch", str(tmp_path), "--once")
+    assert done.exit_code != 0 and "is a folder" in done.stderr
     (tmp_path / "log").write_text("loss=1\n")
     done = hudtui("runs", "watch", "local", "--file", str(tmp_path / "log"), "--session", "b")
     assert done.exit_code != 0 and "Give --session or --file" in done.stderr
