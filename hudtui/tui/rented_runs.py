@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LEFT_ALONE = 6.0
 """Seconds for which a run on a rented machine stays unmanaged before an open app takes it up."""
 
+_GONE = {"released": "its machine is ended, and that was verified", "never": "no machine was created for it"}
+
 Told = Callable[["RunEvent"], None]
 
 
@@ -195,12 +197,13 @@ class RentedRuns:
         data = event.data
         if event.type == "machine":
             self._app.spending.look_soon()
-        if event.type == "started":
-            self.getting.pop(record.id, None)
+        rent = record.spec.rent
+        if event.type == "started" or (event.type == "failed" and rent is not None and rent.keep_on_failure):
+            self.getting.pop(record.id, None)  # leaving gives up nothing any more
         elif event.type == "note":
             text = clean_line(str(data.get("message")), 400)
             self._app.notify(text, title=record.name, severity="warning", markup=False)
         elif event.type == "step" and data.get("name") == "collect":
             self._app.notify(f"results are in {data.get('folder')}", title=record.name, markup=False)
-        elif event.type == "step" and data.get("name") == "terminate":
-            self._app.notify("its machine is ended, and that was verified", title=record.name, markup=False)
+        elif event.type == "machine" and (gone := _GONE.get(str(data.get("kind")))):
+            self._app.notify(gone, title=record.name, markup=False)

@@ -343,6 +343,36 @@ async def test_quitting_before_the_run_has_started_ends_its_machine(
     assert (run.state, run.machine) == ("stopped", "released")
 
 
+async def test_quitting_while_results_of_a_failed_run_are_fetched_does_not_promise_to_end_a_machine_that_is_kept(
+    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetching = asyncio.Event()
+
+    async def fails(*_: Any, **__: Any) -> None:
+        raise MachineError("the supervisor did not start")
+
+    async def slow(*_: Any, **__: Any) -> Any:
+        fetching.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(RunFolder, "start", fails)
+    monkeypatch.setattr(remote_run, "fetch_results", slow)
+    async with open_app(workspace, size=(120, 60)) as (app, pilot):
+        app.open_screen("launch", machine="prime", engine="rollouts", gpus="H100", keep_on_failure="true", python=sys.executable)
+        await until(pilot, lambda: app.screen.record is not None)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, fetching.is_set)
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        said = prose(screen_text(app))
+        assert "it is ended" not in said and "hudtui pods terminate" in said
+        await pilot.press("y")
+        await until(pilot, lambda: not app.is_running)
+    assert len(sim.alive) == 1
+
+
 def _held(workspace: Path) -> Path:
     """Let the environment answer only when a file is there: a run goes on until then, however slow the app is. The file."""
     tasks, go_on = json.loads((workspace / "tasks.json").read_text()), workspace / "go-on"
