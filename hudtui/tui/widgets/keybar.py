@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 _FULL_NAMES = {short: full for full, short in KEY_NAME_REPLACEMENTS.items()}
 
 
-def active_keys(screen: Screen[Any]) -> list[ActiveKey]:
-    """Every action that can be reached from where the focus is.
+def active_keys(screen: Screen[Any], *, hidden: bool = True) -> list[ActiveKey]:
+    """Every action that can be reached from where the focus is; only those that the last line shows unless `hidden`.
 
     What Enter does in the focused field comes first; then the screen's own, the focused widget's, and the app's.
     """
+    app, focused = screen.app, screen.focused
     bound: dict[str, list[str]] = {}
     for key, active in screen.active_bindings.items():
-        if active.binding.id and not _is_typed(screen.focused, key, active):
+        if active.binding.id and not _is_typed(focused, key, active):
             bound.setdefault(active.binding.id, []).append(key)
-    keymap = screen.app._keymap
+    keymap = app._keymap
     found = []
     for action, node in chain_actions([node for node, _ in screen._modal_binding_chain]):
-        if isinstance(node, Acting) and (keys := bound.get(action.id)):
+        if isinstance(node, Acting) and (hidden or action.show) and (keys := bound.get(action.id)):
             # Of its keys, those that a text field takes for itself are not bound now; the first of the others is shown.
             wanted = [_character_to_key(key) if len(key) == 1 else key for key in keys_of(action, keymap)]
             now = tuple(shown(key) for key in wanted if key in keys) or (shown(keys[0]),)
             reason = node.why_not(action.id)
             found.append(ActiveKey(action, node, now[0], reason and with_keys(reason, keymap), now))
-    app, focused = screen.app, screen.focused
 
     def place(item: ActiveKey) -> int:
         if item.node is focused and item.key == "Enter":
@@ -106,7 +106,7 @@ class KeyBar(Widget):
         self._asked = False
         if not self.is_attached or screen is not self.screen or not screen.is_active:
             return
-        keys = [key for key in active_keys(screen) if key.action.show]
+        keys = active_keys(screen, hidden=False)
         if keys != self._keys:
             self._keys = keys
             self.refresh()
