@@ -88,7 +88,9 @@ class RunRequest(JobOptions):
         group=LIMITS,
     )
     idle_minutes: str | None = knob(None, "End the machine after this many idle minutes, or none.", group=LIMITS)
-    keep_on_failure: bool = knob(False, "Keep the machine of a failed run; you keep paying for it.", group=LIMITS)
+    keep_on_failure: bool = knob(
+        False, "Keep the machine of a failed run: you pay for it until you end it or its limits do.", group=LIMITS
+    )
     environments: str = knob(
         AS_IS,
         "Where environments of this computer run: as-is (where the tasks say), or remote (on the platform, as the image).",
