@@ -69,11 +69,11 @@ def end_all(token: str) -> int:
         found = processes_of(token)
         if not found:
             break
-        for pid in found:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        # All are stopped first: none is to see that another one is gone, as a window sees the end of tmux.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
         seen |= found
         time.sleep(0.01)
     return len(seen)
