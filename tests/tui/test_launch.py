@@ -268,14 +268,22 @@ async def test_the_plan_that_is_being_started_stays_and_its_run_is_gone_to(
         await app.rented.give_up()
 
 
-async def _got(app: Any, pilot: Any, sim: PrimeSimulator) -> None:
-    """Rent a machine that takes an hour to boot."""
-    sim.behave(boot=1_000_000)
-    app.open_screen("launch", machine="prime", engine="rollouts", gpus="H100")
+async def _rent(pilot: Any, **form: str) -> str:
+    """Start a run on a rented machine with this form, and agree to the price. The run."""
+    app = pilot.app
+    app.open_screen("launch", machine="prime", engine="rollouts", gpus="H100", **form)
     await until(pilot, lambda: app.screen.record is not None and app.screen.record.spec.rent is not None)
+    run: str = app.screen.record.id
     await pilot.press("ctrl+g")
     await until(pilot, lambda: app.screen.is_modal)
     await pilot.press("y")
+    return run
+
+
+async def _got(app: Any, pilot: Any, sim: PrimeSimulator) -> None:
+    """Rent a machine that takes an hour to boot."""
+    sim.behave(boot=1_000_000)
+    await _rent(pilot)
     await until(pilot, lambda: sim.alive and app.rented.getting)
 
 
@@ -324,11 +332,7 @@ async def test_quitting_before_the_run_has_started_ends_its_machine(
 
     monkeypatch.setattr(RunFolder, "start", for_ever)
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
-        app.open_screen("launch", machine="prime", engine="rollouts", gpus="H100", python=sys.executable)
-        await until(pilot, lambda: app.screen.record is not None)
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: app.screen.is_modal)
-        await pilot.press("y")
+        await _rent(pilot, python=sys.executable)
         await until(pilot, starting.is_set)
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
@@ -358,11 +362,7 @@ async def test_quitting_while_results_of_a_failed_run_are_fetched_does_not_promi
     monkeypatch.setattr(RunFolder, "start", fails)
     monkeypatch.setattr(remote_run, "fetch_results", slow)
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
-        app.open_screen("launch", machine="prime", engine="rollouts", gpus="H100", keep_on_failure="true", python=sys.executable)
-        await until(pilot, lambda: app.screen.record is not None)
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: app.screen.is_modal)
-        await pilot.press("y")
+        await _rent(pilot, keep_on_failure="true", python=sys.executable)
         await until(pilot, fetching.is_set)
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
@@ -385,20 +385,13 @@ def _held(workspace: Path) -> Path:
 
 async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Path, sim: PrimeSimulator) -> None:
     go_on = _held(workspace)
-    async with open_app(workspace, size=(120, 40)) as (app, pilot):
-        app.open_screen(
-            "launch", machine="prime", engine="rollouts", gpus="H100", max_turns="3", limit="1", python=sys.executable
-        )
-        await until(pilot, lambda: app.screen.record is not None)
-        run = app.screen.record.id
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: app.screen.is_modal)
-        await pilot.press("y")
+    async with open_app(workspace, size=(120, 40)) as (_, pilot):
+        run = await _rent(pilot, max_turns="3", limit="1", python=sys.executable)
         store = RunStore(workspace / ".hudtui")
         await until(pilot, lambda: store.ids() and store.summary(run).started is not None)
     assert len(sim.alive) == 1, "closing the app stops nothing"
     go_on.touch()
-    async with open_app(workspace, size=(120, 40)) as (app, pilot):
+    async with open_app(workspace, size=(120, 40)) as (_, pilot):
         await until(pilot, lambda: store.summary(run).machine == "released")
     assert not sim.alive and len([one for one in sim.requests if one.method == "POST"]) == 1
 
@@ -411,14 +404,7 @@ def prose(text: str) -> str:
 async def _started(app: Any, pilot: Any, workspace: Path) -> str:
     """A run on a rented machine that goes on; its id."""
     _held(workspace)
-    app.open_screen(
-        "launch", machine="prime", engine="rollouts", gpus="H100", max_turns="100000", limit="1", python=sys.executable
-    )
-    await until(pilot, lambda: app.screen.record is not None)
-    run: str = app.screen.record.id
-    await pilot.press("ctrl+g")
-    await until(pilot, lambda: app.screen.is_modal)
-    await pilot.press("y")
+    run = await _rent(pilot, max_turns="100000", limit="1", python=sys.executable)
     store = RunStore(workspace / ".hudtui")
     await until(pilot, lambda: store.ids() and store.summary(run).started is not None)
     return run
@@ -456,14 +442,7 @@ async def test_quitting_while_results_are_fetched_is_asked_about_too(
 
     monkeypatch.setattr(remote_run, "fetch_results", slow)
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
-        app.open_screen(
-            "launch", machine="prime", engine="rollouts", gpus="H100", max_turns="3", limit="1", python=sys.executable
-        )
-        await until(pilot, lambda: app.screen.record is not None)
-        run = app.screen.record.id
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: app.screen.is_modal)
-        await pilot.press("y")
+        run = await _rent(pilot, max_turns="3", limit="1", python=sys.executable)
         await until(pilot, fetching.is_set)
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
@@ -478,14 +457,8 @@ async def test_staying_in_the_question_goes_on_to_the_run_as_without_it(
     open_app: Any, workspace: Path, sim: PrimeSimulator
 ) -> None:
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
-        app.open_screen(
-            "launch", machine="prime", engine="rollouts", gpus="H100", max_turns="100000", limit="1", python=sys.executable
-        )
-        await until(pilot, lambda: app.screen.record is not None)
-        launch, run = app.screen, app.screen.record.id
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: app.screen.is_modal)
-        await pilot.press("y")
+        run = await _rent(pilot, max_turns="100000", limit="1", python=sys.executable)
+        launch = app.screen
         await until(pilot, lambda: app.rented.getting)
         assert launch.record is None and "a machine is being prepared for 2048" in launch.why_not("launch.start")
         await pilot.press("ctrl+q")
