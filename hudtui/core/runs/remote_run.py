@@ -291,13 +291,15 @@ class RemoteRun:
         if self.owned() is not None or not summary.holds_machine:
             return
         pod = next((pod for pod in await context.provider.pods() if pod.name == self.rent.machine), None)
+        events = [event for event in self.store.events(self.run) if event.type == "machine" and event.data.get("pod")]
+        known = pod.id if pod is not None else str(events[-1].data["pod"]) if events else None
 
         def write(ledger: Ledger) -> None:
             order, provider, workspace = self.rent.order, context.provider, self.record.spec.workspace
             facts: dict[str, Any] = {"run": self.run, "workspace": workspace, "limits": self.record.spec.limits}
             ledger.reserve(order, provider=provider.name, endpoint=provider.endpoint, **facts)
-            if pod is not None:
-                ledger.update(order.name, "created" if summary.started is None else "ready", pod=pod.id, last=pod)
+            if known is not None:
+                ledger.update(order.name, "created" if summary.started is None else "ready", pod=known, last=pod)
             ledger.unclaim(order.name)
 
         await context.ledger.run(write, context.ledger)

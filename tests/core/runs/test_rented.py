@@ -547,6 +547,20 @@ async def test_a_machine_that_the_ledger_has_lost_is_neither_ordered_again_nor_f
     assert (summary.state, summary.machine, world.created) == ("stopped", "released", 1) and not world.sim.alive
 
 
+async def test_a_machine_that_the_ledger_has_lost_and_that_is_gone_is_not_waited_for(world: World) -> None:
+    record = world.record("exec sleep 1000")
+    await _leave_when_started(world, record)
+    for file in world.broker.ledger.path.parent.glob("pods.db*"):
+        file.unlink()
+    (pod,) = world.sim.alive
+    world.sim.reclaim(pod.id)
+    async with asyncio.timeout(30):
+        with pytest.raises(MachineError, match="is gone"):
+            await world.tend(record)
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.machine) == ("failed", "released") and world.created == 1
+
+
 async def _nothing(*_: Any, **__: Any) -> None:
     pass
 
