@@ -999,17 +999,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def action_doctor(self) -> None:
         """Show what `hudtui doctor` prints."""
-        self.run_worker(self._examine(), group="doctor", exclusive=True, exit_on_error=False)
+        if isinstance(self.screen, HudtuiScreen):
+            self.screen.start(self._examine, group="doctor", busy="Asking the programs for their versions")
 
     async def _examine(self) -> None:
         from hudtui.core.doctor import examine
 
-        screen = self.screen
-        if isinstance(screen, HudtuiScreen):
-            screen.busy("Asking the programs for their versions")
-        report = await asyncio.to_thread(lambda: asyncio.run(examine(self.folder)))
-        if isinstance(screen, HudtuiScreen) and screen.is_attached:
-            screen.clear_message()
+        report = await asyncio.to_thread(lambda: asyncio.run(examine(self.folder)))  # it reads files between its questions
         self.read("Doctor", "\n".join(report.lines()))
 
     def action_picture(self) -> None:
