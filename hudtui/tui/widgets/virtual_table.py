@@ -360,7 +360,7 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
 
     def why_not(self, action_id: str) -> str | None:
         """A row is opened where there is one."""
-        return "the list is empty" if action_id == "table.select" and not self._count else None
+        return "no row is selected" if action_id == "table.select" and not self._count else None
 
     def action_select(self) -> None:
         self.post_message(self.Selected(self, self.cursor))

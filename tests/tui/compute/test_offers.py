@@ -215,7 +215,7 @@ async def test_the_filter_is_kept_and_can_be_cleared(
         assert shown(app) == [] and "No offer matches" in screen_text(app)
         await pilot.press("enter")
         await pilot.pause()
-        assert app.screen.message == "Open: the list is empty"
+        assert app.screen.message == "Open: no row is selected"
         await pilot.press("slash", "escape")
         assert len(shown(app)) == 20
         await pilot.press("slash", *"h200", "enter")
