@@ -717,8 +717,7 @@ async def attach_command(view: RunView) -> tuple[str, ...]:
     """
     run = view.summary
     if view.attach is None:
-        why = "it runs as detached processes" if run.active else "it has ended, and its session with it"
-        raise RunError(f"run {run.id} has no terminal: {why}", fix=f"hudtui runs logs {run.id}")
+        raise RunError(f"run {run.id} has no terminal: {view.no_terminal}", fix=f"hudtui runs logs {run.id}")
     if run.host == LOCAL:
         return view.attach
     from hudtui.core.remote.known_hosts import KnownHosts

@@ -192,7 +192,18 @@ class RunView:
     @property
     def attach(self) -> tuple[str, ...] | None:
         """Return the command that attaches to the run's tmux session, or None without a session."""
-        return attach_argv(self.summary.session) if self.summary.mode == "tmux" and self.summary.active else None
+        return attach_argv(self.summary.session) if self.no_terminal is None else None
+
+    @property
+    def no_terminal(self) -> str | None:
+        """Return why the run has no tmux session, or None if it has one."""
+        run = self.summary
+        if not run.active:
+            return "it has ended, and its session with it"
+        if run.mode == "processes":
+            return "it runs as detached processes, without tmux"
+        # The supervisor opens the session for the first stage, after it has reported its own start.
+        return "its first stage has not started yet" if run.mode is None or run.stage is None else None
 
     @property
     def worrying(self) -> bool:

@@ -425,8 +425,8 @@ class RunScreen(HudtuiScreen):
         if self.chosen is None or self.view is None:
             return "there is no run yet" if not self._rows else "the run is still being read"
         run = self.view.summary
-        if name == "terminal" and self.view.attach is None:
-            return "it has ended, and its session with it" if not run.active else "it runs as detached processes, without tmux"
+        if name == "terminal":
+            return self.view.no_terminal
         if name == "continue" and run.active:
             return "it has not ended; {key:run.stop} ends it"
         if name == "limits" and not run.active:

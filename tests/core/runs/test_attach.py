@@ -14,7 +14,9 @@ from hudtui.core.runs.values import RunSummary
 
 
 def view(host: str = "local", **more: Any) -> RunView:
-    return RunView(RunSummary("a-1", "a", "rollouts", host, "/runs/a-1", **{"state": "running", "mode": "tmux", **more}))
+    return RunView(
+        RunSummary("a-1", "a", "rollouts", host, "/runs/a-1", **{"state": "running", "mode": "tmux", "stage": "s0", **more})
+    )
 
 
 async def test_here_it_is_tmux_itself() -> None:
@@ -33,7 +35,13 @@ async def test_elsewhere_it_is_ssh_with_the_key_that_is_known(ssh_box: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("more", "why"), [({"mode": "processes"}, "detached processes"), ({"state": "finished"}, "it has ended")]
+    ("more", "why"),
+    [
+        ({"mode": "processes"}, "detached processes"),
+        ({"state": "finished"}, "it has ended"),
+        ({"state": "planned", "mode": None, "stage": None}, "its first stage has not started yet"),
+        ({"stage": None}, "its first stage has not started yet"),
+    ],
 )
 async def test_where_there_is_none_it_is_said(more: dict[str, Any], why: str) -> None:
     with pytest.raises(RunError, match=why) as caught:

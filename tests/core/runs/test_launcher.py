@@ -111,6 +111,7 @@ async def test_a_launch_is_a_row_of_events(store: RunStore, make: Make) -> None:
 async def test_the_run_does_not_need_the_app(store: RunStore, make: Make) -> None:
     record = make("echo one; until [ -e go ]; do sleep 0.05; done; echo two")
     await start(record, store)
+    await begun(store, record.id)  # the session comes with the first stage, after the launch
     assert await list_sessions(HOST) == (f"hudtui-{record.id}",)
     (Path(record.folder) / "go").touch()
     # Another process, later: it finds the run with nothing but the folder.
