@@ -272,10 +272,10 @@ def attach(run: Run = None) -> None:
     """Show the tmux session of a run on this terminal; detach with tmux's prefix and d."""
 
     async def work() -> tuple[str, ...]:
-        from hudtui.core.runs.sessions import attach_command
+        from hudtui.core.runs.watch import attach_command
 
         store, monitor = runlog.open_store()
-        return await attach_command(await monitor.view(store.find(run)))
+        return await attach_command(monitor, store.find(run))
 
     argv = _run(work())
     if not console.interactive():

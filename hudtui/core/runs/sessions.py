@@ -23,15 +23,14 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from hudtui.core.errors import InputError, MachineError, RunError
+from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import FileRefused, FileStat, Host
-from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host, find_target
+from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
 from hudtui.core.runs.alarms import Alarm, LogSymptom, RunFacts, find_alarms, find_symptoms, reward_spread
 from hudtui.core.runs.reports import read_status
-from hudtui.core.runs.status import RunView
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.core.training.log_metrics import LogMetricsReader
 from hudtui.core.training.metrics import MetricsReader
@@ -706,22 +705,3 @@ async def _tmux(host: Host, *arguments: str) -> str | None:
             return None
         raise
     return done.stdout if done.ok else None
-
-
-async def attach_command(view: RunView) -> tuple[str, ...]:
-    """Return the command that shows a run's tmux session on this terminal, wherever its machine is.
-
-    Raises:
-        RunError: The run has no session.
-        MachineError: The run's machine does not answer.
-    """
-    run = view.summary
-    if view.attach is None:
-        raise RunError(f"run {run.id} has no terminal: {view.no_terminal}", fix=f"hudtui runs logs {run.id}")
-    if run.host == LOCAL:
-        return view.attach
-    from hudtui.core.remote.known_hosts import KnownHosts
-    from hudtui.core.remote.ssh import ssh_argv
-
-    await ensure_reachable(find_host(run.host), within=2 * _PATIENCE)  # so that the machine's host key is known
-    return ssh_argv(await asyncio.to_thread(find_target, run.host), KnownHosts(), view.attach)

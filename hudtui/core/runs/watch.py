@@ -14,7 +14,7 @@ from types import TracebackType
 from hudtui.core.compute.hardware import size
 from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.remote.host import FileChunk, FileRefused, Host
-from hudtui.core.remote.hosts import find_host
+from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host, find_target
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_file import Log, LogPlace
 from hudtui.core.remote.logs import TailReader
@@ -64,6 +64,8 @@ _SIGNS = 8
 _AT_ONCE = 4
 _PATIENCE = 15.0
 """Seconds for the view of one run of several: its machine may be away."""
+_SESSION_COMES = 5.0
+"""Seconds between the start of a run and its tmux session, at most."""
 
 
 class Monitor:
@@ -542,3 +544,32 @@ class _Seen:
 
 async def _next(chunks: AsyncIterator[FileChunk]) -> FileChunk | None:
     return await anext(chunks, None)
+
+
+async def attach_command(monitor: Monitor, run: str) -> tuple[str, ...]:
+    """Return the command that shows a run's tmux session on this terminal, wherever its machine is.
+
+    The session of a run that has just started comes a moment later, with its first stage; it is waited for.
+
+    Args:
+        monitor: What reads the run.
+        run: Its id.
+
+    Raises:
+        RunError: The run has no session.
+        MachineError: The run's machine does not answer.
+    """
+    view, until = await monitor.view(run), time.monotonic() + _SESSION_COMES
+    while view.attach is None and view.summary.state == "running" and view.summary.stage is None and time.monotonic() < until:
+        await asyncio.sleep(0.1)
+        view = await monitor.view(run)
+    if view.attach is None:
+        raise RunError(f"run {run} has no terminal: {view.no_terminal}", fix=f"hudtui runs logs {run}")
+    if view.summary.host == LOCAL:
+        return view.attach
+    from hudtui.core.remote.known_hosts import KnownHosts
+    from hudtui.core.remote.ssh import ssh_argv
+
+    host = view.summary.host
+    await ensure_reachable(find_host(host), within=2 * _PATIENCE)  # so that the machine's host key is known
+    return ssh_argv(await asyncio.to_thread(find_target, host), KnownHosts(), view.attach)

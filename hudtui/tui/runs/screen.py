@@ -669,9 +669,10 @@ class RunScreen(HudtuiScreen):
         self._do(self._terminal, group="terminal")
 
     async def _terminal(self, view: RunView) -> None:
-        from hudtui.core.runs.sessions import attach_command
+        from hudtui.core.runs.watch import attach_command
 
-        self.step_aside(await attach_command(view))
+        assert self._monitor is not None
+        self.step_aside(await attach_command(self._monitor, view.summary.id))
 
     def action_next_tab(self) -> None:
         self.pane.next_tab()
