@@ -432,29 +432,44 @@ def limits(
 
 
 def remove(
-    run: Run = None,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Ids or names of runs, or the beginnings of ids; by default the newest run."),
+    ] = None,
     yes: Yes = False,
     keep_results: Annotated[bool, typer.Option("--keep-results", help="Leave the files on this computer.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove a run that has ended: its folder on its machine, its files here, and its place in the list."""
+    """Remove runs that have ended: their folders on their machines, their files here, and their places in the list.
 
-    async def work() -> None:
+    If one of the runs has not ended, or its rented machine may still be there, nothing is removed.
+    """
+
+    async def work() -> list[dict[str, Any]]:
+        from hudtui.core.flows.remove import Removed
         from hudtui.core.flows.remove import remove as remove_flow
         from hudtui.core.project import open_project
 
         store, _ = runlog.open_store()
-        chosen = store.find(run)
-        gone = await remove_flow(chosen, open_project(), Terminal(yes=yes), keep_results=keep_results)
-        if gone is None:
+        chosen = [store.find(run) for run in runs or (None,)]
+        removed: list[dict[str, Any]] = []
+        async with contextlib.aclosing(
+            remove_flow(chosen, open_project(), Terminal(yes=yes), keep_results=keep_results)
+        ) as steps:
+            async for step in steps:
+                if isinstance(step, Removed):
+                    removed.append({"run": step.run, "removed": list(step.gone)})
+                    for line in step.gone:
+                        console.say(line)
+                elif step.total != 1:
+                    console.say(step.message)
+        if not removed:
             raise typer.Abort
-        if as_json:
-            console.out_json({"run": chosen, "removed": list(gone)})
-        else:
-            for line in gone:
-                console.say(line)
+        return removed
 
-    _run(work(), as_json=as_json)
+    removed = _run(work(), as_json=as_json)
+    if as_json:
+        console.out_json(removed)
 
 
 def rename(

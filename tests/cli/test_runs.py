@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from support import tmux_world
 from support.command import hudtui
+from support.runs import make_run
 
 from hudtui.cli import runlog
 from hudtui.core.errors import MachineError
@@ -265,6 +266,17 @@ def test_names_comments_and_differences(own_world: Path) -> None:
     assert "are the same" in hudtui("runs", "diff", "one-aaaa", "one-aaaa").stderr
     assert "two runs or more" in hudtui("runs", "diff", "one-aaaa", code=2).stderr
     assert "not a name" in hudtui("runs", "rename", "one-aaaa", "\x1b[31m", code=2).stderr
+
+
+def test_several_runs_are_removed_at_once(own_world: Path) -> None:
+    for run, state in (("one-aaaa", "finished"), ("two-bbbb", "failed"), ("now-cccc", "running")):
+        make_run(own_world, run, state, name=run[:3])
+    assert "now-cccc (now, running)" in hudtui("runs", "rm", "one", "two-bbbb", "now", "--yes", code=6).stderr
+    assert "add --yes" in hudtui("runs", "rm", "one", "two", code=2).stderr
+    gone = json.loads(hudtui("runs", "rm", "one", "two-bbbb", "--yes", "--json").stdout)
+    assert [one["run"] for one in gone] == ["one-aaaa", "two-bbbb"]
+    assert "run one-aaaa is not listed any more" in gone[0]["removed"]
+    assert [run.id for run in RunStore(own_world / ".hudtui").runs()] == ["now-cccc"]
 
 
 def test_the_list_is_filtered_sorted_and_grouped(own_world: Path) -> None:

@@ -709,6 +709,33 @@ async def test_a_run_that_has_ended_is_deleted_after_a_question(open_app: Any, m
         await _until(pilot, lambda: app.screen.chosen in names(app))
 
 
+async def test_marked_runs_are_deleted_together_after_one_question(
+    open_app: Any, many: Path, settle: Any, screen_text: Any
+) -> None:
+    make_run(many, "now-dddd", "running", name="at work")
+    async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 4)
+        order = names(app)
+        await pilot.press("space", "space", "space", "space")  # in a burst, before a run is shown
+        assert app.screen.runs.marked == tuple(order)
+        await _until(pilot, lambda: "4 marked" in screen_text(app))
+        await pilot.press("x")
+        await _until(pilot, lambda: "now-dddd (at work, running)" in app.screen.message)
+        assert len(RunStore(many / ".hudtui").runs()) == 4
+        await pilot.press("escape")
+        assert app.screen.NAME == "run" and not app.screen.runs.marked
+        await pilot.press("slash", *"!state:running !state:failed", "enter", "asterisk")
+        await _until(pilot, lambda: set(app.screen.runs.marked) == {"one-aaaa", "two-bbbb"})
+        await pilot.press("x")
+        await _until(pilot, lambda: app.screen.is_modal)
+        await settle(pilot)
+        assert "Remove 2 runs?" in screen_text(app) and "grpo lora 8" in screen_text(app)
+        await pilot.press("y")
+        await _until(pilot, lambda: not app.screen.is_modal and not names(app))
+        assert {run.id for run in RunStore(many / ".hudtui").runs()} == {"bad-cccc", "now-dddd"}
+
+
 async def test_a_run_that_another_program_starts_appears(open_app: Any, many: Path) -> None:
     async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")

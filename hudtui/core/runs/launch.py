@@ -324,7 +324,7 @@ async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -
 
     Raises:
         RunError: The run has not ended, or its rented machine may still exist.
-        MachineError: The machine does not answer; nothing is removed.
+        MachineError: The machine does not answer, and nothing is removed; or a file here cannot be removed.
     """
     store.require_own(run)
     summary, record = store.summary(run), store.record(run)
@@ -339,7 +339,10 @@ async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -
         gone.append(f"removed {there} on {record.host}")
     here = store.folder / run
     if not keep_results and here.is_dir():
-        await asyncio.to_thread(shutil.rmtree, here)
+        try:
+            await asyncio.to_thread(shutil.rmtree, here)
+        except OSError as error:
+            raise MachineError(f"{here} could not be removed", why=str(error)) from None
         gone.append(f"removed {here}")
     await store.run(store.append, run, "removed", once="removed")
     await asyncio.to_thread(remove_unused, store, of=record)

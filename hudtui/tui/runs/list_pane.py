@@ -49,6 +49,8 @@ class RunList(TablePane[RunRow]):
     BORDER_TITLE, NOUN = "Runs", "run"
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("run.group", "Group", "Group the runs by state, model, engine, tasks or machine, or not.", "B", show=False),
+        AppAction("run.mark", "Mark", "Mark this run, or unmark it: marked runs are deleted together.", "space", palette=False),
+        AppAction("run.mark-all", "Mark all", "Mark all runs that are listed, or unmark them.", "asterisk", show=False),
     )
 
     def __init__(self, now: Callable[[], float], compared: Collection[str]) -> None:
@@ -64,6 +66,23 @@ class RunList(TablePane[RunRow]):
         self._now = now
         self._compared = compared
         self._heads: dict[str, str] = {}
+        self._marks: set[str] = set()
+
+    @property
+    def marked(self) -> tuple[str, ...]:
+        """The ids of the marked runs that the filter shows, in the order of the list."""
+        return tuple(row.summary.id for row in self.listed if row.summary.id in self._marks)
+
+    def unmark(self) -> bool:
+        """Unmark all runs, also those that the filter hides. Returns whether there was a mark."""
+        found = any(row.summary.id in self._marks for row in self.rows)
+        self._marks.clear()
+        self._arrange()
+        return found
+
+    def counted(self, count: str) -> str:
+        """The number of runs, and of those that are marked."""
+        return f"{len(self.marked)} marked · {count}" if self.marked else count
 
     def order(self, rows: list[RunRow]) -> list[RunRow]:
         """Put the runs of a group together; the first one of each names it."""
@@ -78,7 +97,12 @@ class RunList(TablePane[RunRow]):
         """State, name, reward, curve, step, model, cost and age; in a grouped list, the group first."""
         run, view = row.summary, row.view
         points = view.metrics.quantity("reward") if view is not None else ()
-        name = ("! " if row.alarm else "") + ("◆ " if run.id in self._compared else "") + run.name
+        name = (
+            ("► " if run.id in self._marks else "")
+            + ("! " if row.alarm else "")
+            + ("◆ " if run.id in self._compared else "")
+            + run.name
+        )
         cost = run.cost(row.now)
         cells: tuple[Cell, ...] = (
             (STATE_GLYPHS[run.state], _STYLES.get(run.state, "")),
@@ -93,6 +117,18 @@ class RunList(TablePane[RunRow]):
         if self.grouped_by is None:
             return cells
         return ((clean_line(self._heads.get(run.id, "")), "table--muted"), *cells)
+
+    def action_mark(self) -> None:
+        """Mark the run under the cursor, or unmark it, and go to the next one."""
+        if self.row is not None:
+            self._marks ^= {self.row.summary.id}
+            self._arrange()
+            self.table.action_down()
+
+    def action_mark_all(self) -> None:
+        listed = {row.summary.id for row in self.listed}
+        self._marks = self._marks - listed if listed <= self._marks else self._marks | listed
+        self._arrange()
 
     def action_group(self) -> None:
         self.grouped_by = GROUPS[(GROUPS.index(self.grouped_by) + 1) % len(GROUPS)]

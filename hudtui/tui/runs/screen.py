@@ -68,15 +68,15 @@ class RunScreen(HudtuiScreen):
         "The runs of this project, the newest first. {key:table.select} opens the run under the cursor: its log is followed "
         "while it grows, and closing hudtui stops nothing. {key:run.metrics} shows its curves, {key:run.next-tab} its other "
         "tabs. {key:list.filter} filters the list by words and fields, such as state:running model:qwen. {key:run.again} starts "
-        "the run again, {key:run.continue} continues it from its last checkpoint. {key:run.others} shows runs that were not "
-        "started here."
+        "the run again, {key:run.continue} continues it from its last checkpoint. {key:run.mark} marks runs, to be deleted "
+        "together by {key:run.stop}. {key:run.others} shows runs that were not started here."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "n"),
         AppAction(
             "run.stop",
             "End or delete",
-            "End a run that is active, and verify that; delete a run that has ended.",
+            "End a run that is active, and verify that; delete a run that has ended, or all marked runs.",
             "x,delete",
             danger=True,
             asks=True,
@@ -300,7 +300,7 @@ class RunScreen(HudtuiScreen):
             self._choose(row.summary.id)
 
     def action_back(self) -> None:
-        if not self.panes.back():
+        if not self.panes.back() and not self.runs.unmark():
             self.leave()
 
     def action_refresh(self) -> None:
@@ -420,7 +420,9 @@ class RunScreen(HudtuiScreen):
     def why_not(self, action_id: str) -> str | None:
         """Reasons of the actions that need a run, an active or an ended run, or its session."""
         name = action_id.partition(".")[2]
-        if name in _FREE:
+        if name == "stop" and self.going("remove"):
+            return "runs are being removed"
+        if name in _FREE or (name == "stop" and self._to_delete):
             return None
         if self.chosen is None or self.view is None:
             return "there is no run yet" if not self._rows else "the run is still being read"
@@ -450,23 +452,44 @@ class RunScreen(HudtuiScreen):
     def action_start(self) -> None:
         self.app.open_screen("launch")
 
+    @property
+    def _to_delete(self) -> tuple[str, ...]:
+        """The ids of the marked runs; none while the focus is in the run beside the list."""
+        return self.runs.marked if self.runs.has_focus_within else ()
+
     def action_stop(self) -> None:
-        """End the run, or delete it, after a question."""
-        self._do(self._stop, group="stop")
+        """End the run, or delete it, or delete all marked runs, after a question."""
+        if runs := self._to_delete:
+            self.start(partial(self._delete, runs), group="remove")
+        else:
+            self._do(self._stop, group="stop")
+
+    async def _delete(self, runs: Sequence[str]) -> None:
+        from hudtui.core.flows.remove import Removed, remove
+
+        removed: list[Removed] = []
+        try:
+            async with aclosing(remove(runs, self.app.project, self.app)) as steps:
+                async for step in steps:
+                    if not isinstance(step, Removed):
+                        self.busy(step.message)
+                        continue
+                    removed.append(step)
+                    self._views.pop(step.run, None)
+                    if step.run in self._compared:
+                        self._compared.remove(step.run)
+        finally:
+            if removed:
+                self.app.reload(everything=True)
+        if removed:
+            self.say("; ".join(removed[0].gone) if len(removed) == 1 else f"{len(removed)} runs are removed.", "success")
 
     async def _stop(self, view: RunView) -> None:
-        from hudtui.core.flows.remove import remove
         from hudtui.core.flows.stop import stop
 
         app, run = self.app, view.summary
         if not run.active and not run.holds_machine:
-            gone = await remove(run.id, app.project, app)
-            if gone is not None:
-                self._views.pop(run.id, None)
-                if run.id in self._compared:
-                    self._compared.remove(run.id)
-                self.say("; ".join(gone), "success")
-                app.reload(everything=True)
+            await self._delete((run.id,))
             return
         providers = await self._providers(run.id)
         stopped = await stop(run.id, app.project, app, providers=providers, on_event=lambda event: self.busy(event.message))

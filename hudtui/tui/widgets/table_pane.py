@@ -132,6 +132,10 @@ class TablePane(Pane, Generic[R]):
         """Return the filtered and sorted rows in the order of the table. A subclass may put rows together here."""
         return rows
 
+    def counted(self, count: str) -> str:
+        """Return what the border says of the rows, given their number in words. A subclass may say more."""
+        return count
+
     def redraw(self) -> None:
         """Draw the rows again: what their cells show has changed, such as ages."""
         self.table.refresh()
@@ -162,7 +166,7 @@ class TablePane(Pane, Generic[R]):
         filtered = bool(self.filter_field.value)
         count = plural(len(self.rows), self.NOUN) if self.rows or filtered else ""
         count = f"{len(self.listed):,} of {count}" if filtered else count
-        self.note_on_border(problem or count)
+        self.note_on_border(problem or self.counted(count))
         self._tell()
 
     def _tell(self) -> None:

@@ -392,7 +392,8 @@ async def test_files_that_were_made_go_with_the_last_run_that_was_planned_with_t
         project.runs.add(record)
         project.runs.append(record.id, "failed", {"why": "out of memory"})
     assert request_again(first).tasks == first.spec.tasks.path
-    await remove(first.id, project, ScriptedPerson(True))
+    async for _ in remove([first.id], project, ScriptedPerson(True)):
+        pass
     assert files() == {Path(second.spec.tasks.path), *shared}
     tried = await planned(3)  # as with --dry-run
     await planned(2)
@@ -401,5 +402,6 @@ async def test_files_that_were_made_go_with_the_last_run_that_was_planned_with_t
         os.utime(path, (0, 0))
     await planned(2)
     assert files() == {Path(second.spec.tasks.path), *shared}
-    await remove(second.id, project, ScriptedPerson(True))
+    async for _ in remove([second.id], project, ScriptedPerson(True)):
+        pass
     assert not Path(".hudtui/art").exists()
