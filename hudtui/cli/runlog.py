@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from hudtui.cli import console
 from hudtui.core.text import clean_line
@@ -30,6 +33,8 @@ _STEPS = 20
 
 
 _FORMATS = (".3f", ".3f", ".4g", ".0f", ".1f")
+_COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "bright_cyan", "bright_yellow", "bright_magenta")
+"""Of the names of windows; none that says that something is wrong."""
 
 
 def open_store() -> tuple[RunStore, Monitor]:
@@ -67,15 +72,21 @@ class Sink:
 
     Args:
         as_json: One object a line.
-        prefix: Name the window in front of each line.
+        names: The windows. If there are several, each line begins with the name of its window, on a terminal in its own colour.
         to_stderr: Standard output is kept for something else.
         key: What JSON calls a window.
     """
 
-    def __init__(self, as_json: bool, *, prefix: bool, to_stderr: bool = False, key: str = "window") -> None:
-        self._json, self._prefix, self._stderr, self._key = as_json, prefix, to_stderr, key
+    def __init__(self, as_json: bool, names: Sequence[str] = (), *, to_stderr: bool = False, key: str = "window") -> None:
+        self._json, self._key = as_json, key
+        self._stream = sys.stderr if to_stderr else sys.stdout
+        width = max(map(len, names), default=0)
+        leads = {name: f"{name:<{width}} |" for name in names} if len(names) > 1 else {}
+        if self._stream.isatty() and not os.environ.get("NO_COLOR"):
+            leads = {name: typer.style(lead, fg=_COLOURS[at % len(_COLOURS)]) for at, (name, lead) in enumerate(leads.items())}
+        self._leads = leads
 
-    def put(self, window: str, lines: list[str]) -> None:
+    def put(self, window: str, lines: Sequence[str]) -> None:
         """Print lines of a window."""
         if not lines:
             return
@@ -84,11 +95,11 @@ class Sink:
 
             text = "\n".join(dump_json({self._key: window, "line": line}) for line in lines)
         else:
-            text = "\n".join(f"{window} | {line}" for line in lines) if self._prefix else "\n".join(lines)
+            lead = self._leads.get(window)
+            text = "\n".join(f"{lead} {line}" for line in lines) if lead else "\n".join(lines)
         # The lines are clean already, and there may be very many of them.
-        stream = sys.stderr if self._stderr else sys.stdout
-        stream.write(text + "\n")
-        stream.flush()
+        self._stream.write(text + "\n")
+        self._stream.flush()
 
 
 @dataclass(frozen=True)
@@ -129,7 +140,7 @@ async def _begin(log: Log, part: LogPart) -> int:
     return max(since, await log.tail(lines=part.lines))
 
 
-async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPart, sink: Sink) -> None:
+async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPart, sink: Sink, *, merge: bool = False) -> None:
     """Print the logs of a run as they grow, until it has ended.
 
     Args:
@@ -138,9 +149,11 @@ async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPa
         windows: Whose logs.
         part: What of them is printed.
         sink: Where they go.
+        merge: Begin with the lines that are there in the order of their times; else each log is printed as fast as it is read.
     """
+    logs = {window: monitor.log(run, window) for window in windows}
     try:
-        await follow_logs({window: monitor.log(run, window) for window in windows}, part, sink)
+        await (print_merged(logs, part, sink, follow=True) if merge else follow_logs(logs, part, sink))
     except asyncio.CancelledError:
         if monitor.store.summary(run).active:
             console.say("The run continues; hudtui runs stop ends it.")
@@ -149,19 +162,30 @@ async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPa
 
 async def follow_logs(logs: Mapping[str, Log], part: LogPart, sink: Sink) -> None:
     """Print logs, by their windows, as they grow; see `follow_all`."""
-    tasks = [asyncio.create_task(_follow(log, window, part, sink)) for window, log in logs.items()]
-    try:
-        await asyncio.gather(*tasks)
-    finally:  # a failed reader leaves the others at work
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    from hudtui.core.remote.merged_log import together
+
+    await together(_follow(log, window, part, sink) for window, log in logs.items())
+
+
+async def print_merged(logs: Mapping[str, Log], part: LogPart, sink: Sink, *, follow: bool) -> None:
+    """Print logs as one, in the order of the times of their lines; see `MergedLog`."""
+    from contextlib import aclosing
+
+    from hudtui.core.remote.merged_log import MergedLog
+
+    begins = {window: await _begin(log, part) for window, log in logs.items()}
+    merged = MergedLog(logs)
+    async with aclosing(merged.read(begins, wanted=part.wanted, last=part.lines, follow=follow)) as found:
+        async for window, lines in found:
+            sink.put(window, lines)
+    if follow:
+        await merged.follow(lambda found: sink.put(*found), wanted=part.wanted)
 
 
 async def follow_run(monitor: Monitor, record: RunRecord, *, to_stderr: bool) -> None:
     """Print the logs of all stages of a run from their first line, until it has ended."""
-    sink = Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=to_stderr)
-    await follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], EVERYTHING, sink)
+    windows = [stage.name for stage in record.plan.stages]
+    await follow_all(monitor, record.id, windows, EVERYTHING, Sink(False, windows, to_stderr=to_stderr))
 
 
 async def launch(record: RunRecord, *, tmux: bool) -> None:

@@ -171,6 +171,9 @@ def logs(
     window: Window = None,
     lines: LastLines = None,
     everything: Annotated[bool, typer.Option("--all", help="Start at the first line.")] = False,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Print the lines of all stages in the order of their times, not stage by stage.")
+    ] = False,
     grep: Grep = None,
     level: LowestLevel = None,
     since: Annotated[
@@ -183,8 +186,14 @@ def logs(
 
     `--grep` and `--level` search the whole log on its machine, and only the lines that match are fetched. Small letters match
     large ones, unless the pattern holds a large one. A line that does not say its level has the level of the line before.
+
+    The times of lines are recorded every 5 seconds. With `--merge`, lines of different stages from the same 5 seconds are
+    printed stage by stage; with -f, later lines are printed as they come.
     """
     from hudtui.core.text import parse_duration
+
+    if merge and window is not None:
+        raise typer.BadParameter("this is the log of one stage", param_hint="--merge, --window")
 
     seconds = None if since is None else parse_duration(since)
     if since is not None and seconds is None:
@@ -198,11 +207,13 @@ def logs(
         chosen = store.find(run)
         await monitor.refresh()
         windows = [window] if window else [stage.name for stage in store.record(chosen).plan.stages]
-        sink = runlog.Sink(as_json, prefix=len(windows) > 1)
+        sink = runlog.Sink(as_json, windows)
         if follow:
-            await runlog.follow_all(monitor, chosen, windows, part, sink)
+            await runlog.follow_all(monitor, chosen, windows, part, sink, merge=merge)
             summary = store.summary(chosen)
             console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
+        elif merge:
+            await runlog.print_merged({name: monitor.log(chosen, name) for name in windows}, part, sink, follow=False)
         else:
             for name in windows:
                 await runlog.print_log(monitor.log(chosen, name), name, part, sink)

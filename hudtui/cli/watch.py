@@ -191,7 +191,7 @@ async def _filtered(watching: SessionWatcher, part: runlog.LogPart, shown: _Show
     logs = {name: log for name in sources if (log := watching.log(name)) is not None}
     if not logs:
         raise InputError("there is no log to search", why="a terminal keeps no earlier lines", fix="Name a log: --file PATH.")
-    sink = runlog.Sink(shown.as_json, prefix=len(logs) > 1, key="source")
+    sink = runlog.Sink(shown.as_json, tuple(logs), key="source")
     if not shown.once:
         await runlog.follow_logs(logs, part, sink)
         return

@@ -240,9 +240,32 @@ async def test_a_log_that_cannot_be_followed_leaves_none_of_the_others_at_work(c
     before = asyncio.all_tasks()
     watcher: Any = Watcher()
     with pytest.raises(MachineError):
-        await runlog.follow_all(watcher, "r-1", ["fine", "broken"], runlog.EVERYTHING, runlog.Sink(False, prefix=True))
+        await runlog.follow_all(watcher, "r-1", ["fine", "broken"], runlog.EVERYTHING, runlog.Sink(False, ["fine", "broken"]))
     assert asyncio.all_tasks() == before
-    assert capsys.readouterr().out == "fine | begun\nbroken | begun\n"
+    assert capsys.readouterr().out == "fine   | begun\nbroken | begun\n"
+
+
+def test_the_logs_of_all_stages_in_the_order_of_their_times(own_world: Path) -> None:
+    store = RunStore(own_world / ".hudtui")
+    folder = store.folder / "grpo-aaaa"
+    plan = Plan("trl", (Stage("serve", ("true",), service=True), Stage("train", ("true",))))
+    spec = RunSpec("trl", "grpo", str(own_world))
+    store.add(RunRecord("grpo-aaaa", time.time(), "grpo", "trl", "local", machine_label(), str(folder), spec, plan))
+    store.append("grpo-aaaa", "stopped")
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "serve.log").write_text("loads\nis up\nERROR full\n")
+    (folder / "logs" / "train.log").write_text("step 1\n")
+    rows = ([100, "serve", 12], [105, "train", 7], [110, "serve", 23])
+    (folder / "log_times.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    merged = hudtui("runs", "logs", "--merge").stdout.splitlines()
+    assert merged == ["serve | loads", "serve | is up", "train | step 1", "serve | ERROR full"]
+    assert hudtui("runs", "logs", "--merge", "-f", "-n", "2").stdout.splitlines() == merged[2:]
+    found = hudtui("runs", "logs", "--merge", "--grep", "s", "-n", "2", "--json").stdout.splitlines()
+    assert [json.loads(line) for line in found] == [
+        {"window": "serve", "line": "is up"},
+        {"window": "train", "line": "step 1"},
+    ]
+    assert "the log of one stage" in hudtui("runs", "logs", "--merge", "-w", "train", code=2).stderr
 
 
 def test_names_comments_and_differences(own_world: Path) -> None:

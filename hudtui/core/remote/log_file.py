@@ -47,6 +47,14 @@ class Log(ABC):
         place = self.place()
         return 0 if place is None else await offset_of_last_lines(place.host, place.path, lines)
 
+    async def end_of_lines(self) -> int:
+        """Return the byte offset behind the last complete line."""
+        if (place := self.place()) is None or not (size := await self.tail(lines=0)):
+            return 0
+        if await place.host.get(place.path, offset=size - 1, limit=1) == b"\n":
+            return size
+        return await self.offset_before(offset=size, lines=1)
+
     async def tail_since(self, *, seconds: float) -> int:
         """Return the byte offset at a time in the past, exact to some seconds.
 
@@ -91,8 +99,8 @@ class Log(ABC):
             async for match in matches:
                 yield match
 
-    async def read(self, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
-        """Yield the bytes of the log from `offset` to its current end."""
+    async def read(self, *, offset: int = 0, stop: int | None = None) -> AsyncGenerator[FileChunk, None]:
+        """Yield the bytes of the log from `offset` to its current end, or to the offset `stop`."""
         if (place := self.place()) is None:
             return
         host, path, _ = place
@@ -100,6 +108,7 @@ class Log(ABC):
         if facts is not None and not facts.regular:
             raise FileRefused(f"{path} on {host.name} is not read", why=NOT_A_FILE)
         end = facts.size if facts else 0
+        end = end if stop is None else min(end, stop)
         while offset < end:
             data = await host.get(path, offset=offset, limit=min(CHUNK, end - offset))
             if not data:

@@ -208,7 +208,7 @@ class Stage:
     """One command, in a window of its own. Stages run one after the other; services run on beside those after them."""
 
     name: str
-    """Also the name of its window and its log: small letters, digits, `-` and `_`."""
+    """Also the name of its window and its log: small letters, digits, `-` and `_`; not `all`, which names all logs as one."""
     argv: tuple[str, ...]
     cwd: str = ""
     """Folder to run in; relative to the run's folder."""
@@ -225,7 +225,7 @@ class Stage:
     stop_signal: Literal["TERM", "INT"] = "TERM"
 
     def __post_init__(self) -> None:
-        if not _STAGE_NAME.fullmatch(self.name):
+        if not _STAGE_NAME.fullmatch(self.name) or self.name == "all":
             raise ValueError(f"{self.name!r} is not a name for a stage")
         if not self.argv:
             raise ValueError(f"stage {self.name} has no command")

@@ -12,6 +12,7 @@ from rich.cells import cell_len, chop_cells
 from rich.segment import Segment
 from rich.style import Style
 from textual.cache import LRUCache
+from textual.color import Color
 from textual.events import Resize
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -22,6 +23,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from hudtui.tui.log.model import Level, LogBuffer, Pattern, level_of
+from hudtui.tui.widgets.charts import series_styles
 from hudtui.tui.widgets.scrollbar import CalmScrollBar
 
 _LEVEL_STYLES = {
@@ -37,6 +39,8 @@ _VALUES = re.compile(
 """Keys, texts and numbers of a line that holds JSON, or a dict as Python writes it."""
 _VALUE_STYLES = ("", "log--key", "log--text", "log--number")
 _TIME_WIDTH = 9
+_SOURCE = "source "
+"""Begins what stands for the colour of a source, by its number; see `LogBuffer.sources`."""
 
 
 class LogLines(ScrollView, can_focus=True):
@@ -415,8 +419,11 @@ class LogLines(ScrollView, can_focus=True):
 
     def highlight(self, text: str) -> list[tuple[int, int, str]]:
         """What stands out in a line: start, end and component class. Asked for lines in sight only."""
-        level, start, end = level_of(text)
-        found = [] if level is Level.NONE else [(start, end, _LEVEL_STYLES[level])]
+        lead = self.buffer.lead
+        level, start, end = level_of(text[lead:])
+        found = [] if level is Level.NONE else [(start + lead, end + lead, _LEVEL_STYLES[level])]
+        if lead and (source := text[:lead].rstrip(" |")) in self.buffer.sources:
+            found.append((0, lead, f"{_SOURCE}{self.buffer.sources.index(source)}"))
         if "{" in text:
             first = text.index("{")
             found += [
@@ -440,7 +447,13 @@ class LogLines(ScrollView, can_focus=True):
     def _style(self, name: str) -> Style:
         found = self._styles.get(name)
         if found is None:
-            found = self._styles[name] = self.get_component_rich_style(name, partial=True)
+            if name.startswith(_SOURCE):
+                colours = series_styles(self.app.current_theme)
+                colour = colours[int(name.removeprefix(_SOURCE)) % len(colours)].colour
+                found = Style(color=Color.parse(colour).rich_color) if colour else Style.null()
+            else:
+                found = self.get_component_rich_style(name, partial=True)
+            self._styles[name] = found
         return found
 
 

@@ -7,7 +7,7 @@ and a flood is taken in as fast as it can be split into lines.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hudtui.core.text import clean
 from hudtui.pod.search import Level as Level
@@ -31,12 +31,27 @@ class LogBuffer:
         """Number of the oldest line that is held."""
         self.dropped = 0
         """Lines that made room for newer ones, or that never came in because too many came at once."""
+        self.sources: tuple[str, ...] = ()
+        """The names that lines begin with, in lines that come from several sources; see `named`."""
+        self.lead = 0
+        """Characters that the name of a line's source takes."""
         self._lines: list[str] = []
         self._levels: bytearray | None = None
+        self._last: dict[str, int] = {}
         self._arrivals: list[tuple[int, float]] = []
 
     def __len__(self) -> int:
         return len(self._lines)
+
+    def name_sources(self, names: Sequence[str]) -> None:
+        """Expect lines of these sources from now on; of none, lines without a name."""
+        self.sources = tuple(names)
+        self.lead = max(map(len, names)) + 3 if names else 0
+
+    def named(self, source: str, lines: Iterable[str]) -> list[str]:
+        """Return lines with the name of their source in front, which takes no part in their levels."""
+        lead = f"{source:<{self.lead - 3}} | "
+        return [lead + line for line in lines]
 
     @property
     def end(self) -> int:
@@ -130,13 +145,14 @@ class LogBuffer:
         return Level(self._levels[number - self.first])
 
     def _grade(self) -> None:
-        levels = self._levels
+        levels, lead = self._levels, self.lead
         assert levels is not None
-        last = levels[-1] if levels else 0
+        last = self._last if levels else {}
         for line in self._lines[len(levels) :]:
-            own = level_of(line)[0]
-            last = own or last
-            levels.append(last)
+            source = line[:lead]
+            last[source] = level_of(line[lead:])[0] or last.get(source, 0)
+            levels.append(last[source])
+        self._last = last
 
     def at_least(self, level: Level, start: int) -> list[int]:
         """Numbers of the held lines from `start` on that are at least this serious."""
@@ -151,7 +167,7 @@ class LogBuffer:
     def next_error(self, after: int) -> int | None:
         """Number of the first line from `after` on that says itself that it is an error."""
         for number in range(max(after, self.first), self.end):
-            if level_of(self._lines[number - self.first])[0] is Level.ERROR:
+            if level_of(self._lines[number - self.first][self.lead :])[0] is Level.ERROR:
                 return number
         return None
 

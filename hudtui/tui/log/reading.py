@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -239,18 +239,27 @@ class ReadLogs(Vertical):
         return f"log {id(pane)} {what}"
 
     async def _follow(self, pane: LogView, reading: Reading) -> None:
-        """Read a log until its run has ended. Failures are shown, and reading continues where it stopped."""
+        """Read a log until its run has ended. After a failure, reading continues where it stopped."""
         pane.save_name = f"{clean_line(reading.log.name).replace('/', '_')}.log"
         state: _State | None = None
+
+        async def read() -> None:
+            nonlocal state
+            if reading.level is not Level.NONE:
+                await self._follow_level(pane, reading)
+                return
+            if state is None:
+                state = await self._begin(pane, reading)
+            await self._follow_all(pane, reading, state)
+
+        await self._try_on(read)
+
+    async def _try_on(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Read until the end. Failures are shown, and reading is tried again."""
         pause = _AGAIN
         while True:
             try:
-                if reading.level is not Level.NONE:
-                    await self._follow_level(pane, reading)
-                else:
-                    if state is None:
-                        state = await self._begin(pane, reading)
-                    await self._follow_all(pane, reading, state)
+                await read()
                 return
             except Exception as error:
                 self._fail(error)

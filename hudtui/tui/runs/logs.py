@@ -1,8 +1,10 @@
-"""The logs of one run: that of one stage, or those of all of them below one another, each followed by itself."""
+"""The logs of one run: that of one stage, those of all stages as one, or all below one another, each followed by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -12,12 +14,18 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line
-from hudtui.tui.log.reading import ReadLogs
+from hudtui.tui.log.reading import OPENING_LINES, ReadLogs
 from hudtui.tui.log.view import LogView
+from hudtui.tui.runs.words import ALL
 
 if TYPE_CHECKING:
+    from hudtui.core.remote.log_file import Log
     from hudtui.core.runs.watch import Monitor
     from hudtui.tui.screen import HudtuiScreen
+
+
+class _FullError(Exception):
+    """The pane has no room for more lines."""
 
 
 class _Pane(Vertical):
@@ -52,6 +60,8 @@ class RunLogs(ReadLogs):
         self._first = _Pane(self.main)
         self._others: dict[str, _Pane] = {}
         self._shown: tuple[str, str | None] | None = None
+        self._merged: dict[str, Log] = {}
+        """The logs that the first pane shows as one, by their stages; empty where it shows one log."""
 
     def compose(self) -> ComposeResult:
         yield self._first
@@ -78,18 +88,25 @@ class RunLogs(ReadLogs):
         self.workers.cancel_node(self)
         self._drop(tuple(self._others))
 
-    def show(self, monitor: Monitor, run: str, window: str | None, others: Iterable[str] = ()) -> None:
+    def show(self, monitor: Monitor, run: str, stages: Sequence[str], window: str | None, others: Iterable[str] = ()) -> None:
         """Follow these logs, and no others. Costs nothing for those that are followed already.
 
         Args:
             monitor: Who watches.
             run: The run.
-            window: The stage of the first pane; None for the running stage, or the last one.
+            stages: Its stages.
+            window: The stage of the first pane, or `ALL` for all stages as one log; None for the running stage, or the last one.
             others: Stages whose logs are shown below it.
         """
         if self._shown != (run, window):
             self._shown = (run, window)
-            self.read(self.main, monitor.log(run, window))
+            self._merged = {name: monitor.log(run, name) for name in stages} if window == ALL else {}
+            self.main.buffer.name_sources(tuple(self._merged))
+            if self._merged:
+                self.main.save_name = f"{run}-{ALL}.log"
+                self._merge()
+            else:
+                self.read(self.main, monitor.log(run, window))
         self._first.title.update(Content(clean_line(window or "", 40)), layout=False)
         wanted = [name for name in others if name != window]
         self._drop(tuple(name for name in self._others if name not in wanted))
@@ -100,6 +117,53 @@ class RunLogs(ReadLogs):
                 self.mount(pane)
                 self.read(pane.log_view, monitor.log(run, name))
         self.set_class(bool(self._others), "-several")
+
+    # -- all stages as one log -----------------------------------------------------------------------------------------
+
+    def on_log_view_earlier(self, event: LogView.Earlier) -> None:
+        """The merged log from its first line on."""
+        if event.log is self.main and self._merged:
+            event.stop()
+            self._merge(whole=True)
+
+    def on_log_view_latest(self, event: LogView.Latest) -> None:
+        """The end of the merged log again."""
+        if event.log is self.main and self._merged:
+            event.stop()
+            self._merge()
+
+    def _merge(self, *, whole: bool = False) -> None:
+        """Read the merged log into the first pane, from its first line on or from some lines before its end."""
+        self.drop(self.main)
+        self.main.reaches = False
+        self._work(self.main, partial(self._try_on, partial(self._follow_merged, whole)), "read")
+
+    async def _follow_merged(self, whole: bool) -> None:
+        from hudtui.core.remote.merged_log import MergedLog, NamedLines
+
+        pane, merged = self.main, MergedLog(self._merged)
+        pane.forget_found()
+        pane.clear()
+        if whole:
+            pane.stay()
+
+        def put(found: NamedLines) -> None:
+            room = pane.room if whole else len(found.lines)
+            pane.append(pane.buffer.named(found.name, found.lines[:room]))
+            if len(found.lines) > room:  # more would push the first lines out
+                raise _FullError
+
+        try:
+            begins = {name: 0 if whole else await log.tail(lines=OPENING_LINES) for name, log in self._merged.items()}
+            found = merged.read(begins, last=None if whole else OPENING_LINES, follow=True)
+            async with aclosing(found) as blocks:
+                async for block in blocks:
+                    put(block)
+            pane.before = merged.before
+            await merged.follow(put)
+            pane.ended = True
+        except _FullError:
+            pane.after = 0
 
     def _drop(self, names: tuple[str, ...]) -> None:
         for name in names:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from hudtui.core.runs.values import RunEvent
 
 METRICS = AppAction("run.metrics", "Metrics", "Its numbers as curves; again for the log.", "m")
-WINDOW = AppAction("run.window", "Next log", "Show the next log: of another stage, window or file.", "full_stop", show=False)
+WINDOW = AppAction(
+    "run.window", "Next log", "Show the next log: of another stage, window or file, or of all stages.", "full_stop", show=False
+)
 NEXT_TAB = AppAction(
     "run.next-tab", "Next tab", "The next tab: curves, log, machine …", "right_square_bracket", show=False, palette=False
 )

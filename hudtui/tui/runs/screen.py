@@ -24,7 +24,7 @@ from hudtui.tui.log.reading import SELDOM
 from hudtui.tui.runs.list_pane import RunList
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
-from hudtui.tui.runs.words import head, title
+from hudtui.tui.runs.words import ALL, head, title
 from hudtui.tui.screen import TOGETHER, HudtuiScreen
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import pad
@@ -132,7 +132,7 @@ class RunScreen(HudtuiScreen):
         """Id of the run that is shown."""
         self.view: RunView | None = None
         self.window: str | None = None
-        """The stage whose log is requested; None for the running stage, or the last one."""
+        """The stage whose log is requested, or `ALL`; None for the running stage, or the last one."""
         self.several = False
         """The logs of all stages are shown."""
         self._compared: list[str] = []
@@ -397,13 +397,13 @@ class RunScreen(HudtuiScreen):
             self.pane.show_events(run.id, view.events)
 
     def _shown_window(self, view: RunView) -> str | None:
-        """The stage whose log is shown: the chosen stage, else the running one, or the last one."""
+        """What `window` stands for: the chosen log, else that of the running stage, or of the last one."""
         return self.window or view.summary.stage or (view.windows[0] if view.windows else None)
 
     def _show_logs(self, view: RunView) -> None:
         if self._monitor is not None:
             begun = [stage.name for stage in view.stages if stage.state != "waiting"] if self.several else []
-            self.logs.show(self._monitor, view.summary.id, self._shown_window(view), begun)
+            self.logs.show(self._monitor, view.summary.id, view.windows, self._shown_window(view), begun)
             self.logs.hear(view.away if view.summary.active else None)
 
     def _show_curves(self) -> None:
@@ -741,7 +741,7 @@ class RunScreen(HudtuiScreen):
     def action_window(self) -> None:
         if self.view is None:
             return
-        windows = self.view.windows
+        windows = (*self.view.windows, ALL)
         shown = self._shown_window(self.view) or windows[0]
         self.window = windows[(windows.index(shown) + 1) % len(windows)]
         self._show(self.view, self.view)

@@ -28,6 +28,8 @@ STYLES = {
     "stopped": "$warning",
     "stopping": "$warning",
 }
+ALL = "all"
+"""Name of the log that has the lines of all stages. No stage has this name."""
 _ALARMS = 3
 """Alarms that the head shows; the others are counted."""
 
@@ -89,7 +91,7 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
             Content.styled(cut("○ no tmux here: detached processes, closing hudtui stops nothing", width), "$foreground-muted")
         )
     if len(view.windows) > 1:
-        lines.append(log_names(view.windows, shown))
+        lines.append(log_names((*view.windows, ALL), shown))
     return Content("\n").join(lines)
 
 
