@@ -11,6 +11,7 @@ named by STUB_SKY:
     offers     rows by cloud
     clusters   name -> {status, ...}; "after": status at the next look
     launches   name -> status of its request
+    old_server it tells of all launches, whichever is asked for
     fail       command -> [what it says, exit status], once
 """
 
@@ -163,17 +164,20 @@ def costs(state: Any, words: list[str]) -> Any:
 
 
 def api_status(state: Any, words: list[str]) -> Any:
-    name = words[words.index("--cluster") + 1]
+    asked = words[words.index("--cluster") + 1]
     print("The flag is ignored because the server does not support it yet.")
-    status = state.get("launches", {}).get(name)
-    row = {
-        "request_id": request(name),
-        "name": "sky.launch",
-        "status": status,
-        "created_at": state["began"] + 0.5,
-        "cluster_name": None,
-    }
-    return [row] if status else [], 0
+    rows = [
+        {
+            "request_id": request(name),
+            "name": "sky.launch",
+            "status": status,
+            "created_at": state["began"] + 0.5,
+            "cluster_name": name if "--verbose" in words else None,
+        }
+        for name, status in state.get("launches", {}).items()
+        if name == asked or state.get("old_server")
+    ]
+    return rows, 0
 
 
 def api_logs(state: Any, words: list[str]) -> Any:

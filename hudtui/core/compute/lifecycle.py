@@ -26,6 +26,7 @@ from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord
 from hudtui.core.compute.provider import AuthError, OutcomeUnknown, PodGone, Provider, ProviderError, ProvisionFailed
 from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, InputError, MachineError
+from hudtui.core.process import process_mark
 from hudtui.core.remote.host import Host, LoginRefused
 from hudtui.core.remote.known_hosts import HostKeyChanged
 from hudtui.core.text import clean_line
@@ -336,7 +337,7 @@ class _Attempt:
         for pause in _LOOKUP_PAUSES:
             await self.sleep(pause)
             try:
-                found = next((pod for pod in await self.provider.pods() if pod.name == self.name), None)
+                found = await self.provider.find(self.name)
             except ProviderError as error:
                 trouble = error
                 continue
@@ -660,6 +661,8 @@ async def mark_terminated(record: PodRecord, provider: Provider, ledger: Ledger,
         why, unasked = latest.why, latest.unasked
     elif record.until is not None and (record.seen or record.created) < record.until <= time.time():
         why, unasked = "its time was over, and its guard ended it", False
+    elif pod is not None and pod.failure:
+        why, unasked = f"it failed: {clean_line(pod.failure, 300)}", True
     else:
         why, unasked = await _why_taken_back(record, provider), True
     facts: dict[str, Any] = {"pod": ended.id or None, "ended": ended.terminated, "billed": ended.bill}
@@ -689,17 +692,23 @@ async def find_in_history(provider: Provider, *, pod: str | None = None, name: s
 
 async def _find_by_name(record: PodRecord, provider: Provider) -> Pod | None:
     try:
-        pods = await provider.pods()
+        found = await provider.find(record.name)
     except ProviderError as error:
         raise TerminationUnverified(
             f"it could not be confirmed whether {record.name} exists",
             why="; ".join(error.lines()),
             fix="It is looked for again at the next start.",
         ) from None
-    return next((pod for pod in pods if pod.name == record.name), None) or await find_in_history(provider, name=record.name)
+    return found or await find_in_history(provider, name=record.name)
 
 
 async def _mark_never(record: PodRecord, provider: Provider, ledger: Ledger, why: str) -> Pod:
+    if record.held and record.holder != process_mark():
+        raise TerminationUnverified(
+            f"{record.name} is being requested by another hudtui, and is not listed yet",
+            why="It may still be created.",
+            fix="End that hudtui, or the run there; then try again.",
+        )
     if record.state != "never" and record.state != "ended" and time.time() - record.created < UNSEEN_GRACE:
         raise TerminationUnverified(
             f"{record.name} was requested a moment ago and is not listed yet",

@@ -182,6 +182,9 @@ class OwnedHostsProvider:
         """None: nothing is rented."""
         return ()
 
+    async def find(self, name: str) -> None:
+        """None: nothing is ordered."""
+
     async def status(self, ids: Sequence[str]) -> tuple[Pod, ...]:
         """They are there: whether they can be used, a login tells."""
         return tuple(self._pod(name) for name in ids)

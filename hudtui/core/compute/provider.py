@@ -105,6 +105,13 @@ class Provider(Protocol):
         """All that the account can see and that are not gone."""
         ...
 
+    async def find(self, name: str) -> Pod | None:
+        """The pod that was ordered under a name, also while its order still waits for the provider.
+
+        None: there is no such pod, and this computer and the provider are at work on no such order that is known to them.
+        """
+        ...
+
     async def status(self, ids: Sequence[str]) -> tuple[Pod, ...]:
         """The state of many at once; ids that are not in the answer are unknown there, which is not the same as gone."""
         ...

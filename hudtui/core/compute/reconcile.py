@@ -292,8 +292,12 @@ async def _missing(entry: PodRecord, provider: Provider, ledger: Ledger, now: Ca
         if pod is not None or await find_in_history(provider, pod=entry.pod) is not None:
             return await mark_terminated(entry, provider, ledger, pod=pod)
         return entry
-    if await find_in_history(provider, name=entry.name) is not None:
-        return await mark_terminated(entry, provider, ledger)
+    ordered = await provider.find(entry.name)
+    if ordered is not None and ordered.alive:
+        await asyncio.to_thread(ledger.update, entry.name, "created", pod=ordered.id, hourly=ordered.hourly)
+        return ordered
+    if ordered is not None or await find_in_history(provider, name=entry.name) is not None:
+        return await mark_terminated(entry, provider, ledger, pod=ordered)
     if now() - entry.created > UNSEEN_GRACE:
         return await asyncio.to_thread(ledger.update, entry.name, "never", why="it was never seen")
     return entry

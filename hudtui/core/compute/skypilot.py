@@ -7,11 +7,13 @@ that is written here, and answers as JSON.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import re
 import shlex
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,6 +45,10 @@ _FRESH = {"check": 3600.0, "gpus": 3600.0, "cost-report": 120.0, "status": 12.0,
 """Seconds for which an answer is good enough: each question costs seconds of a processor, and prices are those of a catalogue."""
 _AT_ONCE = 3
 """So many questions are asked side by side."""
+_LAUNCH = ("launch", "--yes", "--async", "--detach-run", "--cluster")
+"""How a launch begins; the name of the cluster and the task follow."""
+_OVER = ("", "SUCCEEDED", "CANCELLED", "FAILED")
+"""Statuses of a launch that nothing comes of any more; the first is that of no launch at all."""
 
 
 def find_sky(lookup: Callable[[str], str | None], which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...] | None:
@@ -91,10 +97,10 @@ class SkyPilotProvider:
             fix = None if shutil.which(self._program[0]) else INSTALL.partition(": ")[2]
             raise ProviderError("SkyPilot did not do it", why="; ".join(error.lines()), fix=fix) from None
 
-    async def _ask(self, *words: str) -> Any:
-        """An answer as data, or the one from a moment ago."""
+    async def _ask(self, *words: str, fresh: bool = False) -> Any:
+        """An answer as data, or, unless it is to be fresh, the one from a moment ago."""
         at, answer = self._heard.get(words, (0.0, None))
-        if words in self._heard and self._clock() - at < _FRESH[words[0]]:
+        if not fresh and words in self._heard and self._clock() - at < _FRESH[words[0]]:
             return answer
         done = await self._run(*words, "-o", "json")
         if not done.ok:
@@ -130,7 +136,7 @@ class SkyPilotProvider:
             path = Path(folder) / "task.yaml"
             path.write_text(text, encoding="utf-8")
             try:
-                done = await self._run("launch", "--yes", "--async", "--detach-run", "--cluster", order.name, str(path))
+                done = await self._run(*_LAUNCH, order.name, str(path))
             except ProviderError as error:
                 raise OutcomeUnknown(
                     f"it could not be confirmed whether {order.name} is launched", why="; ".join(error.lines())
@@ -160,32 +166,46 @@ class SkyPilotProvider:
             return {}
         return {str(row.get("name")): row for row in sorted(rows, key=lambda row: row.get("launched_at") or 0)}
 
+    async def find(self, name: str) -> Pod | None:
+        """The cluster of that name; see `get`."""
+        return await self.get(name)
+
     async def status(self, ids: Sequence[str]) -> tuple[Pod, ...]:
         found = await asyncio.gather(*map(self.get, ids)) if ids else ()
         return tuple(pod for pod in found if pod is not None)
 
     async def get(self, pod: str) -> Pod | None:
         """One cluster. While it is being launched it is `booting`, and `failed` when its launch has failed."""
-        rows, costs = await asyncio.gather(self._ask("status", "--refresh"), self._costs())
-        row = next((row for row in _rows(rows) if row.get("name") == pod), None)
-        if row is not None and str(row.get("status")).upper() != "INIT":
-            return _with_address(parse_pod(row, costs.get(pod)))
-        launch = await self._launch(pod)
-        failed = None
-        if launch and launch.get("status") == "FAILED":
-            failed = await self._why_failed(str(launch["request_id"]))
-        if row is not None:
-            return parse_pod(row, costs.get(pod), failed=failed)
-        if launch is None or launch.get("status") in ("SUCCEEDED", "CANCELLED"):
-            return None
-        if failed:
-            return Pod("sky", pod, pod, "gone", "FAILED", failure=failed)
-        return Pod("sky", pod, pod, "booting", clean_line(str(launch.get("status") or ""), 30))
+        row, costs = await asyncio.gather(self._cluster(pod), self._costs())
+        if row is None or str(row.get("status")).upper() == "INIT":
+            # In this order: a program hands its launch to the server, and that makes a cluster of it, while they are asked.
+            submitting = row is None and await asyncio.to_thread(_is_submitting, pod)
+            launch = await self._launch(pod, fresh=row is None)
+            status = str((launch or {}).get("status") or "")
+            failed = await self._why_failed(str(launch["request_id"])) if launch and status == "FAILED" else None
+            if row is not None:
+                return parse_pod(row, costs.get(pod), failed=failed)
+            if submitting or status not in _OVER:
+                return Pod("sky", pod, pod, "booting", clean_line(status, 30) or "SUBMITTING")
+            row = await self._cluster(pod, fresh=True)
+            if row is None:
+                return Pod("sky", pod, pod, "gone", "FAILED", failure=failed) if failed else None
+        return _with_address(parse_pod(row, costs.get(pod)))
 
-    async def _launch(self, name: str) -> Mapping[str, Any] | None:
+    async def _cluster(self, name: str, *, fresh: bool = False) -> Mapping[str, Any] | None:
+        """The row of a cluster."""
+        rows = _rows(await self._ask("status", "--refresh", fresh=fresh))
+        return next((row for row in rows if row.get("name") == name), None)
+
+    async def _launch(self, name: str, *, fresh: bool = False) -> Mapping[str, Any] | None:
         """The newest request that launches that cluster."""
-        rows = _rows(await self._ask("api", "status", "--all-status", "--cluster", name))
-        found = [row for row in rows if str(row.get("name", "")).endswith("launch") and row.get("request_id")]
+        rows = _rows(await self._ask("api", "status", "--all-status", "--verbose", "--cluster", name, fresh=fresh))
+        found = [
+            row
+            for row in rows
+            # An older server ignores the name, and tells of all clusters.
+            if str(row.get("name", "")).endswith("launch") and row.get("request_id") and row.get("cluster_name") in (None, name)
+        ]
         return max(found, key=lambda row: row.get("created_at") or 0, default=None)
 
     async def _may_launch(self, name: str) -> bool:
@@ -253,6 +273,26 @@ class SkyPilotProvider:
 
     async def close(self) -> None:
         """Nothing is held open. SkyPilot's server stays; `sky api stop` ends it."""
+
+
+def _is_submitting(name: str) -> bool:
+    """Whether a program on this computer launches that cluster: a hudtui that was killed leaves its `sky launch` behind.
+
+    Raises:
+        ProviderError: The programs cannot be listed.
+    """
+    try:
+        if Path("/proc/self/cmdline").exists():
+            commands = []
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(ProcessLookupError, FileNotFoundError, PermissionError):
+                    commands.append(path.read_bytes().replace(b"\0", b" "))
+        else:
+            commands = subprocess.check_output(["ps", "-axww", "-o", "args="], timeout=30).splitlines()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ProviderError("it could not be confirmed whether SkyPilot is still launching here", why=str(error)) from None
+    launch = f" {' '.join(_LAUNCH)} {name} ".encode()
+    return any(launch in command + b" " for command in commands)
 
 
 def _with_address(pod: Pod) -> Pod:

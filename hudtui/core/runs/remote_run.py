@@ -290,7 +290,7 @@ class RemoteRun:
         summary, context = self.summary, self.context
         if self.owned() is not None or not summary.holds_machine:
             return
-        pod = next((pod for pod in await context.provider.pods() if pod.name == self.rent.machine), None)
+        pod = await context.provider.find(self.rent.machine)
         events = [event for event in self.store.events(self.run) if event.type == "machine" and event.data.get("pod")]
         known = pod.id if pod is not None else str(events[-1].data["pod"]) if events else None
 

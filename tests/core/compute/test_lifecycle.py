@@ -411,6 +411,16 @@ async def test_ending_what_was_only_intended(world: Any) -> None:
     _nothing_is_left(world)
 
 
+async def test_what_another_hudtui_is_asking_for_is_never_taken_for_none(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = await world.order()
+    world.ledger.reserve(order, provider="prime")
+    monkeypatch.setattr("hudtui.core.compute.lifecycle.process_mark", lambda: "another")
+    monkeypatch.setattr("hudtui.core.compute.lifecycle.UNSEEN_GRACE", 0.0)
+    with pytest.raises(TerminationUnverified, match="requested by another hudtui"):
+        await terminate_pod(NAME, world.prime, world.ledger, why="x", sleep=world.sleep)
+    assert world.ledger.get(NAME).state == "intended"
+
+
 async def test_ending_one_whose_id_nobody_knows_yet(world: Any) -> None:
     order = await world.order()
     world.ledger.reserve(order, provider="prime")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import shlex
 import sys
 import time
@@ -14,7 +16,7 @@ import pytest
 from hudtui.core.compute.choose import choose
 from hudtui.core.compute.costs import charge_text, sum_costs
 from hudtui.core.compute.gpus import parse_spec
-from hudtui.core.compute.lifecycle import ProvisionFailed, ProvisionStep, acquire, terminate_pod
+from hudtui.core.compute.lifecycle import ProvisionFailed, ProvisionStep, TerminationUnverified, acquire, terminate_pod
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.provider import AuthError, OutcomeUnknown, OutOfCapacity, Provider, ProviderError
 from hudtui.core.compute.reconcile import reconcile
@@ -374,6 +376,56 @@ async def test_a_cancelled_order_takes_its_launch_back(stub: Stub, sky: SkyPilot
     await steps.aclose()
     assert stub.asked("api", "cancel") == 1 and stub.state["launches"] == {"hudtui-t1": "CANCELLED"}
     assert ledger.records() == () and stub.state.get("clusters", {}) == {}
+
+
+@pytest.mark.parametrize("where", ["in the server's queue", "in a program that a killed hudtui has left"])
+async def test_a_launch_that_is_still_under_way_is_never_taken_for_none(
+    stub: Stub, sky: SkyPilotProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    ledger, name = Ledger(tmp_path / "pods.db"), f"hudtui-{os.getpid()}"  # other tests see the program, too
+    ledger.reserve(await an_order(sky, name), provider="sky")
+    monkeypatch.setattr("hudtui.core.compute.pods.is_running", lambda mark: False)
+    idle = "import time; time.sleep(60)"
+    launch = ("launch", "--yes", "--async", "--detach-run", "--cluster", name, "task.yaml")
+    left = None
+    if where == "in the server's queue":
+        stub.tell(launches={name: "PENDING"})
+    else:
+        left = await asyncio.create_subprocess_exec(sys.executable, "-c", idle, *launch)
+
+    async def sleep(seconds: float) -> None:
+        stub.now += seconds
+
+    try:
+        found = await reconcile([sky], ledger, now=lambda: time.time() + 3600)
+        assert [(one.pod.id, one.pod.stage) for one in found.orphans] == [(name, "booting")] and not found.unclear
+        (entry,) = ledger.records()
+        assert (entry.state, entry.pod) == ("created", name), "it is kept, and looked for at every start"
+        if left is not None:
+            with pytest.raises(TerminationUnverified, match="could not be ended"):
+                await terminate_pod(name, sky, ledger, why="over", sleep=sleep)
+    finally:
+        if left is not None:
+            left.kill()
+            await left.wait()
+            stub.tell(launches={name: "RUNNING"})  # what it has handed over
+    assert (await terminate_pod(name, sky, ledger, why="over", sleep=sleep)).stage == "gone"
+    assert stub.state["launches"] == {name: "CANCELLED"} and ledger.records() == ()
+
+
+async def test_a_launch_that_came_to_nothing_after_its_hudtui_was_killed_is_told(
+    stub: Stub, sky: SkyPilotProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path / "pods.db")
+    for name in ("hudtui-t1", "hudtui-t2"):
+        ledger.reserve(await an_order(sky, name), provider="sky")
+    monkeypatch.setattr("hudtui.core.compute.pods.is_running", lambda mark: False)
+    stub.tell(launches={"hudtui-t1": "FAILED"}, old_server=True)
+    found = await reconcile([sky], ledger, now=lambda: time.time() + 3600)
+    assert found.orphans == found.unclear == () and [one.name for one in found.lost] == ["hudtui-t1"]
+    states = {entry.name: (entry.state, entry.why) for entry in ledger.records(alive=False)}
+    assert states["hudtui-t1"][0] == "ended" and "no capacity in us-west-3" in str(states["hudtui-t1"][1])
+    assert states["hudtui-t2"] == ("never", "it was never seen"), "an older server tells of the other launch, too"
 
 
 async def test_what_cannot_be_taken_down_is_said(stub: Stub, sky: SkyPilotProvider) -> None:

@@ -197,6 +197,10 @@ class PrimeProvider:
         found = {pod.id: pod for pod in [self._remember(row) for row in await self._all("/pods/")]}
         return tuple(pod for pod in found.values() if pod.stage != "gone")
 
+    async def find(self, name: str) -> Pod | None:
+        """The pod of that name among `pods`."""
+        return next((pod for pod in await self.pods() if pod.name == name), None)
+
     async def status(self, ids: Sequence[str]) -> tuple[Pod, ...]:
         """The state of many, by one request for a hundred; those who ask at the same moment share it."""
         if not ids:
