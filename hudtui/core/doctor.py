@@ -281,8 +281,9 @@ def _key(name: str, settings: Settings, problems: Mapping[str, str]) -> Fact:
         return Fact("keys", name, f"{problems[name]} (from {_from(settings, name)})", "problem", f"hudtui settings set {name}")
     if settings.get(name) is not None:
         return Fact("keys", name, f"set (from {_from(settings, name)})", "ok")
-    # A key of another platform is not missing here.
+    # A key of another platform is not missing here, nor that of a simulator that is not used.
     elsewhere = name in {one.key_variable for one in BUILT_IN} and name != settings.platform.key_variable
+    elsewhere |= name == "HUDTUI_SIM_KEY" and "://" not in (settings.get("HUDTUI_SIM") or "")
     return Fact("keys", name, "not set", "info" if elsewhere else "missing", f"For {key.about}.")
 
 

@@ -77,15 +77,15 @@ _COMMON = (
     Setting("PRIME_SSH_KEY_PATH", "private SSH key for Prime pods, e.g. ~/.ssh/prime_key.pem", "path"),
     Setting("PRIME_API_BASE_URL", "address of the Prime Intellect API", "url", "https://api.primeintellect.ai"),
     Setting("HUDTUI_SIM", "a simulator in Prime Intellect's place: demo, its address on this machine, or off"),
-    Setting("HUDTUI_SIM_KEY", "the key of that simulator, which it prints when it starts", "secret"),
+    Setting("HUDTUI_SIM_KEY", "the simulator at HUDTUI_SIM: the key that it prints when it starts", "secret"),
     Setting(
         "OPENAI_API_KEY",
         "OpenAI, or a server that speaks its API: models to evaluate",
         "secret",
         get_it="https://platform.openai.com/api-keys",
     ),
-    Setting("OPENAI_BASE_URL", "address of that API", "url", "https://api.openai.com/v1"),
-    Setting("HUDTUI_SAMPLING_MODEL", "model of that API that answers an environment which asks for one; without it, none does"),
+    Setting("OPENAI_BASE_URL", "address of OpenAI, or of a server that speaks its API", "url", "https://api.openai.com/v1"),
+    Setting("HUDTUI_SAMPLING_MODEL", "model at OPENAI_BASE_URL that answers an environment which asks for one; empty: none does"),
     Setting("HUDTUI_CLIENT_METADATA_URL", "address of your client metadata document, for logins at environments", "url"),
     Setting(
         "HF_TOKEN",

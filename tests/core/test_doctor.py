@@ -44,6 +44,7 @@ async def test_a_bare_machine(own_world: Path, programs: Path) -> None:
     for name in ("HUD_API_KEY", "WANDB_API_KEY", "PRIME_API_KEY", "OPENAI_API_KEY", "HF_TOKEN"):
         assert fact(report, "keys", name).state == "missing"
     assert fact(report, "keys", "BUCKEYE_API_KEY").state == "info"
+    assert fact(report, "keys", "HUDTUI_SIM_KEY").state == "info"
     assert fact(report, "workspace", "platform").value == "HUD (the default)"
     assert list(report.to_json()) == ["ok", *GROUPS]
     assert list(own_world.iterdir()) == []
@@ -115,6 +116,12 @@ async def test_the_env_file(own_world: Path, programs: Path, monkeypatch: pytest
     env.chmod(0o600)
     report = await examine(own_world)
     assert fact(report, "workspace", ".env").state == "ok"
+
+
+async def test_the_key_of_a_simulator_is_missing_only_where_one_is_used(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for simulator, state in (("demo", "info"), ("http://127.0.0.1:9", "missing")):
+        monkeypatch.setenv("HUDTUI_SIM", simulator)
+        assert fact(await examine(own_world), "keys", "HUDTUI_SIM_KEY").state == state
 
 
 async def test_keys_that_git_would_take_along(own_world: Path) -> None:

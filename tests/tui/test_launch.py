@@ -834,6 +834,11 @@ async def test_the_command_takes_the_very_offer(open_app: Any, workspace: Path, 
         app.open_screen("launch", offer=offer, engine="rollouts", policy="random")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.offer is offer)
         app.screen.action_copy()
+        gpus = app.screen.query_one("#launch-gpus", Field)
+        assert gpus.display and gpus.parent.display  # advice names it; other GPUs than the offer's give the offer up
+        gpus.value = "2xH100"
+        await until(pilot, lambda: app.screen.offer is None)
+        assert app.screen.command().count("--provider sky") == 1 and "--gpus 2xH100" in app.screen.command()
     assert f"--provider sky --offer {offer.short} " in copied[0] and "--gpus" not in copied[0]
 
 

@@ -140,7 +140,9 @@ class TasksPane(Pane):
         shown.update(line, layout=False)
 
     def _about_calls(self, index: TaskIndex) -> list[str]:
-        """Against what the calls are checked, the longest way to say it first."""
+        """Against what the calls are checked, the longest way to say it first; nothing while there is no task."""
+        if not index.total:
+            return []
         if self._open.analysis is None:
             return [f"calls not checked: {'no environment was analyzed yet' if self._open.check_calls else 'v switches that on'}"]
         from hudtui.core.environment.cache import age_text, analysis_age

@@ -425,7 +425,8 @@ class LaunchScreen(HudtuiScreen):
         }
         for name in ("what", "where", "limits", "trains"):
             self.query_one(f"#launch-{name}", FieldsPane).show(shown, engine)
-        self._rows["gpus"].display = self._rents and machine != form.OFFER
+        if machine == form.OFFER:
+            cast("Field", self._rows["gpus"].control).placeholder = "those of the offer"
         if self.focused is None or not self.focused.display or not all(one.display for one in self.focused.ancestors[:3]):
             self._choice("tasks" if plays else "engine").focus()
         training = self.query_one("#launch-trains", FieldsPane)
