@@ -31,8 +31,6 @@ class Knob:
     maximum: float | None = None
     label: str = ""
     """Its name in a form."""
-    hint: str = ""
-    """What a form shows while the field is empty; by default the help, and the default value."""
     group: str = ""
     """Title of the group of options that it belongs to, in a command's help and in a form."""
 
@@ -45,11 +43,10 @@ def knob(
     minimum: float | None = None,
     maximum: float | None = None,
     label: str = "",
-    hint: str = "",
     group: str = "",
 ) -> Any:
     """A field of a dataclass that is an option of the user's. See `Knob` for the arguments."""
-    return field(default=default, metadata={_KEY: Knob(help, flags, metavar, minimum, maximum, label, hint, group)})
+    return field(default=default, metadata={_KEY: Knob(help, flags, metavar, minimum, maximum, label, group)})
 
 
 def knobs_of(kind: type) -> Mapping[str, Knob]:

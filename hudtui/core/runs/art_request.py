@@ -46,13 +46,9 @@ class ArtRequest(RunRequest):
     rehearse: bool = knob(
         False, "Train nothing: play, judge and record on this computer's CPU, with random calls or --base-url.", group=TRAINING
     )
-    base_url: str | None = knob(
-        None, "Endpoint whose model plays in a rehearsal.", label="endpoint", hint="random calls when empty", group=TRAINING
-    )
+    base_url: str | None = knob(None, "Endpoint whose model plays in a rehearsal.", label="endpoint", group=TRAINING)
     seed: int | None = knob(None, "Decides which tasks are taken, and their order.", group=TRAINING)
-    gpus: str | None = knob(
-        None, "GPUs to rent, one or two: 1xA100 by default.", "--gpus", "-g", label="GPUs", hint="1xA100 when empty", group=WHERE
-    )
+    gpus: str | None = knob(None, "GPUs to rent, one or two: 1xA100 by default.", "--gpus", "-g", label="GPUs", group=WHERE)
     provider: str | None = knob(None, "Provider to rent from: prime, or sky (SkyPilot); local for this machine.", group=WHERE)
     project: str | None = knob(None, "Project in ART's records; hud-art by default.", group=TRAINING)
     scenarios: int | None = knob(None, f"Tasks to train on; {SCENARIOS} by default.", minimum=1, group=TRAINING)

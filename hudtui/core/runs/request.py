@@ -23,37 +23,16 @@ class RunRequest(JobOptions):
     """What to run, and where. None or an empty value leaves the choice to the workspace, the engine or the settings."""
 
     engine: str = knob(
-        "trl",
-        "Engine of the run: trl and art train, rollouts only plays the tasks.",
-        "--engine",
-        "-e",
-        hint="rollouts plays the tasks, trl and art train a model",
-        group=WHAT,
+        "trl", "Engine of the run: trl and art train, rollouts only plays the tasks.", "--engine", "-e", group=WHAT
     )
     tasks: str | None = knob(
-        None,
-        "A task file or folder, or a dataset on the Hub (org/name); by default what the lock file names.",
-        hint="task file, or a dataset on the Hub",
-        group=WHAT,
+        None, "A task file or folder, or a dataset on the Hub (org/name); by default what the lock file names.", group=WHAT
     )
-    config: Path | None = knob(
-        None,
-        "Gym configuration; by default the only one here.",
-        "--config",
-        "-c",
-        hint="gym configuration, e.g. configs/2048.yaml",
-        group=WHAT,
-    )
-    training: Path | None = knob(
-        None,
-        "File with settings of the trainer (YAML or JSON).",
-        label="settings",
-        hint="a file (YAML or JSON) with these and all other settings of the trainer",
-        group=TRAINING,
-    )
+    config: Path | None = knob(None, "Gym configuration; by default the only one here.", "--config", "-c", group=WHAT)
+    training: Path | None = knob(None, "File with settings of the trainer (YAML or JSON).", label="settings", group=TRAINING)
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Single settings of the trainer, by the names of `Recipe`. They take precedence over the file."""
-    name: str | None = knob(None, "Name of the run.", hint="what to call it; made from config and policy when empty", group=WHAT)
+    name: str | None = knob(None, "Name of the run.", group=WHAT)
     host: str | None = knob(None, "Your own machine: user@host, a name in ~/.ssh/config, or local.", group=WHERE)
     provider: str | None = knob(None, "Provider to rent from: prime; or local for this machine.", group=WHERE)
     gpus: str | None = knob(
@@ -62,7 +41,6 @@ class RunRequest(JobOptions):
         "--gpus",
         "-g",
         label="GPUs",
-        hint="to rent, such as 4xH100; the cheapest that hold the model when empty",
         group=WHERE,
     )
     offer: Offer | None = None
@@ -74,19 +52,8 @@ class RunRequest(JobOptions):
     regions: tuple[str, ...] = knob(
         (), "Region (eu, eu_north), country (FI) or data centre; may be repeated.", "--region", group=WHERE
     )
-    budget: str | None = knob(
-        None,
-        "Most that the machine may cost, or none.",
-        hint="what the machine may cost; the settings' when empty",
-        group=LIMITS,
-    )
-    max_hours: str | None = knob(
-        None,
-        "Longest time in hours, or none.",
-        label="max hours",
-        hint="the run is stopped after this time; no limit, or the settings', when empty",
-        group=LIMITS,
-    )
+    budget: str | None = knob(None, "Most that the machine may cost, or none.", group=LIMITS)
+    max_hours: str | None = knob(None, "Longest time in hours, or none.", label="max hours", group=LIMITS)
     idle_minutes: str | None = knob(None, "End the machine after this many idle minutes, or none.", group=LIMITS)
     keep_on_failure: bool = knob(
         False, "Keep the machine of a failed run: you pay for it until you end it or its limits do.", group=LIMITS
@@ -94,14 +61,10 @@ class RunRequest(JobOptions):
     environments: str = knob(
         AS_IS,
         "Where environments of this computer run: as-is (where the tasks say), or remote (on the platform, as the image).",
-        hint="as-is; or remote: those of this computer run on the platform, from the lock's image",
         group=WHAT,
     )
     python: str | None = knob(
-        None,
-        "Python on the machine with all requirements; by default an environment is made there.",
-        hint="on the machine, with all that is needed; an environment is made there when empty",
-        group=WHAT,
+        None, "Python on the machine with all requirements; by default an environment is made there.", group=WHAT
     )
     remarks: tuple[str, ...] = ()
     """What the user should know about this request, a sentence each; shown among the checks."""

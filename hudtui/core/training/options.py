@@ -15,59 +15,20 @@ class JobOptions:
     """Options that a user sets and an engine gets unchanged. None leaves the choice to the engine."""
 
     model: str | None = knob(
-        None,
-        "Model to train: an id on the Hub, or a folder of this computer.",
-        "--model",
-        "-m",
-        hint="what is trained, an id on the Hub; the engine's usual one when empty",
-        group=TRAINING,
+        None, "Model to train: an id on the Hub, or a folder of this computer.", "--model", "-m", group=TRAINING
     )
-    policy: str = knob(
-        "greedy",
-        "Player: random, greedy, replay:TRACE, or openai:MODEL.",
-        "--policy",
-        "-p",
-        hint="greedy, random, replay:FILE, openai:MODEL",
-        group=ROLLOUTS,
-    )
-    base_url: str | None = knob(
-        None, "Endpoint for openai:MODEL.", label="endpoint", hint="for openai:MODEL; its usual one when empty", group=ROLLOUTS
-    )
-    group: int = knob(
-        1,
-        "Episodes per task.",
-        "--group",
-        "-r",
-        minimum=1,
-        label="per task",
-        hint="episodes a task",
-        group=ROLLOUTS,
-    )
+    policy: str = knob("greedy", "Player: random, greedy, replay:TRACE, or openai:MODEL.", "--policy", "-p", group=ROLLOUTS)
+    base_url: str | None = knob(None, "Endpoint for openai:MODEL.", label="endpoint", group=ROLLOUTS)
+    group: int = knob(1, "Episodes per task.", "--group", "-r", minimum=1, label="per task", group=ROLLOUTS)
     concurrency: int = knob(4, "Episodes at the same time.", minimum=1, maximum=256, group=ROLLOUTS)
-    limit: int | None = knob(
-        None,
-        "Play only the first tasks.",
-        "--limit",
-        "-n",
-        minimum=1,
-        hint="only the first tasks; all when empty",
-        group=ROLLOUTS,
-    )
+    limit: int | None = knob(None, "Play only the first tasks.", "--limit", "-n", minimum=1, group=ROLLOUTS)
     seed: int | None = knob(None, "Random seed.", group=ROLLOUTS)
-    max_turns: int | None = knob(
-        None,
-        "Most replies in an episode.",
-        minimum=1,
-        label="max turns",
-        hint="replies an episode may have; the config's when empty",
-        group=ROLLOUTS,
-    )
-    steps: int | None = knob(None, "Training steps.", minimum=1, hint="{steps} when empty", group=TRAINING)
+    max_turns: int | None = knob(None, "Most replies in an episode.", minimum=1, label="max turns", group=ROLLOUTS)
+    steps: int | None = knob(None, "Training steps.", minimum=1, group=TRAINING)
     rehearse: bool = knob(False, "Train a tiny model for a few steps on the CPU, here or on the chosen machine.", group=TRAINING)
     rehearse_model: str | None = knob(
         None,
         "Rehearse with this small model instead of the built-in tiny one: a folder, or an id on the Hub.",
         label="rehearse with",
-        hint="a small model to rehearse with; when empty, a tiny model is made on the spot",
         group=TRAINING,
     )

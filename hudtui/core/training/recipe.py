@@ -37,7 +37,6 @@ class Recipe:
         "Learning rate; by default it depends on the model's size.",
         minimum=0,
         label="learning rate",
-        hint="learning rate; by the model's size when empty, {rate} for the usual model",
     )
     lr_scheduler: str = "constant_with_warmup"
     warmup_steps: int = knob(10, "Steps in which the learning rate rises.", minimum=0)
@@ -47,7 +46,6 @@ class Recipe:
         "Episodes that one GPU computes gradients for at once.",
         minimum=1,
         label="batch",
-        hint="episodes that one GPU takes at once; {batch_size} when empty",
     )
     gradient_accumulation: int = knob(2, "Batches per step.", minimum=1, label="batches")
     num_generations: int = knob(
@@ -55,12 +53,9 @@ class Recipe:
         "Episodes of one task that are compared with one another.",
         minimum=2,
         label="group",
-        hint="of one task, that are compared with one another; {num_generations} when empty",
     )
     num_iterations: int = knob(1, "Updates per batch of episodes.", minimum=1)
-    max_tokens: int = knob(
-        1024, "Tokens of one reply.", minimum=1, label="max tokens", hint="tokens of one reply at most; {max_tokens} when empty"
-    )
+    max_tokens: int = knob(1024, "Tokens of one reply.", minimum=1, label="max tokens")
     max_seq_len: int = knob(4096, "Tokens of a conversation. An episode ends when another reply might not fit.", minimum=16)
     max_turns: int | None = knob(None, "Replies of an episode; by default as many as the gym's configuration says.", minimum=1)
     temperature: float = knob(1.0, "Temperature of the sampling.", minimum=0.01)
@@ -76,7 +71,6 @@ class Recipe:
         True,
         "Train an adapter; otherwise all weights.",
         label="LoRA",
-        hint="true: an adapter is trained; false: all weights; {lora} when empty",
     )
     lora_rank: int = knob(8, "Rank of the adapter.", minimum=1)
     lora_alpha: int = 16
