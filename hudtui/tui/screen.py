@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
@@ -35,14 +36,28 @@ if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
 
 T = TypeVar("T")
-
+S = TypeVar("S", bound="HudtuiScreen")
 
 REST = 0.05
 """Seconds without a key after which a detail is drawn."""
 
-
 TOGETHER = 0.1
 """Seconds in which what comes in parts is drawn at once."""
+
+
+def started(
+    group: str, *, exclusive: bool = True, busy: str | None = None
+) -> Callable[[Callable[[S], Awaitable[Any]]], Callable[[S], None]]:
+    """Have `HudtuiScreen.start` carry out an action that asks or waits, with these arguments."""
+
+    def decorate(action: Callable[[S], Awaitable[Any]]) -> Callable[[S], None]:
+        @wraps(action)
+        def begin(screen: S) -> None:
+            screen.start(partial(action, screen), group=group, exclusive=exclusive, busy=busy)
+
+        return begin
+
+    return decorate
 
 
 class HudtuiScreen(Acting, Screen[None]):

@@ -26,7 +26,7 @@ from hudtui.tui.compute.offers import OffersPane, offer_lines, why_lines
 from hudtui.tui.compute.pods import PodsPane, gone_lines, pod_lines
 from hudtui.tui.compute.renting import Renting
 from hudtui.tui.facts import Facts
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.pane import Pane, Panes
@@ -307,10 +307,8 @@ class ComputeScreen(HudtuiScreen):
         self._offers.show_demand(demand)
         self._show_detail()
 
-    def action_model(self) -> None:
-        self.start(self._ask_model(), group="ask model")
-
-    async def _ask_model(self) -> None:
+    @started("ask model")
+    async def action_model(self) -> None:
         demand = self._offers.demand
         typed = await self.app.ask(
             "Model that will be trained",
@@ -369,10 +367,8 @@ class ComputeScreen(HudtuiScreen):
     def action_history(self) -> None:
         self.start(self._renting.history(), group="history", busy="Asking for the machines that have ended")
 
-    def action_access(self) -> None:
-        self.start(self._set_up(), group="access")
-
-    async def _set_up(self) -> None:
+    @started("access")
+    async def action_access(self) -> None:
         if await self._renting.set_up():
             self.action_refresh()  # offers can be asked for now, also where only the first step was missing
             self.say("Everything is set up for renting machines.", "success")

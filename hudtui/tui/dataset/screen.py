@@ -24,7 +24,7 @@ from hudtui.tui.dataset.open_tasks import OpenTasks
 from hudtui.tui.dataset.panes import TICK, ProblemsPane, TaskDetailPane, TasksPane
 from hudtui.tui.dataset.task_work import TaskWork
 from hudtui.tui.facts import Facts
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import cut_left
@@ -186,10 +186,8 @@ class DatasetScreen(HudtuiScreen):
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
-    def action_open(self) -> None:
-        self.start(self._choose_source(), group="open")
-
-    async def _choose_source(self) -> None:
+    @started("open")
+    async def action_open(self) -> None:
         from hudtui.tui.dataset.dialogs import OpenDialog
 
         files = await asyncio.to_thread(self._files)

@@ -26,7 +26,7 @@ from hudtui.tui.actions import AppAction
 from hudtui.tui.environment.panes import Leaf, ResultPane, ToolPane, ToolsPane
 from hudtui.tui.environment.tool_form import ToolForm
 from hudtui.tui.facts import Facts
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fields import Field, TextEntry
@@ -290,10 +290,8 @@ class EnvironmentScreen(HudtuiScreen):
 
         return PersonAnswers(self.app, await asyncio.to_thread(self.app.project.settings))
 
-    def action_login(self) -> None:
-        self.start(self._login, group="look")
-
-    async def _login(self) -> None:
+    @started("look")
+    async def action_login(self) -> None:
         from hudtui.core.environment.asking import LoginOptions
         from hudtui.core.flows.login import kept_logins, log_in, log_out
         from hudtui.core.flows.person import Choice
@@ -461,10 +459,8 @@ class EnvironmentScreen(HudtuiScreen):
             self._show_state()
         return self._session
 
-    def action_disconnect(self) -> None:
-        self.start(self._end(), group="call", busy="Disconnecting")
-
-    async def _end(self) -> None:
+    @started("call", busy="Disconnecting")
+    async def action_disconnect(self) -> None:
         await self._disconnect()
         self.say("Disconnected: the environment that calls by hand went to has ended.")
 
@@ -496,10 +492,8 @@ class EnvironmentScreen(HudtuiScreen):
 
     # -- on to the mapping -------------------------------------------------------------------------------------------
 
-    def action_generate(self) -> None:
-        self.start(self._generate(), group="generate")
-
-    async def _generate(self) -> None:
+    @started("generate")
+    async def action_generate(self) -> None:
         from hudtui.core.flows.generate import write_config
 
         assert self.analysis is not None
@@ -515,10 +509,8 @@ class EnvironmentScreen(HudtuiScreen):
 
     # -- a new task --------------------------------------------------------------------------------------------------
 
-    def action_new_task(self) -> None:
-        self.start(self._new_task(), group="new-task")
-
-    async def _new_task(self) -> None:
+    @started("new-task")
+    async def action_new_task(self) -> None:
         from hudtui.core.flows.new_task import NewTask, new_task
 
         assert self.source is not None and self.analysis is not None

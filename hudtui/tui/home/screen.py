@@ -13,7 +13,7 @@ from hudtui.core.text import home_short
 from hudtui.tui.actions import AppAction, keys_of, shown
 from hudtui.tui.facts import Facts
 from hudtui.tui.home.panes import MoneyPane, NextPane, ProjectPane, RecentPane, RewardPane, RunningPane, age
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.steps import SCREENS
 from hudtui.tui.widgets.pane import SIDE_BY_SIDE, Pane, Panes
 from hudtui.tui.widgets.scrolling import Page
@@ -173,11 +173,9 @@ class HomeScreen(HudtuiScreen):
             name, given = found
             self.app.open_screen(name, **given)
 
-    def action_demo(self) -> None:
+    @started("demo")
+    async def action_demo(self) -> None:
         """Make the demo workspace, in a folder of its own or here."""
-        self.start(self._demo(), group="demo")
-
-    async def _demo(self) -> None:
         from hudtui.core.demo import DEFAULT_FOLDER, FILES, is_demo
         from hudtui.tui.widgets.pick import Pick
 

@@ -28,7 +28,7 @@ from hudtui.tui.facts import Facts
 from hudtui.tui.launch import form
 from hudtui.tui.launch.form import FieldsPane, label_of
 from hudtui.tui.launch.plan import PlanPane
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.pane import Panes
@@ -762,11 +762,9 @@ class LaunchScreen(HudtuiScreen):
         else:
             self.start(lambda: self._ask_and_rent(prepared), group="ask", exclusive=False)
 
-    def action_rehearse(self) -> None:
+    @started("rehearse", exclusive=False)
+    async def action_rehearse(self) -> None:
         """The rehearsal."""
-        self.start(self._rehearse, group="rehearse", exclusive=False)
-
-    async def _rehearse(self) -> None:
         from hudtui.core.flows.start import plan_rehearsal
 
         if self._value("engine") == "art":

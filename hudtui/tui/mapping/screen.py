@@ -24,7 +24,7 @@ from hudtui.tui.mapping.connection import Connection
 from hudtui.tui.mapping.draft import LiveConfig
 from hudtui.tui.mapping.open_file import OpenFile
 from hudtui.tui.mapping.preview_pane import PreviewPane
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.pick import Pick
@@ -510,10 +510,8 @@ class MappingScreen(HudtuiScreen):
         self.editor.replace_all(apply_fixes(self.editor.text, (replace(finding, fix=fix),)))
         self.say(f"{fix.title}. ^z takes it back.", "success")
 
-    def action_fix_all(self) -> None:
-        self.start(self._fix_all(), group="fix", busy="Fixing")
-
-    async def _fix_all(self) -> None:
+    @started("fix", busy="Fixing")
+    async def action_fix_all(self) -> None:
         from hudtui.core.gym.lint.fixes import fix_text
 
         assert self.path is not None
@@ -528,10 +526,8 @@ class MappingScreen(HudtuiScreen):
 
     # -- moving about ------------------------------------------------------------------------------------------------
 
-    def action_outline(self) -> None:
-        self.start(self._outline(), group="outline")
-
-    async def _outline(self) -> None:
+    @started("outline")
+    async def action_outline(self) -> None:
         from hudtui.core.gym.editing.incremental import outline
 
         entries = outline(self.editor.lines)
@@ -555,10 +551,8 @@ class MappingScreen(HudtuiScreen):
         if index is not None:
             self.text.jump(entries[index].line)
 
-    def action_line(self) -> None:
-        self.start(self._line(), group="line")
-
-    async def _line(self) -> None:
+    @started("line")
+    async def action_line(self) -> None:
         given = await self.app.ask("Go to line", placeholder=f"1 to {len(self.editor.lines)}")
         if given is None:
             return
@@ -583,10 +577,8 @@ class MappingScreen(HudtuiScreen):
     def _snippet_tools(self) -> list[Any]:
         return [tool for tool in (self.draft.analysis.agent_tools if self.draft.analysis is not None else ()) if tool.hub is None]
 
-    def action_new(self) -> None:
-        self.start(self._new(), group="new")
-
-    async def _new(self) -> None:
+    @started("new")
+    async def action_new(self) -> None:
         from hudtui.core.gym.editing.completion import new_action
         from hudtui.core.gym.lint.findings import Finding, Fix
         from hudtui.core.gym.lint.fixes import apply_fixes
@@ -616,10 +608,8 @@ class MappingScreen(HudtuiScreen):
         self.preview.try_sample(sample)
         self.show_meaning()
 
-    def action_sample(self) -> None:
-        self.start(self._sample(), group="sample")
-
-    async def _sample(self) -> None:
+    @started("sample")
+    async def action_sample(self) -> None:
         offered = await asyncio.to_thread(self.samples.all, self.draft.config, self.draft.tools)
         lines = [Content.assemble((f"{clean_line(one.label, 40)}  ", "$primary"), clean_line(one.text, 300)) for one in offered]
         at = next((number for number, one in enumerate(offered) if one.text == self.preview.reply.text), 0)
@@ -662,10 +652,8 @@ class MappingScreen(HudtuiScreen):
         self.preview.show_sample(self.connection.words(self.draft))
         self.refresh_bindings()
 
-    def action_send(self) -> None:
-        self.start(self._send, group="send")
-
-    async def _send(self) -> None:
+    @started("send")
+    async def action_send(self) -> None:
         meaning, analysis = self.preview.meaning, self.draft.analysis
         assert meaning is not None and meaning.call is not None and analysis is not None
         self.preview.answer = await self.connection.send(meaning.call, analysis.source)
@@ -675,10 +663,8 @@ class MappingScreen(HudtuiScreen):
             self.preview.turn_to("preview")
         self.call_after_refresh(self.preview.sheet.reveal, "sent ")
 
-    def action_disconnect(self) -> None:
-        self.start(self._disconnect(), group="send", busy="Disconnecting")
-
-    async def _disconnect(self) -> None:
+    @started("send", busy="Disconnecting")
+    async def action_disconnect(self) -> None:
         await self.connection.close()
         self.say("Disconnected.")
 

@@ -24,7 +24,7 @@ from hudtui.tui.actions import AppAction
 from hudtui.tui.editor.reply_editor import ReplyEditor
 from hudtui.tui.facts import Facts
 from hudtui.tui.playing.panes import ActionsPane, ReplyPane, SetupPane, TranscriptPane
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.field_rows import FieldRow
 from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.pick import Pick
@@ -722,11 +722,9 @@ class PlayingScreen(HudtuiScreen):
         assert self.playing is not None
         self.app.copy(transcript(self.playing.record(), over=self.over))
 
-    def action_transcript(self) -> None:
+    @started("save")
+    async def action_transcript(self) -> None:
         """Write the transcript into a file."""
-        self.start(self._save_transcript, group="save")
-
-    async def _save_transcript(self) -> None:
         from hudtui.core.flows.playing import save_transcript
 
         assert self.playing is not None
@@ -736,11 +734,9 @@ class PlayingScreen(HudtuiScreen):
         else:
             self.say(f"Wrote {name}.", "success")
 
-    def action_keep(self) -> None:
+    @started("save")
+    async def action_keep(self) -> None:
         """Keep the replies as samples, or as examples."""
-        self.start(self._keep, group="save")
-
-    async def _keep(self) -> None:
         from hudtui.core.flows.person import Choice
         from hudtui.core.flows.playing import keep_examples, keep_replies
 

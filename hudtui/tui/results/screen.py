@@ -27,7 +27,7 @@ from hudtui.tui.results.histogram import Histogram
 from hudtui.tui.results.lists import EpisodeList, FailureList, GroupList, HitList, key_text
 from hudtui.tui.results.rewards_pane import RewardsPane
 from hudtui.tui.results.transcript import Beside
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.pane import Pane, Panes
 from hudtui.tui.widgets.table_pane import TablePane
@@ -630,11 +630,9 @@ class ResultsScreen(HudtuiScreen):
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
-    def action_search(self) -> None:
+    @started("search")
+    async def action_search(self) -> None:
         """Ask for a text, and search for it."""
-        self.start(self._ask_and_search, group="search")
-
-    async def _ask_and_search(self) -> None:
         text = await self.app.ask(
             "Search the texts of all episodes", value=self._searched, placeholder="a word, a call, an error", accept="Search"
         )
@@ -694,11 +692,9 @@ class ResultsScreen(HudtuiScreen):
 
     # -- opening, copying --------------------------------------------------------------------------------------------
 
-    def action_open(self) -> None:
+    @started("open")
+    async def action_open(self) -> None:
         """Ask what to open."""
-        self.start(self._choose_source, group="open")
-
-    async def _choose_source(self) -> None:
         from hudtui.core.compute.hardware import size
         from hudtui.tui.widgets.pick import Pick
         from hudtui.tui.widgets.words import ago
@@ -721,11 +717,9 @@ class ResultsScreen(HudtuiScreen):
         if typed and typed.strip():
             await self._open_named(typed.strip())
 
-    def action_image(self) -> None:
+    @started("image")
+    async def action_image(self) -> None:
         """Open an image of the turn at the top, or of any turn where that one has none."""
-        self.start(self._open_image, group="image")
-
-    async def _open_image(self) -> None:
         from hudtui.core.results.images import describe_image, image_data
         from hudtui.tui.widgets.pick import Pick
 
@@ -743,11 +737,9 @@ class ResultsScreen(HudtuiScreen):
         assert self.episode.transcript is not None
         self.app.copy(clean(markdown(self.episode.transcript)))
 
-    def action_fork(self) -> None:
+    @started("fork")
+    async def action_fork(self) -> None:
         """Ask for the turn, and play from there on."""
-        self.start(self._fork, group="fork")
-
-    async def _fork(self) -> None:
         from hudtui.core.flows.playing import ForkPoint
         from hudtui.core.rollouts.trace import scan_trace
 
@@ -766,11 +758,9 @@ class ResultsScreen(HudtuiScreen):
         fork = ForkPoint(episode, int(typed), f"{entry.run}, episode {entry.number}")
         self.app.open_screen("playing", back="results", fork=fork)
 
-    def action_export(self) -> None:
+    @started("export")
+    async def action_export(self) -> None:
         """Ask what to write, in which form, and where to."""
-        self.start(self._export, group="export")
-
-    async def _export(self) -> None:
         from hudtui.core.flows.export_episodes import export_episodes
 
         index = self.index

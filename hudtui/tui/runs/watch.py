@@ -22,7 +22,7 @@ from hudtui.tui.log.reading import ReadLogs
 from hudtui.tui.log.view import LogView
 from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
 from hudtui.tui.runs.words import alarm_lines, log_names
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.metrics_pane import Numbers
 from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.table_pane import TablePane
@@ -225,10 +225,8 @@ class WatchScreen(HudtuiScreen):
         event.stop()
         self.start(self._look(session=event.row.name), group="look")
 
-    def action_machine(self) -> None:
-        self.start(self._ask_machine(), group="look")
-
-    async def _ask_machine(self) -> None:
+    @started("look")
+    async def action_machine(self) -> None:
         given = await self.app.ask("Machine", value=self.machine, placeholder="local, a name of ~/.ssh/config, user@host[:port]")
         if given:
             before, self.machine = self.machine, given.strip()
@@ -240,10 +238,8 @@ class WatchScreen(HudtuiScreen):
                 raise
             self.clear_message()
 
-    def action_file(self) -> None:
-        self.start(self._ask_file(), group="look")
-
-    async def _ask_file(self) -> None:
+    @started("look")
+    async def action_file(self) -> None:
         placeholder = f"its path on {clean_line(self.machine, 40)}, or the port of a vLLM server"
         given = (await self.app.ask("Log", placeholder=placeholder, accept="Follow") or "").strip()
         if given.isascii() and given.isdecimal() and 0 < int(given) < 1 << 16:

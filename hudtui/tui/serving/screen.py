@@ -23,7 +23,7 @@ from hudtui.core.flows.serve import ServeRequest, Serving, exposure
 from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import AppAction
 from hudtui.tui.facts import Facts
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.field_rows import FieldRow, FieldRows
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.pane import Pane, Panes
@@ -257,11 +257,9 @@ class ServingScreen(HudtuiScreen):
 
     # -- the server --------------------------------------------------------------------------------------------------
 
-    def action_start(self) -> None:
+    @started("begin")
+    async def action_start(self) -> None:
         """Start the server, after a question where other computers reach it."""
-        self.start(self._begin, group="begin")
-
-    async def _begin(self) -> None:
         request = self.request
         told = exposure(request)
         if told is not None and not await self.app.confirm(f"Listen at {request.host}?", (told,), yes="Listen", danger=True):
@@ -327,11 +325,9 @@ class ServingScreen(HudtuiScreen):
         state.update(Content("\n").join(lines))
         self.refresh_bindings()
 
-    def action_end(self) -> None:
+    @started("end")
+    async def action_end(self) -> None:
         """End the server."""
-        self.start(self._end, group="end")
-
-    async def _end(self) -> None:
         serving = self.serving
         if serving is None:
             return
@@ -353,11 +349,9 @@ class ServingScreen(HudtuiScreen):
         for worker in self.going("serve", "begin"):
             worker.cancel()
 
-    def action_copy(self) -> None:
+    @started("copy")
+    async def action_copy(self) -> None:
         """Copy an address or the token."""
-        self.start(self._copy, group="copy")
-
-    async def _copy(self) -> None:
         serving = self.serving
         assert serving is not None
         texts = {"the address": serving.url, "the address of the socket": serving.socket}

@@ -17,7 +17,7 @@ from textual.widgets import Static
 from hudtui.core.text import clean_line, home_short, seen_from
 from hudtui.tui.actions import AppAction
 from hudtui.tui.facts import Facts
-from hudtui.tui.screen import HudtuiScreen
+from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.pane import Pane, Panes
 from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.table_pane import TablePane
@@ -280,10 +280,8 @@ class SettingsScreen(HudtuiScreen):
         self.say(f"{row.name} is set in {home_short(path)}.", "success")
         self.app.reload()
 
-    def action_unset(self) -> None:
-        self.start(self._unset(), group="edit")
-
-    async def _unset(self) -> None:
+    @started("edit")
+    async def action_unset(self) -> None:
         from hudtui.core.settings import remove_setting, user_file
 
         row = self._row
