@@ -253,7 +253,8 @@ async def _run_here(record: RunRecord, store: RunStore, project: Project, how: H
                 console.say(f"hudtui runs pull {record.id}   brings its results here")
             return
         _, monitor = runlog.open_store()
-        await runlog.follow_run(monitor, record, to_stderr=True)
+        async with runlog.announcing(monitor, record.id):
+            await runlog.follow_run(monitor, record, to_stderr=True)
         if _away(record):
             await _bring_home(record, store)
     await _result(record, how)

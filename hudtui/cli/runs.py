@@ -209,7 +209,8 @@ def logs(
         windows = [window] if window else [stage.name for stage in store.record(chosen).plan.stages]
         sink = runlog.Sink(as_json, windows)
         if follow:
-            await runlog.follow_all(monitor, chosen, windows, part, sink, merge=merge)
+            async with runlog.announcing(monitor, chosen):
+                await runlog.follow_all(monitor, chosen, windows, part, sink, merge=merge)
             summary = store.summary(chosen)
             console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
         elif merge:
@@ -546,11 +547,12 @@ async def manage(store: RunStore, run: str, *, tmux: bool) -> None:
 
     from hudtui.core.flows.manage import manage_run
     from hudtui.core.project import open_project
+    from hudtui.core.runs.watch import Monitor
 
     following: asyncio.Task[None] | None = None
     events = manage_run(run, open_project(), tmux=tmux, progress=_progress(), say=console.say)
     try:
-        async with aclosing(events) as steps:
+        async with runlog.announcing(Monitor(store), run), aclosing(events) as steps:
             async for event in steps:
                 runlog.say_event(event)
                 if event.type == "stage_started" and following is None:

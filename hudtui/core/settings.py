@@ -5,8 +5,8 @@ files of other tools (`~/.hud/.env`, Prime's config, the Hugging Face login), th
 Importing this module is cheap: python-dotenv is imported when it is first needed.
 
 The project's `.env` counts only if the user trusts the folder (`core.trust`); otherwise `Settings.withheld` says what does not
-count. Even a trusted `.env` can only lower a limit on money or time, and can name neither the program that is called as SkyPilot
-nor the address of a simulator.
+count. Even a trusted `.env` can only lower a limit on money or time, and can name neither a program to start nor the address of a
+simulator.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import math
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,7 +31,7 @@ from hudtui.core.platform import BUILT_IN, SERVICES, Platform, choose_platform
 from hudtui.core.text import MASK, did_you_mean
 from hudtui.core.variables import make_lookup
 
-Kind = Literal["secret", "url", "flag", "seconds", "limit", "path", "text"]
+Kind = Literal["secret", "url", "flag", "seconds", "limit", "path", "command", "text"]
 Origin = str
 """`environment`, `.env`, `user file`, `default`, or what another tool keeps: `~/.hud/.env`, `~/.prime`, `Hugging Face login`."""
 
@@ -102,7 +103,8 @@ _COMMON = (
     Setting("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),
     Setting("HUDTUI_IDLE_MINUTES", "minutes without GPU work or log lines after which it is ended, or none", "limit", "30"),
     Setting("HUDTUI_ENGINE", "container engine for images, docker or podman; without it, whichever answers"),
-    Setting("HUDTUI_SKY", "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky, where it is not sky on PATH"),
+    Setting("HUDTUI_SKY", "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky; by default sky on PATH", "command"),
+    Setting("HUDTUI_NOTIFY_COMMAND", "command that gets JSON on its standard input when a run ends or has an alarm", "command"),
 )
 
 LIMIT_SETTINGS: Mapping[str, str] = {
@@ -404,7 +406,7 @@ def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
     return tuple(found)
 
 
-_NEVER_IN_A_FOLDER = frozenset({"HUDTUI_ENGINE", "HUDTUI_SKY", "HUDTUI_SIM_KEY"})
+_NEVER_IN_A_FOLDER = frozenset({"HUDTUI_ENGINE", "HUDTUI_SKY", "HUDTUI_SIM_KEY", "HUDTUI_NOTIFY_COMMAND"})
 """Settings that name a program to start, or a simulator's key: only the environment and the user's own file may set them."""
 _SIMULATORS = frozenset({"demo", "off"})
 """Values of HUDTUI_SIM that a folder may choose; an address is the user's to choose."""
@@ -458,8 +460,12 @@ def save_project_setting(folder: Path, name: str, value: str) -> Path:
     """Set a value in the project's `.env`, in place. Returns the file's path.
 
     Raises:
-        InputError: See `dotenv.set_value`.
+        InputError: No project folder may set it; see also `dotenv.set_value`.
     """
+    if name in _NEVER_IN_A_FOLDER:
+        raise InputError(
+            f"{name} is not taken from a project folder", fix=f"Keep it in your own settings: hudtui settings set {name} --user"
+        )
     path = folder / ".env"
     _refuse_outside(folder, path)
     set_value(path, name, value.strip())
@@ -580,7 +586,8 @@ class CheckedSettings:
     """Settings as typed values, and what is wrong with the others."""
 
     values: Mapping[str, object] = field(repr=False)
-    """By name: Secret, an address without a slash at its end, bool, seconds or a limit as float (infinite: no limit), Path."""
+    """By name: Secret, an address without a slash at its end, bool, seconds or a limit as float (infinite: no limit), Path, or a
+    command in words."""
     problems: Mapping[str, str]
     """By name, in plain words that never hold the value."""
 
@@ -665,6 +672,13 @@ def _seconds(text: str) -> float:
     return number
 
 
+def _command(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"this is not a command: {error}") from None
+
+
 _CHECKS: Mapping[Kind, Callable[[str], object]] = {
     "secret": _key,
     "url": _url,
@@ -672,6 +686,7 @@ _CHECKS: Mapping[Kind, Callable[[str], object]] = {
     "seconds": _seconds,
     "limit": parse_limit,
     "path": lambda text: Path(os.path.expanduser(text)),  # which leaves the home of a user who is not known as it stands
+    "command": _command,
     "text": str,
 }
 """How each kind is checked: a function of the text that returns the value, or raises ValueError with what is wrong."""

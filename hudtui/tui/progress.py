@@ -6,12 +6,16 @@ Imported before the first paint: what reads runs is imported later.
 from __future__ import annotations
 
 import asyncio
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.text import clean_line
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from hudtui.core.runs.news import RunNews
     from hudtui.tui.app import HudtuiApp
     from hudtui.tui.facts import Facts
     from hudtui.tui.home.reads import RunRead, RunReader
@@ -39,6 +43,8 @@ class RunProgress:
         self._unread: set[str] = set()
         """Runs that could not be read: their machines may be away."""
         self._home = asyncio.Event()
+        self._notify_failed = False
+        """It was said that the user's command fails."""
 
     @property
     def alarms(self) -> int:
@@ -68,9 +74,10 @@ class RunProgress:
                     self._reader = await asyncio.to_thread(_reader, app.workspace.state_dir)
                 # A run that has just ended is read once more: its last numbers came after the reading before.
                 wanted = [run for run in facts.runs[:READ] if run.running or not self._is_final(run.id)]
-                found = await self._reader.read([run.id for run in wanted])
+                found, news = await self._reader.read([run.id for run in wanted])
+                if news:
+                    self._announce(news)
                 if any(self.found.get(run) != read for run, read in found.items()):
-                    self._announce(found)
                     self.found |= found
                     app.show_progress()
                 self._unread = {run.id for run in wanted} - set(found)
@@ -85,17 +92,26 @@ class RunProgress:
         except Exception as error:
             app.fail(error)
 
-    def _announce(self, found: Mapping[str, RunRead]) -> None:
-        """Tell the user of runs that have ended, and of new alarms, whatever screen is shown."""
-        for run, read in found.items():
-            before = self.found.get(run)
-            if before is None or before.ended:
-                continue
-            words = [f"{read.state}{f', reward {read.reward}' if read.reward else ''}"] if read.ended else []
-            words += [alarm for alarm in read.alarms if alarm not in before.alarms]
-            if words:
-                bad = bool(read.alarms) or read.state not in ("finished", "stopped")
-                self._app.tell_of_run(f"{read.name}: {'; '.join(words)}", bad=bad)
+    def _announce(self, news: Sequence[RunNews]) -> None:
+        """Tell the user of runs that have ended, and of new alarms, whatever screen is shown; and the user's command."""
+        for _, group in groupby(news, key=lambda one: one.view.summary.id):
+            told = list(group)
+            words = "; ".join(one.text for one in told)
+            self._app.tell_of_run(f"{clean_line(told[0].view.summary.name, 60)}: {words}", bad=any(one.bad for one in told))
+        self._app.run_worker(self._notify(news), group="notify", exit_on_error=False)
+
+    async def _notify(self, news: Sequence[RunNews]) -> None:
+        """Start the user's command. That it fails is said once, and always kept in the log."""
+        from hudtui.core.flows.notify import notify
+        from hudtui.tui import applog
+
+        try:
+            await notify(news, self._app.project)
+        except Exception as error:
+            applog.log.warning("%s", str(error).replace("\n", ": "))
+            if not self._notify_failed:
+                self._notify_failed = True
+                self._app.fail(error)
 
     def _is_final(self, run: str) -> bool:
         """Whether nothing new will be read of a run."""

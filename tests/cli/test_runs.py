@@ -339,8 +339,18 @@ def test_the_list_is_filtered_sorted_and_grouped(own_world: Path) -> None:
     assert "no field 'colour'" in wrong.stderr and "state, name, id" in wrong.stderr
 
 
-def test_a_run_is_started_again_and_continued(workspace: Path) -> None:
+def test_a_run_is_started_again_and_continued(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = workspace / "told.jsonl"
+    monkeypatch.setenv("HUDTUI_NOTIFY_COMMAND", f"tee -a '{told}'")
     first = json.loads(hudtui("runs", "start", "-f", "--json", "--no-tmux", "--max-turns", "5", "--name", "base").stdout)
+    (news,) = map(json.loads, told.read_text().splitlines())
+    assert (news["event"], news["run"], news["state"], news["reward"]) == (
+        "end",
+        first["id"],
+        "finished",
+        first["result"]["reward"],
+    )
+    monkeypatch.delenv("HUDTUI_NOTIFY_COMMAND")
     store = RunStore(workspace / ".hudtui")
     assert "not a terminal" in hudtui("runs", "rerun", first["id"], code=2).stderr and len(store.runs()) == 1
     again = json.loads(hudtui("runs", "rerun", "base", "--yes", "--json", "--no-tmux").stdout)

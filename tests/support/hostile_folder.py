@@ -163,6 +163,7 @@ def _env(folder: Path, watch: Watch, pick: random.Random) -> None:
         "HUD_TELEMETRY_LOCAL_DIR": str(watch.marks),
         "HUDTUI_PYTHON": str(watch.program),
         "HUDTUI_ENGINE": str(watch.program),
+        "HUDTUI_NOTIFY_COMMAND": str(watch.program),
         "HUDTUI_TRUST": "/",
         "HUDTUI_TRUST_RUN": "/",
         "HUDTUI_PLATFORM": "evil",

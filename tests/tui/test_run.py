@@ -457,6 +457,33 @@ async def test_the_end_of_a_run_is_told_on_another_screen(
         assert sent.count(notification("2048 greedy: finished, reward 0.438")) == 1
 
 
+async def test_the_command_of_the_user_is_started_at_the_end_of_a_run(
+    open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_run(project, "live-aaaa", "running")
+    make_run(project, "live-bbbb", "running")
+    told = project / "told.jsonl"
+    monkeypatch.setenv("HUDTUI_NOTIFY_COMMAND", f"sh -c 'cat >>\"$0\"; echo no room >&2; exit 3' '{told}'")
+    monkeypatch.setattr("hudtui.tui.app.EVERY", 0.1)
+    monkeypatch.setattr("hudtui.tui.progress.SHOWN", 0.1)
+
+    def heard() -> list[str]:
+        return [json.loads(line)["text"] for line in told.read_text().splitlines()] if told.exists() else []
+
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        await _until(pilot, lambda: len(app.progress.found) == 2)
+        store = RunStore(project / ".hudtui")
+        store.append("live-aaaa", "failed", {"why": "out of memory"})
+        await _until(pilot, lambda: "the command of HUDTUI_NOTIFY_COMMAND failed" in screen_text(app))
+        assert heard() == ["2048 greedy: failed, reward 0.438"]
+        app.say("something else")
+        store.append("live-bbbb", "stopped")
+        await _until(pilot, lambda: len(heard()) == 2 and not any(one.group == "notify" for one in app.workers))
+        assert "NOTIFY" not in app.screen.message, "it is said once"
+        assert [event.data for event in store.events("live-bbbb") if event.type == "notified"] == [{"about": "the end"}]
+    assert caplog.messages.count("the command of HUDTUI_NOTIFY_COMMAND failed: status 3: no room") == 2
+
+
 def test_a_notification_is_what_the_terminal_understands() -> None:
     assert notification("a\x1b]0;b\a", {}) == "\x1b]9;hudtui: a\a"
     assert notification("a; b", {"TERM": "rxvt-unicode"}) == "\x1b]777;notify;hudtui;a; b\a"

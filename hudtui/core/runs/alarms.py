@@ -46,6 +46,11 @@ class Alarm:
     """The fix, in one sentence."""
     stage: str | None = None
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Return what tells the alarm from others while its text changes with every second."""
+        return (self.kind, self.level, self.stage or "", self.fix or "")
+
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
 

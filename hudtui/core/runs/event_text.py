@@ -69,6 +69,8 @@ def _text(event: RunEvent) -> str:
             return f"stage {name} ends{how}" + (f": {why}" if why else _ENDED_BY.get(str(data.get("by")), ""))
         case "renamed":
             return f"the run is renamed: {name}"
+        case "notified":
+            return f"the notify command is started for {data.get('about')}"
         case "commented":
             return f"the comment is changed: {data.get('text') or 'none'}"
     return _EVENTS.get(kind, kind.replace("_", " ")) + (f": {why}" if why else "")

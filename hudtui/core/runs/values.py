@@ -53,8 +53,9 @@ class RunEvent:
     """An event of a run. Events are never changed or deleted.
 
     Events of the app have the types `planned`, `machine` (a step on the way to a rented machine, or its end), `step`,
-    `stop_requested`, `limits`, `removed`, `failed`, `lost`, `unreadable` (a rejected record of the machine). Events of the
-    supervisor on the machine have the types in `REPORTED`, and no others.
+    `stop_requested`, `limits`, `removed`, `failed`, `lost`, `unreadable` (a rejected record of the machine), `renamed`,
+    `commented`, `notified` (the user's command was started for an event). Events of the supervisor on the machine have the types
+    in `REPORTED`, and no others.
     """
 
     run: str
@@ -200,7 +201,7 @@ def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
     """
     run: dict[str, Any] = dict(vars(start))
     for event in events:
-        if event.type not in ("renamed", "commented"):
+        if event.type not in ("renamed", "commented", "notified"):
             run["updated"] = max(run["updated"], event.at)
         if event.type == "note" and (message := _text(event, "message")):
             run["notes"] = (*run["notes"], message)[-_NOTES:]

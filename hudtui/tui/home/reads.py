@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hudtui.core.compute.limits import money
 from hudtui.core.errors import HudtuiError
 from hudtui.core.runs.listing import model_of
+from hudtui.core.runs.news import RunNews, news_between
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.watch import Monitor
 from hudtui.core.text import clean_line
@@ -81,17 +82,24 @@ class RunReader:
 
     def __init__(self, state: Path) -> None:
         self._monitor = Monitor(RunStore(state))
+        self._views: dict[str, RunView] = {}
 
-    async def read(self, runs: Iterable[str]) -> dict[str, RunRead]:
-        """Return what is known of the runs with these ids. A run that cannot be read is left out."""
-        found = {}
+    async def read(self, runs: Iterable[str]) -> tuple[dict[str, RunRead], list[RunNews]]:
+        """Return what is known of the runs with these ids, and what is new since the last call.
+
+        A run that cannot be read is left out.
+        """
+        found: dict[str, RunRead] = {}
+        news: list[RunNews] = []
         for run in runs:
             with contextlib.suppress(HudtuiError, TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     view = await self._monitor.view(run)
                 record = await asyncio.to_thread(self._monitor.store.record, run)
                 found[run] = _read(view, record)
-        return found
+                news += news_between(self._views.get(run), view)
+                self._views[run] = view
+        return found, news
 
 
 def _read(view: RunView, record: RunRecord) -> RunRead:
