@@ -158,6 +158,7 @@ class RentedRuns:
     async def _manage(self, record: RunRecord, told: Told | None, again: bool) -> None:
         from hudtui.core.errors import HudtuiError, RunError
         from hudtui.core.flows.manage import manage_run
+        from hudtui.core.runs.remote_run import may_have_begun
         from hudtui.core.runs.run_lock import is_managed
         from hudtui.tui import applog
 
@@ -167,7 +168,7 @@ class RentedRuns:
             if not again:
                 await asyncio.to_thread(store.add, record)
                 self._app.reload()
-            if store.summary(record.id).started is None and store.summary(record.id).active:
+            if store.summary(record.id).active and not await asyncio.to_thread(may_have_begun, store, record.id):
                 self.getting[record.id] = f"a machine is being got for {record.name}"
             steps = manage_run(record.id, self._app.project, providers=session.overview.providers)
             async with aclosing(steps) as events:

@@ -146,7 +146,11 @@ async def continue_launch(
             yield step
         until = time.monotonic() + 10.0
         while True:
-            for event in await reports.read():
+            try:
+                reported = await reports.read()
+            except MachineError:
+                break  # the run has started, and goes on; whoever follows it reads again
+            for event in reported:
                 yield event
             if store.summary(run).started is not None or time.monotonic() >= until:
                 break

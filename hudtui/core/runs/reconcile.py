@@ -15,6 +15,7 @@ from hudtui.core.remote import tmux
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host
 from hudtui.core.runs.launch import Lookup, available_secrets, continue_launch, error_sentence
+from hudtui.core.runs.remote_run import may_have_begun
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.run_lock import is_managed
 from hudtui.core.runs.store import RunStore
@@ -91,7 +92,7 @@ async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunSto
     """Read the state only: the process that manages the run does the remaining steps. Returns None while a process manages it."""
     if is_managed(store, summary.id):
         return None
-    if summary.started is not None and not summary.final:
+    if not summary.final and may_have_begun(store, summary.id):
         with contextlib.suppress(MachineError):
             await ensure_reachable(machine.host, within=_ANSWERS)
             await machine.sync(store)

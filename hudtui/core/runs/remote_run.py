@@ -241,6 +241,8 @@ class RemoteRun:
         self.unwanted = False
         self.joined = False
         """This process has started the run on its machine, or has taken it up."""
+        self.begun = may_have_begun(store, record.id)
+        """An earlier process has started the run, or was killed while it did: nothing but its end may end its machine."""
 
     @property
     def run(self) -> str:
@@ -267,7 +269,7 @@ class RemoteRun:
                         yield event
         except HudtuiError as error:
             early = isinstance(error, _StoppedEarly)
-            if isinstance(error, RunError) and not early and self.summary.started is not None:
+            if isinstance(error, RunError) and not early and (self.begun or self.summary.started is not None):
                 raise  # the store cannot be written: the run continues
             trouble = None if early else error
             with contextlib.suppress(RunError):  # a full disk must not keep the machine alive
@@ -299,7 +301,7 @@ class RemoteRun:
             facts: dict[str, Any] = {"run": self.run, "workspace": workspace, "limits": self.record.spec.limits}
             ledger.reserve(order, provider=provider.name, endpoint=provider.endpoint, **facts)
             if known is not None:
-                ledger.update(order.name, "created" if summary.started is None else "ready", pod=known, last=pod)
+                ledger.update(order.name, "ready" if self.begun else "created", pod=known, last=pod)
             ledger.unclaim(order.name)
 
         await context.ledger.run(write, context.ledger)
@@ -310,13 +312,12 @@ class RemoteRun:
         if owned is not None and (not owned.open or owned.state == "ending"):
             how = "is being ended" if owned.open else "has ended"
             raise MachineError(f"the machine of run {self.run} {how}", why=owned.why)
-        begun = self.summary.started is not None
-        if not begun:
+        if not self.begun:
             if self.summary.state == "stopping":
                 raise _StoppedEarly("stopped before it started")
             await check_inputs(self.record.plan, self.lookup)  # before anything costs money
         async with contextlib.AsyncExitStack() as open_ports:
-            for part in (self.watch,) if begun else (self.get_machine, self.tunnels, self.begin, self.watch):
+            for part in (self.watch,) if self.begun else (self.get_machine, self.tunnels, self.begin, self.watch):
                 async with aclosing(part(open_ports)) as events:
                     async for event in events:
                         yield event
@@ -404,7 +405,7 @@ class RemoteRun:
         """End the machine of a run that has not started, because the caller leaves. A run that has started continues."""
         owned, summary = self.owned(), self.summary
         gone = owned is None or not owned.open
-        if summary.started is not None or (not summary.active and (gone or self.keeps(summary))):
+        if self.begun or summary.started is not None or (not summary.active and (gone or self.keeps(summary))):
             return
         if summary.active and not gone and owned is not None and owned.state != "ready":
             return  # its order was cancelled, and its end could not be verified: that is told already
@@ -450,6 +451,10 @@ class RemoteRun:
 
     async def join(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Take up a run that has started: open its tunnels, give its watchdog the rules, and start what a reboot has ended."""
+        if self.summary.state == "stopping":  # whoever asked for the end may have been killed before the machine heard of it
+            asked = [event.data.get("grace") for event in self.store.events(self.run) if event.type == "stop_requested"]
+            await stop_run(self.run, self.host, self.store, grace=asked[-1] if asked else None)
+            return
         async with contextlib.AsyncExitStack() as opened, aclosing(self.tunnels(opened)) as events:
             async for event in events:
                 yield event
@@ -552,11 +557,13 @@ class RemoteRun:
 
     async def revive(self) -> RunEvent | None:
         """Start supervisor and watchdog again after a reboot: they continue the run, or record its end."""
-        status = await self.machine.status()
+        began, status = time.monotonic(), await self.machine.status()
         if status.supervisor is not None or status.ended:
             return None
         await self.arm()
         await self.machine.start(available_secrets(self.record.plan, self.lookup))
+        if status.status is None:
+            return await self.step("supervisor", began)
         text = "its supervisor had been ended, perhaps with the machine, and was started again"
         return await self.append("note", {"message": text})
 
@@ -715,7 +722,16 @@ class RemoteRun:
 
 def is_guarded(store: RunStore, run: str) -> bool:
     """Return whether a watchdog was put onto the machine of a run."""
-    return any(event.type == "step" and event.data.get("name") == "guard" for event in store.events(run))
+    return _has_step(store, run, "guard")
+
+
+def may_have_begun(store: RunStore, run: str) -> bool:
+    """Return whether a run has started on its rented machine, or was about to when its hudtui was killed."""
+    return store.summary(run).started is not None or _has_step(store, run, "plan")
+
+
+def _has_step(store: RunStore, run: str, name: str) -> bool:
+    return any(event.type == "step" and event.data.get("name") == name for event in store.events(run))
 
 
 def is_run_active(owned: PodRecord) -> bool:

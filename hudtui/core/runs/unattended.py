@@ -15,7 +15,7 @@ from hudtui.core.compute.watchdog import terminate_rule
 from hudtui.core.errors import HudtuiError
 from hudtui.core.http import is_loopback
 from hudtui.core.runs.launch import Lookup
-from hudtui.core.runs.remote_run import FETCH_WITHIN, START_WITHIN, is_guarded
+from hudtui.core.runs.remote_run import FETCH_WITHIN, START_WITHIN, is_guarded, may_have_begun
 from hudtui.core.runs.run_lock import is_managed
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunSummary
@@ -73,7 +73,8 @@ def find_unattended(
         provider = next((provider for provider in providers.values() if one.is_at(provider)), None)
         known = _known(store, one.run)
         guarded = one.why != UNGUARDED and (known is None or store is None or is_guarded(store, known[0].id))
-        left = _Left(one, known, provider, guarded)
+        begun = known is not None and store is not None and may_have_begun(store, known[0].id)
+        left = _Left(one, known, provider, guarded, begun)
         guard = left.guard(ledger, spending, settings)
         words = (*left.purpose(folder), *((guard,) if guard else ()))
         found.append(UnattendedPod(one.name, one.run, one.hourly or 0.0, one.currency, left.simulated, words))
@@ -102,6 +103,8 @@ class _Left:
     provider: Provider | None
     guarded: bool
     """A guard was put onto the machine, as far as is known."""
+    begun: bool
+    """The run has started, or may have; see `may_have_begun`."""
 
     @property
     def simulated(self) -> bool:
@@ -140,6 +143,8 @@ class _Left:
         if one.workspace is not None and Path(one.workspace) != folder:
             resume += f" in {clean_line(one.workspace)}"
         state = self.known[1]
+        if state.active and state.started is None and self.begun:
+            return (f"{name} costs {price}: run {run} may have started there.", f"{resume} takes it up. {end} ends the machine.")
         if state.active and state.started is None:
             return (f"{name} costs {price}: run {run} has not started there.", f"{resume} starts it. {end} ends the machine.")
         if state.active:

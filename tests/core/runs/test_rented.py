@@ -514,6 +514,99 @@ async def test_who_takes_up_a_run_that_has_started_never_ends_its_machine(
     assert (world.store.folder / record.id / "logs" / "s0.log").read_text() == "done\n"
 
 
+class _Killed(BaseException):
+    """A process that is killed does nothing more."""
+
+
+async def _killed_as_it_starts(world: World, record: RunRecord, start: Any) -> None:
+    with pytest.MonkeyPatch.context() as dying, pytest.raises(_Killed):
+        dying.setattr(remote_run.RemoteRun, "give_up", _nothing)
+        dying.setattr(RunFolder, "start", start)
+        await world.tend(record)
+    assert world.store.summary(record.id).started is None and len(world.sim.alive) == 1
+
+
+@pytest.mark.parametrize("trouble", ["cancelled", "silent", "changed"])
+async def test_a_run_whose_hudtui_was_killed_as_it_started_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """Its store does not know of the start. Whatever the next hudtui meets, it does not end the machine."""
+    record = world.record("until [ -e go ]; do sleep 0.05; done; echo done")
+    real, reached = RunFolder.start, asyncio.Event()
+
+    async def start(self: RunFolder, secrets: Any) -> None:
+        await real(self, secrets)
+        raise _Killed
+
+    async def fails(*_: Any, **__: Any) -> Any:
+        reached.set()
+        if trouble == "cancelled":
+            await asyncio.Event().wait()
+        raise MachineError("it fails")
+
+    await _killed_as_it_starts(world, record, start)
+    with monkeypatch.context() as broken:
+        world.broker.clock = lambda: time.monotonic() * 10_000
+        if trouble == "changed":
+            broken.setattr(remote_run, "check_inputs", fails)
+            reached.set()
+        else:
+            broken.setattr(remote_run, "open_host", fails)
+            broken.setattr(RunFolder, "sync", fails)
+        again = asyncio.create_task(world.tend(record))
+        await reached.wait()
+        await asyncio.wait([again], timeout=0.3)
+        again.cancel()
+        await asyncio.wait([again])
+        (left,) = find_unattended(
+            world.broker.ledger, {"prime": world.broker.provider}, world.broker.settings, folder=world.store.state_dir.parent
+        )
+        assert ("continues" if trouble == "changed" else "may have started") in left.words[0]
+    assert world.store.summary(record.id).active and len(world.sim.alive) == 1
+    await world.put(record, "go")
+    assert (await world.tend(record))[-1] == "step terminate" and not world.sim.alive
+    assert (world.store.folder / record.id / "logs" / "s0.log").read_text() == "done\n"
+
+
+async def test_a_run_whose_hudtui_was_killed_just_before_its_start_is_started(world: World) -> None:
+    async def start(self: RunFolder, secrets: Any) -> None:
+        raise _Killed
+
+    record = world.record(stages=(RUN,))
+    await _killed_as_it_starts(world, record, start)
+    events = await world.tend(record)
+    assert "step supervisor" in events and events[-1] == "step terminate"
+    assert world.store.summary(record.id).state == "finished" and world.created == 1 and not world.sim.alive
+
+
+async def test_a_stop_whose_hudtui_was_killed_reaches_the_machine_with_the_next_one(world: World) -> None:
+    record = world.record("exec sleep 1000")
+    await _leave_when_started(world, record)
+    world.store.append(record.id, "stop_requested", {"grace": 0.0}, once="stop_requested")
+    async with asyncio.timeout(30):
+        assert (await world.tend(record))[-1] == "step terminate"
+    assert world.store.summary(record.id).state == "stopped" and not world.sim.alive
+
+
+async def test_a_connection_that_is_lost_just_after_the_start_fails_no_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, lost = RunFolder.start, [Disconnected("lost")]
+    sync = RunFolder.sync
+
+    async def start(self: RunFolder, secrets: Any) -> None:
+        await real(self, secrets)
+        monkeypatch.setattr(RunFolder, "sync", once)
+
+    async def once(self: RunFolder, store: RunStore) -> Any:
+        if lost:
+            raise lost.pop()
+        return await sync(self, store)
+
+    monkeypatch.setattr(RunFolder, "start", start)
+    record = world.record(stages=(RUN,))
+    assert (await world.tend(record))[-1] == "step terminate" and not lost
+    assert world.store.summary(record.id).state == "finished"
+
+
 @pytest.mark.parametrize("begun", [True, False])
 async def test_a_machine_that_the_ledger_has_lost_is_neither_ordered_again_nor_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch, begun: bool
