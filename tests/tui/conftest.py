@@ -28,7 +28,6 @@ import pytest
 from pytest_textual_snapshot import node_to_report_path
 from support.at_rest import at_rest, quick_waits
 from support.parsed_styles import parsed_once
-from textual.worker import WorkerCancelled, WorkerFailed
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 """The time in every screen test."""
@@ -47,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 async def settle(pilot: Any) -> None:
-    """Wait until no worker runs and nothing is left to draw, three times over: what ends may begin something else. Never sleeps.
+    """Wait until no worker runs and nothing is left to draw, three times over: what ends may begin something else.
 
     A worker called "forever" is not waited for, and none is while a dialog is open: it may be what waits for the answer.
     """
@@ -59,8 +58,9 @@ async def settle(pilot: Any) -> None:
             await pilot.pause(0.01)
         workers = [worker for worker in pilot.app.workers if worker.name != "forever" and not worker.is_finished]
         if workers and not pilot.app.screen.is_modal:
-            with contextlib.suppress(WorkerCancelled, WorkerFailed):
-                await pilot.app.workers.wait_for_complete(workers)
+            # Any of them may yet open a dialog and wait for its answer.
+            while not (pilot.app.screen.is_modal or all(worker.is_finished for worker in workers)):
+                await pilot.pause(0.005)
             quiet = 0
         else:
             quiet += 1

@@ -203,7 +203,8 @@ class RunView:
         if run.mode == "processes":
             return "it runs as detached processes, without tmux"
         # The supervisor opens the session for the first stage, after it has reported its own start.
-        return "its first stage has not started yet" if run.mode is None or run.stage is None else None
+        begun = run.stage is not None or any(stage.started for stage in self.stages)
+        return None if run.mode == "tmux" and begun else "its first stage has not started yet"
 
     @property
     def worrying(self) -> bool:
