@@ -73,7 +73,7 @@ async def stop(
         return None
     if on_event is not None:
         on_event(Progress("stop", f"Stopping {name}"))
-    return await end(run, project, now=now, providers=providers, progress=progress)
+    return await end(run, project, now=now, providers=providers, progress=progress, say=person.say)
 
 
 async def end(
@@ -83,13 +83,14 @@ async def end(
     now: bool = False,
     providers: Mapping[str, Provider] | None = None,
     progress: FetchProgress | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Stopped:
-    """Stop a run without a question; see `stop`.
+    """Stop a run without a question; see `stop`. `say` is told whom it waits for.
 
     Raises:
         MachineError: The machine does not answer, a process of the run is left, or the end of the rented machine could not be
             verified.
-        RunError: Another hudtui is renting its machine and does not cancel the order in time.
+        RunError: A hudtui that manages the run does not cancel the order of its machine, or end it, in time.
         Untrusted: The user did not start this run.
     """
     store = project.runs
@@ -97,7 +98,7 @@ async def end(
     if record.spec.rent is None:
         summary = await stop_run(run, find_host(record.host), store, grace=grace)
     else:
-        async with rental(record, project, providers=providers) as context:
+        async with rental(record, project, providers=providers, say=say) as context:
             summary = await end_remote_run(run, store, context, grace=grace, progress=progress)
     return Stopped(summary, _report(summary, record))
 
@@ -116,7 +117,7 @@ async def rental(
         record: The run.
         project: The project, whose settings have the provider's key.
         providers: Providers by name, which stay open; None opens the provider by the settings, and closes it.
-        say: Called with a message when a cancelled order has been cleaned up.
+        say: See `RentalContext.say`.
 
     Raises:
         HudtuiError: See `open_rental_context`.

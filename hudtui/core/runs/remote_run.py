@@ -43,7 +43,7 @@ from hudtui.core.runs.launch import Lookup, available_secrets, check_inputs, con
 from hudtui.core.runs.reports import read_status
 from hudtui.core.runs.results import FetchedResults, Progress, fetch_results, results_folder
 from hudtui.core.runs.run_folder import MachineEvents, RunFolder
-from hudtui.core.runs.run_lock import lock_run
+from hudtui.core.runs.run_lock import is_managed, lock_run
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.workspace import STATE_FOLDER
@@ -68,6 +68,8 @@ FETCH_WITHIN = 3600.0
 """Seconds from the end of a run until the watchdog ends the machine, fetched or not."""
 _GIVEN_UP_WITHIN = 240.0
 """Seconds to wait while another hudtui cancels its order of the machine."""
+_SETTLED_WITHIN = 120.0
+"""Seconds to wait while another hudtui fetches the results of a run and ends its machine."""
 _LAST_WORDS, _LOOK = 20, 0.25
 """Looks at the status of a run that has ended until its supervisor has written it, and seconds between them."""
 _FETCHES, _FETCH_PAUSE = 8, 10.0
@@ -88,7 +90,7 @@ class RentalContext:
     within: float = 20.0
     """Seconds to wait for an answer of the machine before the provider is asked whether it still exists."""
     say: Callable[[str], None] | None = None
-    """Called with a message when a cancelled order has been cleaned up."""
+    """Called with a message when a cancelled order has been cleaned up, or another hudtui is waited for."""
     clock: Callable[[], float] = time.monotonic
     """The clock that measures the wait for a machine."""
     look: float = 30.0
@@ -184,14 +186,15 @@ async def end_remote_run(
         The run after its end.
 
     Raises:
-        RunError: Another hudtui is renting its machine and does not cancel the order in time.
+        RunError: A hudtui that manages the run does not cancel the order of its machine, or end it, in time.
         MachineError: The machine does not answer, or its end could not be verified.
         Untrusted: The user did not start this run.
     """
     store.require_own(run)
     remote = RemoteRun(store.record(run), store, context, None, True, progress)
     await remote.stop(grace)
-    async with lock_run(store, run, patience=120.0), aclosing(remote.settle(keep=False)) as events:
+    fetching = "fetches the results, and then ends the machine"
+    async with remote.turn(_SETTLED_WITHIN, fetching), aclosing(remote.settle(keep=False)) as events:
         async for _ in events:
             pass
     return store.summary(run)
@@ -425,8 +428,10 @@ class RemoteRun:
             self.context.say(outcome)
 
     def keeps(self, summary: RunSummary) -> bool:
-        """Return whether the user wants to keep the machine, because the run has failed."""
-        return summary.state == "failed" and self.rent.keep_on_failure
+        """Return whether the user wants to keep the machine, because the run has failed, and has not asked for the end since."""
+        if summary.state != "failed" or not self.rent.keep_on_failure:
+            return False
+        return all(event.type != "stop_requested" for event in self.store.events(self.run))
 
     async def step(self, name: str, began: float, **data: Any) -> RunEvent | None:
         seconds = round(time.monotonic() - began, 3)
@@ -608,9 +613,8 @@ class RemoteRun:
         if not self.summary.active:
             return
         if self.summary.started is None and not is_guarded(self.store, self.run):
-            async with lock_run(
-                self.store, self.run, patience=_GIVEN_UP_WITHIN
-            ):  # the hudtui that rents it sees the request and cancels
+            # The hudtui that rents it sees the request and cancels.
+            async with self.turn(_GIVEN_UP_WITHIN, "cancels the order of the machine"):
                 if self.summary.active:
                     await self.append("stopped", {"why": "stopped before it started"})
             return
@@ -618,6 +622,23 @@ class RemoteRun:
             await stop_run(self.run, self.host, self.store, grace=grace)
         except MachineError as error:
             await self.append("stopped", {"why": f"its machine does not answer: {error_sentence(error)}"})
+
+    @contextlib.asynccontextmanager
+    async def turn(self, patience: float, does: str) -> AsyncGenerator[None, None]:
+        """Hold the lock of the run, once the hudtui that manages it has done what it does after a request to stop."""
+        if self.context.say is not None and is_managed(self.store, self.run):
+            self.context.say(f"The hudtui that manages run {self.run} {does}: waiting for it")
+        async with contextlib.AsyncExitStack() as held:
+            try:
+                await held.enter_async_context(lock_run(self.store, self.run, patience=patience))
+            except RunError:
+                raise RunError(
+                    f"the machine of run {self.run} is not ended yet: the hudtui that manages the run is at work still",
+                    why=f"It {does}; that was not done within {patience:.0f} s.",
+                    fix=f"See it: hudtui runs show {self.run}. If it leaves the machine, type hudtui runs stop {self.run} again. "
+                    f"To end the machine at once, without results: hudtui pods terminate {self.rent.machine}.",
+                ) from None
+            yield
 
     # --- the end ----------------------------------------------------------------------------------------------------------
 

@@ -228,6 +228,31 @@ async def test_stopping_a_failed_run_ends_the_machine_that_was_kept(world: World
     assert (summary.state, summary.machine) == ("failed", "released") and not world.sim.alive
 
 
+async def test_stopping_while_another_fetches_says_what_that_does_and_ends_the_machine_though_it_was_to_be_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetching, go_on, said = asyncio.Event(), asyncio.Event(), list[str]()
+    real = remote_run.fetch_results
+
+    async def late(*args: Any, **more: Any) -> Any:
+        fetching.set()
+        await go_on.wait()
+        return await real(*args, **more)
+
+    monkeypatch.setattr(remote_run, "fetch_results", late)
+    monkeypatch.setattr(remote_run, "_SETTLED_WITHIN", 0.1)
+    record = world.record("exit 3", rent={"keep_on_failure": True})
+    managing = asyncio.create_task(world.tend(record))
+    await fetching.wait()
+    with pytest.raises(RunError, match="is not ended yet") as caught:
+        await end_remote_run(record.id, RunStore(world.store.state_dir), replace(world.broker, say=said.append))
+    told = " ".join((*caught.value.lines(), *said))
+    assert told.count("fetches the results, and then ends the machine") == 2
+    assert f"hudtui pods terminate hudtui-{record.id}" in told
+    go_on.set()
+    assert (await managing)[-1] == "step terminate" and not world.sim.alive
+
+
 @pytest.mark.parametrize(("field", "step", "last"), [("kind", "created", {"stopped"}), ("name", "files", {"step", "terminate"})])
 async def test_leaving_before_the_run_has_started_ends_the_machine(world: World, field: str, step: str, last: set[str]) -> None:
     record = world.record(stages=(RUN,))
