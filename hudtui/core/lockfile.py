@@ -17,7 +17,6 @@ from typing import Any, Literal
 from hudtui.core.errors import InputError
 from hudtui.core.files import file_lock, read_bytes, read_text, write_atomic
 from hudtui.core.platform import Platform
-from hudtui.core.text import MASK
 from hudtui.core.yaml_doc import Scalar, YamlDocument, YamlPath, load_yaml, set_values
 
 KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "2.0")
@@ -49,29 +48,11 @@ class PrimaryDataset:
 
 
 @dataclass(frozen=True)
-class LockedBuild:
-    """How the image was made."""
-
-    generated_at: datetime | None = None
-    tool_version: str | None = None
-    """Version of the program that built it."""
-    version: str | None = None
-    """Version of the environment."""
-    directory: str | None = None
-    source_hash: str | None = None
-    base_image: str | None = None
-    platform: str | None = None
-    """Operating system and processor, e.g. `linux/amd64`."""
-
-
-@dataclass(frozen=True)
 class LockedVariables:
     """Environment variables of the environment."""
 
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    provided: tuple[str, ...] = ()
-    """Names of those that the lock file carries a value for. The values stay in the file: real ones have been seen there."""
 
 
 @dataclass(frozen=True)
@@ -92,20 +73,16 @@ class LockFile:
     hubs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Tools that dispatch to functions -> the functions' names."""
     primary_dataset: PrimaryDataset | None = None
-    build: LockedBuild = LockedBuild()
+    environment_version: str | None = None
     initialize_ms: float | None = None
     """Milliseconds that the environment took to start."""
-    tool_count: int | None = None
     variables: LockedVariables = LockedVariables()
-    runtime: Mapping[str, str] = field(default_factory=dict)
-    """Versions of python, cuda and so on in the image."""
     prompts: tuple[Mapping[str, Any], ...] = ()
     resources: tuple[Mapping[str, Any], ...] = ()
     scenarios: tuple[Mapping[str, Any], ...] = ()
-    capabilities: tuple[Any, ...] = ()
     tasks: tuple[Any, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """The whole document. May hold secrets; `shown` gives it without."""
+    """The whole document. May hold secrets."""
     notices: tuple[str, ...] = ()
     """What is odd in the file, each with its line."""
 
@@ -119,22 +96,6 @@ class LockFile:
         """Every name that the file has for the image."""
         names = (self.image, self.image_local, self.image_full, self.image_pushed, self.image_here)
         return frozenset(name for name in names if name is not None)
-
-    @property
-    def digest(self) -> str | None:
-        """The digest that `image` is pinned to, e.g. `sha256:...`."""
-        digest = (self.image or "").partition("@")[2]
-        return digest or None
-
-    def shown(self) -> dict[str, Any]:
-        """The document as it may be shown: values of provided environment variables are masked."""
-        environment = self.raw.get("environment")
-        variables = environment.get("variables") if isinstance(environment, Mapping) else None
-        provided = variables.get("provided") if isinstance(variables, Mapping) else None
-        if not provided or not isinstance(environment, Mapping) or not isinstance(variables, Mapping):
-            return dict(self.raw)
-        masked = {name: MASK for name in provided} if isinstance(provided, Mapping) else MASK
-        return {**self.raw, "environment": {**environment, "variables": {**variables, "provided": masked}}}
 
 
 def find_lock(folder: Path, platform: Platform) -> Path | None:
@@ -253,19 +214,15 @@ class _Reader:
             tools=tools,
             hubs=hubs,
             primary_dataset=self.dataset(),
-            build=self.build(),
+            environment_version=self.text(("build", "version")),
             initialize_ms=self.number(("environment", "initializeMs")),
-            tool_count=self.whole(("environment", "toolCount")),
             variables=LockedVariables(
                 required=self.texts(("environment", "variables", "required")),
                 optional=self.texts(("environment", "variables", "optional")),
-                provided=self.names(("environment", "variables", "provided")),
             ),
-            runtime={name: str(value) for name, value in self.mapping(("environment", "runtime")).items() if value is not None},
             prompts=self.records(("prompts",)),
             resources=self.records(("resources",)),
             scenarios=self.records(("scenarios",)),
-            capabilities=tuple(self.items(("capabilities",))),
             tasks=tuple(self.items(("tasks",))),
             raw=data,
             notices=tuple(self.notices),
@@ -317,21 +274,6 @@ class _Reader:
         updated = self.text(("primary_dataset", "updated_at"))
         return PrimaryDataset(name, self.whole(("primary_dataset", "task_count")), updated)
 
-    def build(self) -> LockedBuild:
-        generated = self.text(("build", "generatedAt"))
-        when = parse_lock_time(generated) if generated else None
-        if generated and when is None:
-            self.note(("build", "generatedAt"), f"{generated[:40]!r} is not a time")
-        return LockedBuild(
-            generated_at=when,
-            tool_version=self.text(("build", "hudVersion")),
-            version=self.text(("build", "version")),
-            directory=self.text(("build", "directory")),
-            source_hash=self.text(("build", "sourceHash")),
-            base_image=self.text(("build", "baseImage")),
-            platform=self.text(("build", "platform")),
-        )
-
     def note(self, path: YamlPath, message: str) -> None:
         self.notices.append(f"{self.document.location(path)}: {message}")
 
@@ -366,10 +308,6 @@ class _Reader:
     def texts(self, path: YamlPath) -> tuple[str, ...]:
         return tuple(str(item) for item in self.items(path) if isinstance(item, (str, int, float)))
 
-    def names(self, path: YamlPath) -> tuple[str, ...]:
-        found = self.value(path, (dict, list), "a mapping") or ()
-        return tuple(str(item) for item in found)
-
 
 _REGISTRY_HERE = re.compile(r"[^/]*:\d+/")
 
@@ -388,12 +326,3 @@ def is_local_image(name: str) -> bool:
         return host.startswith("[::1]")
     host = host.partition(":")[0]
     return host in ("local", "localhost", "host.docker.internal", "0.0.0.0") or host.startswith("127.")
-
-
-def parse_lock_time(text: str) -> datetime | None:
-    """Parse an ISO time, also with both an offset and a Z at the end, as some writers spell it; None if it is not a time."""
-    stripped = re.sub(r"([+-]\d\d:?\d\d)Z$", r"\1", text.strip())
-    try:
-        return datetime.fromisoformat(stripped)
-    except ValueError:
-        return None

@@ -76,8 +76,6 @@ class Workspace:
     """Files, and folders written by `datasets`, that look like tasks; those at the top first, scenarios last."""
     lock: Path | None = None
     """The platform's lock file, if it is there."""
-    env_file: Path | None = None
-    """`.env`, if it is there."""
     notices: tuple[str, ...] = ()
     """What the user should know, e.g. that there are two lock files, or more files than were examined."""
 
@@ -85,10 +83,6 @@ class Workspace:
     def state_dir(self) -> Path:
         """The folder of this workspace's runs, caches and analyses. It need not exist; `make_state_dir` makes it."""
         return self.folder / STATE_FOLDER
-
-    @property
-    def name(self) -> str:
-        return self.folder.name or str(self.folder)
 
     def relative(self, path: Path) -> str:
         """A path as it is shown: relative to the folder if it lies inside."""
@@ -134,7 +128,6 @@ def open_workspace(folder: Path, platform: str | Platform | None = None) -> Work
         elif kind is not None:
             tasks.append((kind == "scenarios", depth, str(path), path))
     lock = place / taken.lock_name
-    env = place / ".env"
     return Workspace(
         folder=place,
         platform=taken,
@@ -142,7 +135,6 @@ def open_workspace(folder: Path, platform: str | Platform | None = None) -> Work
         art_configs=tuple(path for _, _, path in sorted(configs["art"])),
         task_files=tuple(path for *_, path in sorted(tasks)),
         lock=lock if lock.is_file() else None,
-        env_file=env if env.is_file() else None,
         notices=tuple(notices),
     )
 

@@ -105,7 +105,6 @@ class Facts:
     configs: tuple[Path, ...] = ()
     task_files: tuple[Path, ...] = ()
     lock: Path | None = None
-    env_file: Path | None = None
     image: str | None = None
     """Environment image that the lock file names."""
     dataset: str | None = None

@@ -72,7 +72,6 @@ def load_facts(folder: Path) -> Facts:
         configs=workspace.configs,
         task_files=workspace.task_files,
         lock=workspace.lock,
-        env_file=workspace.env_file,
         image=image,
         dataset=dataset,
         runs=tuple(_run(run) for run in newest),

@@ -32,7 +32,7 @@ def names(folder: Path, paths: tuple[Path, ...]) -> list[str]:
 def test_an_empty_folder(own_world: Path) -> None:
     workspace = open_workspace(own_world)
     assert workspace.folder == own_world
-    assert (workspace.configs, workspace.task_files, workspace.lock, workspace.env_file) == ((), (), None, None)
+    assert (workspace.configs, workspace.task_files, workspace.lock) == ((), (), None)
     assert workspace.notices == ()
     assert list(own_world.iterdir()) == []
 
@@ -151,7 +151,6 @@ def test_platform_and_lock(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> 
     make(own_world, {"buckeye.lock.yaml": "", "hud.lock.yaml": "", ".env": ""})
     workspace = open_workspace(own_world)
     assert workspace.lock == own_world / "hud.lock.yaml"
-    assert workspace.env_file == own_world / ".env"
     assert "both here" in workspace.notices[0]
     assert open_workspace(own_world, "buckeye").lock == own_world / "buckeye.lock.yaml"
     assert open_workspace(own_world, BUCKEYE).platform is BUCKEYE

@@ -23,7 +23,7 @@ from hudtui.tui.log.reading import OPENING_LINES
 from hudtui.tui.log.view import LogView
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.words import alarm_lines, head, log_names
-from hudtui.tui.widgets.charts import ChartLine, curves
+from hudtui.tui.widgets.charts import ChartLine, draw, value_axis
 from hudtui.tui.widgets.dialog import Ask
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 from hudtui.tui.widgets.tables import Grid
@@ -281,10 +281,12 @@ async def test_one_chart_alone_and_all_again(open_app: Any, project: Path, scree
         await until(pilot, lambda: app.screen.runs.has_focus_within)
 
 
-def rows_of(*values: float, **more: Any) -> list[str]:
+def rows_of(*values: float, last: float | None = None, **scale: Any) -> list[str]:
     """The rows of a chart's curves, above its x axis."""
-    drawn = curves([ChartLine(tuple((float(x), y) for x, y in enumerate(values)))], 30, 7, **more)
-    return drawn.plain.split("\n")[:-1]
+    axis = value_axis([*values, *([] if last is None else [last])], **scale)
+    line = ChartLine(tuple((float(x), y) for x, y in enumerate(values)))
+    drawn = draw([line], 28 - axis.label_width, 6, axis, (0.0, len(values) - 1.0))
+    return [row.plain for row in drawn.lines(axis.label_width)]
 
 
 def test_a_scale_that_is_known_is_kept() -> None:

@@ -265,10 +265,6 @@ class PriceHistory:
                 found.setdefault(kind, []).append((at, price))
         return {kind: tuple(points) for kind, points in found.items()}
 
-    def history(self, offer: Offer) -> tuple[PricePoint, ...]:
-        """What the kind of an offer has cost."""
-        return self.histories().get(price_kind(offer), ())
-
     def _size(self) -> int:
         try:
             return self.path.stat().st_size

@@ -86,8 +86,6 @@ class PodsSnapshot:
     """By the provider's name. A provider that did not answer is left out, and named in the warnings."""
     unclear: tuple[str, ...] = ()
     """Names of machines that may exist: their providers do not say. Each has a row in `pods` that is not `reachable`."""
-    lost: tuple[str, ...] = ()
-    """Names of machines that have ended since the last look."""
     taken: tuple[PodRecord, ...] = ()
     """Machines that ended in the last 24 hours without being asked to (a spot machine taken back, an empty wallet), the latest
     first. `PodRecord.why` says why, for people; `PodRecord.updated` when that was noted. They stay in `hudtui pods history`."""
@@ -225,7 +223,6 @@ class Overview:
             spending=spending,
             accounts=accounts,
             unclear=tuple(one.name for one in found.unclear),
-            lost=tuple(one.name for one in found.lost),
             taken=self._taken(now),
             warnings=warnings,
             silent=found.silent,

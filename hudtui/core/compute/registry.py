@@ -36,10 +36,6 @@ class PrimeAccess:
     simulated: bool
     """The address is on this computer: no real money is spent."""
 
-    @property
-    def title(self) -> str:
-        return "Prime (simulated)" if self.simulated else "Prime Intellect"
-
 
 def prime_access(lookup: Lookup) -> PrimeAccess:
     """Return address, key and team from the settings, or those of the simulator in `HUDTUI_SIM`.

@@ -156,7 +156,7 @@ def analysis_from_lock(source: Source) -> Analysis:
     timings = {} if lock.initialize_ms is None else {"connect": lock.initialize_ms / 1000}
     return Analysis(
         source=source.text,
-        server=Server(clean_line(lock.image or "", 200), lock.build.version or ""),
+        server=Server(clean_line(lock.image or "", 200), lock.environment_version or ""),
         tools=add_hub_functions(tools, hubs),
         hubs=hubs,
         resources=resources,

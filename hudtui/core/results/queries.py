@@ -57,10 +57,6 @@ class RewardBucket:
     high: float
     count: int
 
-    def filter(self, *, last: bool) -> str:
-        """Return the filter of `core.row_filter` that finds the bucket's episodes."""
-        return f"reward:>={self.low!r} reward:{'<=' if last else '<'}{self.high!r}"
-
 
 def histogram(entries: Iterable[EpisodeEntry], buckets: int = 10) -> tuple[RewardBucket, ...]:
     """Return how the rewards are spread, in bars of equal width from the smallest to the largest; empty without rewards.

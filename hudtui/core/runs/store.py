@@ -86,10 +86,6 @@ class RunRecord:
     own: bool = True
     """The user has started the run or taken it over. False: hudtui must not act on the run; see `core.trust`."""
 
-    def start(self) -> RunSummary:
-        """Return the run before its first event."""
-        return _start(self.id, self.name, self.engine, self.host, self.folder, self.created)
-
 
 class RunStore:
     """The runs of one workspace.

@@ -392,34 +392,21 @@ def title_line(title: str, values: Sequence[tuple[str, str]], width: int, *, mar
     return Content.assemble((head, "bold reverse" if marked else "bold" if values else f"bold {_MUTED}"), gap, right)
 
 
-def curves(
-    lines: Sequence[ChartLine],
-    width: int,
-    height: int,
-    *,
-    last: float | None = None,
-    scale: Scale | None = None,
-    log: bool = False,
-    by_time: bool = False,
-) -> Content:
+def curves(lines: Sequence[ChartLine], width: int, height: int) -> Content:
     """Return curves with both axes, without a title, as `height` lines of `width` cells.
 
     Args:
         lines: The curves; the first one is drawn last, above the others.
         width: Cells, at least 20.
         height: Lines, at least 3.
-        last: A value that the y axis holds beside those of the curves: the newest one of a curve that was smoothed.
-        scale: The ends of the y axis where they are known.
-        log: Logarithmic, if all values are above 0.
-        by_time: x is in seconds.
     """
     shown = [line for line in lines if line.points]
     if not shown:
         return Content("\n").join([Content(" " * width)] * height)
-    axis = value_axis([*values_of(shown), *([] if last is None else [last])], scale=scale, log=log)
+    axis = value_axis(values_of(shown))
     x = (min(line.points[0][0] for line in shown), max(line.points[-1][0] for line in shown))
     label_width = axis.label_width
     columns = width - label_width - 2
     drawing = draw(shown, columns, height - 1, axis, x)
-    below = Content.styled(" " * (label_width + 2) + x_labels(*x, columns, by_time=by_time), _MUTED)
+    below = Content.styled(" " * (label_width + 2) + x_labels(*x, columns), _MUTED)
     return Content("\n").join([*drawing.lines(label_width), below])

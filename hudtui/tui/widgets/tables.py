@@ -28,8 +28,8 @@ class Grid(Acting, DataTable[Any]):
     Grid > .datatable--hover { background: $background; }
     """
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None, zebra: bool = False) -> None:  # noqa: A002
-        super().__init__(id=id, classes=classes, cursor_type="row", zebra_stripes=zebra, cell_padding=1)
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, cursor_type="row", cell_padding=1)
 
     def add_column(self, label: Any, **options: Any) -> ColumnKey:
         """Add a column with a plain label."""

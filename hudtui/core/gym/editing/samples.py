@@ -36,8 +36,6 @@ class SampleReply:
     label: str
     """Where the reply comes from."""
     text: str
-    kept: bool = False
-    """Whether the user keeps the reply for this configuration."""
 
 
 @dataclass
@@ -52,7 +50,7 @@ class Samples:
     def all(self, config: GymConfig | None, tools: Tools) -> tuple[SampleReply, ...]:
         """Return all replies, each text once, in the order in which they are offered."""
         found: list[SampleReply] = [SampleReply("the last one", self.last)] if self.last is not None else []
-        found += (SampleReply("kept", text, True) for text in self.kept)
+        found += (SampleReply("kept", text) for text in self.kept)
         found += self.rollouts
         if config is not None:
             found += (SampleReply(f"example {number}", one.assistant) for number, one in enumerate(config.examples, 1))
