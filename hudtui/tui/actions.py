@@ -115,6 +115,11 @@ RENAMED: dict[str, str] = {
 """Names that actions had in earlier versions. A keymap file may still use them."""
 
 
+def cancel_action(scope: str, tooltip: str) -> AppAction:
+    """The action that ends what a screen waits for."""
+    return AppAction(f"{scope}.cancel", "Cancel", tooltip, "ctrl+x", show=False, priority=True, yields=True)
+
+
 def register(action: AppAction) -> None:
     """Add an action.
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.worker import Worker
 
-    from hudtui.core.trust import Untrusted
     from hudtui.tui.app import HudtuiApp
 
 T = TypeVar("T")
@@ -219,7 +218,7 @@ class HudtuiScreen(Acting, Screen[None]):
 
     def start(
         self,
-        work: Coroutine[Any, Any, Any] | Callable[[], Awaitable[Any]],
+        work: Callable[[], Awaitable[Any]],
         *,
         group: str,
         exclusive: bool = True,
@@ -231,8 +230,7 @@ class HudtuiScreen(Acting, Screen[None]):
         trust in the folder is asked about, and carried out from its beginning once the user agrees.
 
         Args:
-            work: The coroutine, or what makes it, for work that may have to begin twice. Blocking calls inside go through
-                `asyncio.to_thread`.
+            work: Makes the coroutine, twice where trust is asked for. Blocking calls inside go through `asyncio.to_thread`.
             group: One name a purpose, unique within the screen.
             exclusive: A newer request makes the older one stale.
             busy: Shown while it runs; taken away when it ends, unless the work said something else meanwhile.
@@ -243,13 +241,16 @@ class HudtuiScreen(Acting, Screen[None]):
         async def guarded() -> Any:
             try:
                 try:
-                    result = await (work if isinstance(work, Coroutine) else work())
+                    result = await work()
                 except InputError as error:
                     from hudtui.core.trust import Untrusted  # late: nothing before the first paint needs it
 
                     if not isinstance(error, Untrusted):
                         raise
-                    result = await self._ask_and_go_on(error, work)
+                    if not await self.app.permit(error.powers):
+                        self.say("Not done: this folder is not trusted.", "warning")
+                        return None
+                    result = await work()
             except Exception as error:
                 if self.is_attached:
                     self.fail(error)
@@ -258,20 +259,7 @@ class HudtuiScreen(Acting, Screen[None]):
                 self.clear_message()
             return result
 
-        worker = self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
-        if isinstance(work, Coroutine) and worker._task is not None:
-            # A request that is stale before it began never runs its coroutine.
-            worker._task.add_done_callback(lambda _: work.close())
-        return worker
-
-    async def _ask_and_go_on(self, error: Untrusted, work: Coroutine[Any, Any, Any] | Callable[[], Awaitable[Any]]) -> Any:
-        if not await self.app.permit(error.powers):
-            self.say("Not done: this folder is not trusted.", "warning")
-        elif isinstance(work, Coroutine):
-            self.say("This folder is trusted now. Do it again.")
-        else:
-            return await work()
-        return None
+        return self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
 
     def when_keys_rest(self, work: Callable[[], object]) -> None:
         """Call `work` once as soon as no further call has come for a moment: a held arrow key draws a detail once, at its end."""
@@ -321,6 +309,13 @@ class HudtuiScreen(Acting, Screen[None]):
     def going(self, *groups: str) -> list[Worker[Any]]:
         """The work of this screen, and of no other, that was started in these groups and has not ended."""
         return [one for one in self.workers if one.node is self and one.group in groups and not one.is_finished]
+
+    def cancel(self, *groups: str) -> None:
+        """Cancel the work of these groups, and say so."""
+        going = self.going(*groups)
+        for worker in going:
+            worker.cancel()
+        self.say("Cancelled." if going else "There is nothing to cancel.")
 
     def step_aside(self, command: Sequence[str]) -> None:
         """Leave the terminal to a program until it ends. tmux as the program must not see that hudtui may run inside tmux."""

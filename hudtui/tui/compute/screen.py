@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
@@ -20,7 +21,7 @@ from textual.widgets import Static
 from hudtui.core.compute.market import price_kind
 from hudtui.core.compute.offer_filter import OfferList
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.compute.machine import machine_lines
 from hudtui.tui.compute.offers import OffersPane, offer_lines, why_lines
 from hudtui.tui.compute.pods import PodsPane, gone_lines, pod_lines
@@ -112,15 +113,7 @@ class ComputeScreen(HudtuiScreen):
         AppAction("compute.refresh", "Refresh", "Ask all providers again.", "r"),
         AppAction("compute.copy", "Copy", "Copy what is under the cursor, as JSON.", "y", show=False),
         AppAction("compute.warnings", "Warnings", "Show in full what could not be asked.", "w", show=False),
-        AppAction(
-            "compute.cancel",
-            "Cancel",
-            "Stop renting a machine; what was created is ended.",
-            "ctrl+x",
-            show=False,
-            priority=True,
-            yields=True,
-        ),
+        cancel_action("compute", "Stop renting a machine; what was created is ended."),
         AppAction("compute.back", "Back", "Back to the offers; from there, home.", "escape", show=False, palette=False),
     )
 
@@ -171,7 +164,7 @@ class ComputeScreen(HudtuiScreen):
         """Settings may have changed meanwhile."""
         self._look_for_model()
         if self._asked_offers is not None:
-            self.start(self.refresh_offers(only_new=True), group="offers")
+            self.start(partial(self.refresh_offers, only_new=True), group="offers")
 
     def on_resize(self) -> None:
         """Lines are cut to the width."""
@@ -286,7 +279,7 @@ class ComputeScreen(HudtuiScreen):
     def _look_for_model(self) -> None:
         """Find out which model will be trained."""
         if self.app.facts is not None:
-            self.start(self._find_demand(), group="model")
+            self.start(self._find_demand, group="model")
 
     def facts_changed(self, facts: Facts) -> None:
         if self.is_current:
@@ -339,7 +332,7 @@ class ComputeScreen(HudtuiScreen):
             )
 
     def _offer_gone(self) -> None:
-        self.start(self.refresh_offers(), group="offers")
+        self.start(self.refresh_offers, group="offers")
 
     def action_cancel(self) -> None:
         for worker in self.going("rent"):
@@ -348,24 +341,24 @@ class ComputeScreen(HudtuiScreen):
 
     def action_terminate(self) -> None:
         if self.pod is not None:
-            self.start(self._renting.end((self.pod,)), group="end", exclusive=False)
+            self.start(partial(self._renting.end, (self.pod,)), group="end", exclusive=False)
 
     def action_orphans(self) -> None:
         if self.snapshot is not None:
             unclaimed = tuple(one for one in self.snapshot.pods if one.orphan is not None)
-            self.start(self._renting.end(unclaimed), group="end", exclusive=False)
+            self.start(partial(self._renting.end, unclaimed), group="end", exclusive=False)
 
     def action_limits(self) -> None:
         """Change the limits of the machine under the cursor."""
         if self.pod is not None:
-            self.start(self._renting.limits(self.pod), group="limits")
+            self.start(partial(self._renting.limits, self.pod), group="limits")
 
     def action_terminal(self) -> None:
         if self.pod is not None:
-            self.start(self._renting.terminal(self.pod), group="terminal", busy=f"Logging in to {self.pod.pod.name}")
+            self.start(partial(self._renting.terminal, self.pod), group="terminal", busy=f"Logging in to {self.pod.pod.name}")
 
     def action_history(self) -> None:
-        self.start(self._renting.history(), group="history", busy="Asking for the machines that have ended")
+        self.start(self._renting.history, group="history", busy="Asking for the machines that have ended")
 
     @started("access")
     async def action_access(self) -> None:
@@ -374,7 +367,7 @@ class ComputeScreen(HudtuiScreen):
             self.say("Everything is set up for renting machines.", "success")
 
     def action_noted(self) -> None:
-        self.start(self.app.spending.note_taken(), group="noted")
+        self.start(self.app.spending.note_taken, group="noted")
 
     def action_warnings(self) -> None:
         self.app.read("What could not be asked", "\n\n".join(self._warnings()))
@@ -392,7 +385,7 @@ class ComputeScreen(HudtuiScreen):
     def action_pods(self) -> None:
         self.query_one(Panes).open(self._pods)
         if self._age(self._asked_pods) >= PODS_AGE:
-            self.start(self.look(), group="look")
+            self.start(self.look, group="look")
 
     def action_offers(self) -> None:
         self.query_one(Panes).open(self._offers)
@@ -406,8 +399,8 @@ class ComputeScreen(HudtuiScreen):
             self.leave()
 
     def action_refresh(self) -> None:
-        self.start(self.refresh_offers(), group="offers")
-        self.start(self.look(), group="look")
+        self.start(self.refresh_offers, group="offers")
+        self.start(self.look, group="look")
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -415,9 +408,9 @@ class ComputeScreen(HudtuiScreen):
         if not self.is_current or self.session is None:
             return
         if self._age(self._asked_pods) >= PODS_AGE and (self._on_pods or (self.snapshot is not None and self.snapshot.pods)):
-            self.start(self.look(), group="look")
+            self.start(self.look, group="look")
         if self._age(self._asked_offers) >= OFFERS_AGE and not self.going("offers"):
-            self.start(self.refresh_offers(), group="offers")
+            self.start(self.refresh_offers, group="offers")
 
     async def look(self) -> None:
         """Ask which machines are alive."""
@@ -542,7 +535,7 @@ class ComputeScreen(HudtuiScreen):
             return Content.styled("\n".join(clean_line(line) for line in words), "$foreground-muted")
         if offer.provider == "local":
             if self.machine is None:
-                self.start(self._look_here(), group="machine")
+                self.start(self._look_here, group="machine")
                 body = Content.styled("Inspecting this machine…", "$foreground-muted")
             else:
                 body = machine_lines(self.machine, width)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.cells import cell_len
@@ -245,7 +246,7 @@ class TasksPane(Pane):
             return
         self.note_on_border("")
         self.table.sorted_by = None if self.sort == ("task", False) else self.sort
-        self._host.start(self._chosen(self._open.index, self._want()), group="view")
+        self._host.start(partial(self._chosen, self._open.index, self._want()), group="view")
 
     async def _chosen(self, index: TaskIndex, want: TaskFilter) -> None:
         if want.everything and self.sort == ("task", False):

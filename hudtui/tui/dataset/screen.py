@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.dataset.open_tasks import OpenTasks
 from hudtui.tui.dataset.panes import TICK, ProblemsPane, TaskDetailPane, TasksPane
 from hudtui.tui.dataset.task_work import TaskWork
@@ -87,15 +87,7 @@ class DatasetScreen(HudtuiScreen):
         AppAction("dataset.check", "Check calls", "Check calls against the last analyzed environment, or not.", "v", show=False),
         AppAction("dataset.again", "Refresh", "Read the tasks again from the beginning.", "r", show=False),
         AppAction("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
-        AppAction(
-            "dataset.cancel",
-            "Cancel",
-            "Cancel the reading, the writing or the test in progress.",
-            "ctrl+x",
-            show=False,
-            priority=True,
-            yields=True,
-        ),
+        cancel_action("dataset", "Cancel the reading, the writing or the test in progress."),
         AppAction("dataset.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
     )
 
@@ -211,7 +203,7 @@ class DatasetScreen(HudtuiScreen):
         if self.open.source is None:
             self.open.source = text
         self._show_panes(True)
-        self.start(self._read(text), group="read")
+        self.start(partial(self._read, text), group="read")
 
     def _take(self, text: str, found: _Found) -> None:
         """Leave the source before behind: nothing of it is shown under the name of another."""
@@ -360,10 +352,7 @@ class DatasetScreen(HudtuiScreen):
         return super().has_use(action_id) or bool(self.going("read"))
 
     def action_cancel(self) -> None:
-        going = self.going("read", "make", "test", "view")
-        for worker in going:
-            worker.cancel()
-        self.say("Cancelled." if going else "There is nothing to cancel.")
+        self.cancel("read", "make", "test", "view")
 
     # -- what is read so far -----------------------------------------------------------------------------------------
 
@@ -503,7 +492,7 @@ class DatasetScreen(HudtuiScreen):
             shown.update(task_content(row, record, kinds, platform, line))
         else:
             shown.update(broken_content(row, kinds, line, None, platform))
-            self.start(self._show_raw(index, task), group="raw")
+            self.start(partial(self._show_raw, index, task), group="raw")
         self.detail.pages["task"].scroll_home(animate=False)
 
     async def _show_raw(self, index: TaskIndex, task: int) -> None:
@@ -554,13 +543,13 @@ class DatasetScreen(HudtuiScreen):
         return None if index is None or task is None else index.record(task)
 
     def action_convert(self) -> None:
-        self.start(self.work.make(publish=False), group="make")
+        self.start(partial(self.work.make, publish=False), group="make")
 
     def action_publish(self) -> None:
-        self.start(self.work.make(publish=True), group="make")
+        self.start(partial(self.work.make, publish=True), group="make")
 
     def action_carry(self) -> None:
-        self.start(self.work.carry(), group="make")
+        self.start(self.work.carry, group="make")
 
     # -- problems and numbers ----------------------------------------------------------------------------------------
 
@@ -592,7 +581,7 @@ class DatasetScreen(HudtuiScreen):
 
     def _show_numbers(self) -> None:
         if self.open.index is not None:
-            self.start(self._count(self.open.index), group="numbers")
+            self.start(partial(self._count, self.open.index), group="numbers")
 
     async def _count(self, index: TaskIndex) -> None:
         from hudtui.tui.dataset.detail import stats_content

@@ -22,7 +22,7 @@ from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE_FOLDER
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.environment.panes import Leaf, ResultPane, ToolPane, ToolsPane
 from hudtui.tui.environment.tool_form import ToolForm
 from hudtui.tui.facts import Facts
@@ -81,15 +81,7 @@ class EnvironmentScreen(HudtuiScreen):
             "environment.login", "Log in or out", "Log in at the server, in a browser; or forget the login.", "L", show=False
         ),
         AppAction("environment.disconnect", "Disconnect", "End the connection that calls by hand keep open.", "x", show=False),
-        AppAction(
-            "environment.cancel",
-            "Cancel",
-            "Stop the analysis, the call or the test of a new task.",
-            "ctrl+x",
-            show=False,
-            priority=True,
-            yields=True,
-        ),
+        cancel_action("environment", "Stop the analysis, the call or the test of a new task."),
         AppAction("environment.notes", "Notes", "Read the warnings and the server's instructions.", "i", show=False),
         AppAction(
             "environment.back",
@@ -324,10 +316,7 @@ class EnvironmentScreen(HudtuiScreen):
         return bool(self.going("look", "call", "new-task"))
 
     def action_cancel(self) -> None:
-        going = self.going("look", "call", "new-task")
-        for worker in going:
-            worker.cancel()
-        self.say("Cancelled." if going else "Nothing is running.", "information")
+        self.cancel("look", "call", "new-task")
 
     def _take(self, analysis: Analysis, *, fresh: bool) -> None:
         from hudtui.core.environment.cache import age_text, analysis_age

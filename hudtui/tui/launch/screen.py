@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -197,7 +198,7 @@ class LaunchScreen(HudtuiScreen):
         self._choose_engine()
         self._show_fields()
         self._plan_soon()
-        self.start(self._read_machines(), group="machines")
+        self.start(self._read_machines, group="machines")
         self._offer_environments()
 
     def _take_offer(self, offer: Offer) -> None:
@@ -335,7 +336,7 @@ class LaunchScreen(HudtuiScreen):
     def _wanted(self, event: form.Dropdown.OtherChosen) -> None:
         """A text that is not in the list."""
         event.stop()
-        self.start(self._ask_for(str(event.control.id).removeprefix("launch-")), group="ask-other")
+        self.start(partial(self._ask_for, str(event.control.id).removeprefix("launch-")), group="ask-other")
 
     @on(form.Dropdown.Changed)
     def _chosen(self, event: form.Dropdown.Changed) -> None:
@@ -354,7 +355,7 @@ class LaunchScreen(HudtuiScreen):
         self._plan_soon()
 
     def _offer_environments(self) -> None:
-        self.start(self._read_environments(), group="environments")
+        self.start(self._read_environments, group="environments")
 
     async def _read_environments(self) -> None:
         """Offer the environments of the file for ART, and those that are built in."""
@@ -384,7 +385,7 @@ class LaunchScreen(HudtuiScreen):
     def _choose_engine(self) -> None:
         """Choose the engine for the machine, unless the user has chosen one."""
         if self._engine:
-            self.start(self._default_engine(), group="engine")
+            self.start(self._default_engine, group="engine")
 
     async def _default_engine(self) -> None:
         from hudtui.core.runs.prepare import default_engine
@@ -861,7 +862,7 @@ class LaunchScreen(HudtuiScreen):
     def action_cancel(self) -> None:
         """Cancel the machine."""
         if self.rented is not None:
-            self.start(self._give_up(self.rented), group="give-up")
+            self.start(partial(self._give_up, self.rented), group="give-up")
 
     async def _give_up(self, record: RunRecord) -> None:
         from hudtui.core.flows.stop import end

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +16,7 @@ from textual.css.query import NoMatches
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.editor.find_bar import FindBar
 from hudtui.tui.editor.yaml_editor import YamlEditor
 from hudtui.tui.facts import Facts
@@ -90,7 +91,7 @@ class MappingScreen(HudtuiScreen):
         AppAction("mapping.findings", "Findings", "Show the list of findings.", "l", show=False),
         AppAction("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False, asks=True),
         AppAction("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
-        AppAction("mapping.cancel", "Cancel", "Cancel the call in progress.", "ctrl+x", show=False, priority=True, yields=True),
+        cancel_action("mapping", "Cancel the call in progress."),
     )
 
     def __init__(self) -> None:
@@ -175,7 +176,7 @@ class MappingScreen(HudtuiScreen):
         """Check the whole text when the typing pauses; one wait at a time, and only the newest text counts."""
         self._typed_at = time.monotonic()
         if not self.going("check"):
-            self.start(self._checking(), group="check")
+            self.start(self._checking, group="check")
 
     async def _checking(self) -> None:
         while True:
@@ -231,11 +232,11 @@ class MappingScreen(HudtuiScreen):
         """Open the given file; else keep the open one; else open the project's only configuration, or offer a choice."""
         path = given.get("path")
         if path is not None:
-            self.start(self.open_file(Path(path)), group="open")
+            self.start(partial(self.open_file, Path(path)), group="open")
         elif self.path is None:
-            self.start(self._choose(), group="open")
+            self.start(self._choose, group="open")
         else:
-            self.start(self._look_at_environment(), group="look")
+            self.start(self._look_at_environment, group="look")
             self._watch()
             if self.focused is None:
                 self.editor.focus()
@@ -246,7 +247,7 @@ class MappingScreen(HudtuiScreen):
         if self.path is None and workspace is not None and not workspace.configs:
             self._tell_of_none()
         if self.path is not None:
-            self.start(self._look_at_environment(), group="look")
+            self.start(self._look_at_environment, group="look")
 
     def _tell_of_none(self) -> None:
         self.query_one(EmptyState).tell(
@@ -277,7 +278,7 @@ class MappingScreen(HudtuiScreen):
         await self._pick_config()
 
     def action_config(self) -> None:
-        self.start(self._pick_config(), group="open")
+        self.start(self._pick_config, group="open")
 
     async def _pick_config(self) -> None:
         workspace = await asyncio.to_thread(lambda: self.app.workspace)
@@ -368,10 +369,10 @@ class MappingScreen(HudtuiScreen):
     def _watch(self) -> None:
         """Check the file in the background, one check at a time: a folder may hang."""
         if not self.going("watch", "save"):
-            self.start(self.file.look(), group="watch")
+            self.start(self.file.look, group="watch")
 
     def action_save(self) -> None:
-        self.start(self._save(), group="save")
+        self.start(self._save, group="save")
 
     async def save_unsaved(self) -> bool:
         await self._save()
@@ -391,7 +392,7 @@ class MappingScreen(HudtuiScreen):
 
     def action_outside(self) -> None:
         """Ask what to do about a change by another program."""
-        self.start(self.file.settle(saving=False), group="outside")
+        self.start(partial(self.file.settle, saving=False), group="outside")
 
     async def on_unmount(self) -> None:
         """The app ends: keep what was typed last, and leave no process and no server behind."""
@@ -669,10 +670,7 @@ class MappingScreen(HudtuiScreen):
         self.say("Disconnected.")
 
     def action_cancel(self) -> None:
-        going = self.going("send")
-        for worker in going:
-            worker.cancel()
-        self.say("Cancelled." if going else "There is nothing to cancel.")
+        self.cancel("send")
 
     def action_play(self) -> None:
         """Play a task with this configuration on a screen of its own."""
@@ -684,7 +682,7 @@ class MappingScreen(HudtuiScreen):
     def on_screen_resume(self) -> None:
         """Offer the replies that were played or kept meanwhile."""
         if self.path is not None:
-            self.start(self._read_samples(self.path), group="samples")
+            self.start(partial(self._read_samples, self.path), group="samples")
 
     async def _read_samples(self, path: Path) -> None:
         from hudtui.core.gym.editing.samples import load_samples

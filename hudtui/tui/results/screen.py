@@ -19,7 +19,7 @@ from textual.widget import Widget
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.results.queries import diff_transcripts, failures, histogram
 from hudtui.core.text import clean, clean_line, plural
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.facts import Facts
 from hudtui.tui.results.episode_pane import EpisodePane
 from hudtui.tui.results.group_view import GroupSide, group_lines
@@ -107,15 +107,7 @@ class ResultsScreen(HudtuiScreen):
         AppAction("results.image", "Open image", "Open an image of this turn outside the terminal.", "I", show=False, asks=True),
         AppAction("results.copy", "Copy", "Copy the episode as Markdown.", "y", show=False),
         AppAction("results.refresh", "Refresh", "Read everything again from the beginning.", "r", show=False),
-        AppAction(
-            "results.cancel",
-            "Cancel",
-            "Stop the search, and keep what it has found; or stop the export.",
-            "ctrl+x",
-            show=False,
-            priority=True,
-            yields=True,
-        ),
+        cancel_action("results", "Stop the search, and keep what it has found; or stop the export."),
         AppAction(
             "results.back",
             "Back",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,7 @@ from hudtui.tui.runs.list_pane import RunList
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
 from hudtui.tui.runs.words import ALL, head, title
-from hudtui.tui.screen import TOGETHER, HudtuiScreen
+from hudtui.tui.screen import TOGETHER, HudtuiScreen, started
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
@@ -439,10 +439,11 @@ class RunScreen(HudtuiScreen):
             return "it has one log"
         return None
 
-    def _do(self, work: Callable[[RunView], Awaitable[Any]], *, group: str, busy: str | None = None) -> None:
-        """Carry out work on the run that is shown."""
-        if self.view is not None:
-            self.start(partial(work, self.view), group=group, busy=busy)
+    @property
+    def _shown(self) -> RunView:
+        """The run that is shown; its actions are offered only then."""
+        assert self.view is not None
+        return self.view
 
     async def _providers(self, run: str) -> Mapping[str, Provider] | None:
         """The open providers, if a machine was rented for a run."""
@@ -462,7 +463,7 @@ class RunScreen(HudtuiScreen):
         if runs := self._to_delete:
             self.start(partial(self._delete, runs), group="remove")
         else:
-            self._do(self._stop, group="stop")
+            self.start(partial(self._stop, self._shown), group="stop")
 
     async def _delete(self, runs: Sequence[str]) -> None:
         from hudtui.core.flows.remove import Removed, remove
@@ -497,24 +498,20 @@ class RunScreen(HudtuiScreen):
             self.say(stopped.report, "warning" if stopped.summary.holds_machine else "success")
             app.reload()
 
-    def action_again(self) -> None:
-        self._do(self._again, group="again")
-
-    async def _again(self, view: RunView) -> None:
+    @started("again")
+    async def action_again(self) -> None:
         from hudtui.core.flows.again import rerun_request
 
-        await self._start_request(await rerun_request(view.summary.id, self.app.project, self.app))
+        await self._start_request(await rerun_request(self._shown.summary.id, self.app.project, self.app))
 
-    def action_continue(self) -> None:
-        self._do(self._continue, group="again")
-
-    async def _continue(self, view: RunView) -> None:
+    @started("again")
+    async def action_continue(self) -> None:
         from hudtui.core.flows.again import continue_request
 
         def progress(name: str, done: int, whole: int) -> None:
             self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes")
 
-        await self._start_request(await continue_request(view.summary.id, self.app.project, progress=progress))
+        await self._start_request(await continue_request(self._shown.summary.id, self.app.project, progress=progress))
 
     async def _start_request(self, request: RunRequest) -> None:
         """Check, ask, and start; then show the new run."""
@@ -544,35 +541,31 @@ class RunScreen(HudtuiScreen):
             self.say(f"{record.name} has started.", "success")
         self.opened(run=record.id)
 
-    def action_pull(self) -> None:
-        self._do(self._pull, group="pull", busy="Fetching its results")
-
-    async def _pull(self, view: RunView) -> None:
+    @started("pull", busy="Fetching its results")
+    async def action_pull(self) -> None:
         from hudtui.core.flows.results import pull
 
         def progress(name: str, done: int, whole: int) -> None:
             self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes")
 
-        found = await pull(view.summary.id, self.app.project, progress=progress)
+        found = await pull(self._shown.summary.id, self.app.project, progress=progress)
         words = f"Fetched {plural(found.files, 'file')} with {found.size:,} bytes into {found.folder}"
         words += "" if found.fetched else "; all of them were here already"
         self.say(f"{words}; {found.told}" if found.told else words, "success")
 
-    def action_export(self) -> None:
-        self._do(self._export, group="export")
-
-    async def _export(self, view: RunView) -> None:
+    @started("export")
+    async def action_export(self) -> None:
         import shlex
 
         from hudtui.core.events import Notice, Progress
         from hudtui.core.flows.export import Exported, ExportRequest, export_model
 
-        app, run = self.app, view.summary.id
+        app, run = self.app, self._shown.summary.id
         forms = (
             Choice("adapter", "Copy the model", "the adapter or the weights, as they were trained"),
             Choice("merged", "Merge", "the adapter with its base model; needs the environment of the training"),
         )
-        form = await app.choose(f"Export the model of {clean_line(view.summary.name, 40)}", forms)
+        form = await app.choose(f"Export the model of {clean_line(self._shown.summary.name, 40)}", forms)
         if form is None:
             return
         out = await app.ask("Folder for the model", value=f"exports/{run}", accept="Export")
@@ -591,13 +584,11 @@ class RunScreen(HudtuiScreen):
                 serve = f"; serve it: {shlex.join(step.serve)}" if step.serve else f"; {step.model.why_not_served}"
                 self.say(f"The model is in {where}{serve}", "success")
 
-    def action_limits(self) -> None:
-        self._do(self._change_limit, group="limits")
-
-    async def _change_limit(self, view: RunView) -> None:
+    @started("limits")
+    async def action_limits(self) -> None:
         from hudtui.core.flows.limits import limits_of, set_limits
 
-        app, run = self.app, view.summary.id
+        app, run = self.app, self._shown.summary.id
         found = await limits_of(run, app.project)
         name: str | None = found.names[0]
         if len(found.names) > 1:
@@ -622,11 +613,9 @@ class RunScreen(HudtuiScreen):
         self.pane.turn_to("log" if self.pane.tab == "events" else "events")
         self.panes.open(self.pane)
 
-    def action_rename(self) -> None:
-        self._do(self._rename, group="edit")
-
-    async def _rename(self, view: RunView) -> None:
-        run = view.summary
+    @started("edit")
+    async def action_rename(self) -> None:
+        run = self._shown.summary
         name = await self.app.ask("Rename the run", value=run.name, accept="Rename")
         if name is not None and name.strip() != run.name:
             store = await asyncio.to_thread(self._open_store)
@@ -634,11 +623,9 @@ class RunScreen(HudtuiScreen):
             self.opened(run=run.id)
             self.say(f"{run.name} is {name.strip()} now.", "success")
 
-    def action_comment(self) -> None:
-        self._do(self._comment, group="edit")
-
-    async def _comment(self, view: RunView) -> None:
-        run = view.summary
+    @started("edit")
+    async def action_comment(self) -> None:
+        run = self._shown.summary
         text = await self.app.ask(f"Comment on {run.name}", value=run.comment, accept="Keep")
         if text is not None and text.strip() != run.comment:
             store = await asyncio.to_thread(self._open_store)
@@ -667,7 +654,7 @@ class RunScreen(HudtuiScreen):
 
     def action_differences(self) -> None:
         """Show how the settings of the compared runs differ."""
-        self.start(self._differences(self._of_the_comparison()), group="differences")
+        self.start(partial(self._differences, self._of_the_comparison()), group="differences")
 
     async def _differences(self, runs: Sequence[str]) -> None:
         from hudtui.core.runs.compare import differences, value_text
@@ -688,14 +675,12 @@ class RunScreen(HudtuiScreen):
         self.pane.toggle_curves()
         self.panes.open(self.pane)
 
-    def action_terminal(self) -> None:
-        self._do(self._terminal, group="terminal")
-
-    async def _terminal(self, view: RunView) -> None:
+    @started("terminal")
+    async def action_terminal(self) -> None:
         from hudtui.core.runs.watch import attach_command
 
         assert self._monitor is not None
-        self.step_aside(await attach_command(self._monitor, view.summary.id))
+        self.step_aside(await attach_command(self._monitor, self._shown.summary.id))
 
     def action_next_tab(self) -> None:
         self.pane.next_tab()

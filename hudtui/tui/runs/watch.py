@@ -189,7 +189,11 @@ class WatchScreen(HudtuiScreen):
     ) -> None:
         """Look at a machine; with a session, a file or the port of a vLLM server, follow that."""
         self.machine = machine or self.machine
-        self.start(self._look(session=session, file=file, port=port), group="look", busy=f"Asking {clean_line(self.machine, 60)}")
+        self.start(
+            partial(self._look, session=session, file=file, port=port),
+            group="look",
+            busy=f"Asking {clean_line(self.machine, 60)}",
+        )
 
     # -- the machine -------------------------------------------------------------------------------------------------
 
@@ -223,7 +227,7 @@ class WatchScreen(HudtuiScreen):
     @on(SessionList.Opened)
     def _opened(self, event: SessionList.Opened) -> None:
         event.stop()
-        self.start(self._look(session=event.row.name), group="look")
+        self.start(partial(self._look, session=event.row.name), group="look")
 
     @started("look")
     async def action_machine(self) -> None:
@@ -248,7 +252,7 @@ class WatchScreen(HudtuiScreen):
             await self._look(file=given)
 
     def action_refresh(self) -> None:
-        self.start(self._look(), group="look", busy="Listing the sessions")
+        self.start(self._look, group="look", busy="Listing the sessions")
 
     # -- what is followed --------------------------------------------------------------------------------------------
 

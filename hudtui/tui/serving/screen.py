@@ -21,7 +21,7 @@ from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.flows.serve import ServeRequest, Serving, exposure
 from hudtui.core.text import clean_line, plural
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.field_rows import FieldRow, FieldRows
@@ -88,7 +88,7 @@ class ServingScreen(HudtuiScreen):
         AppAction("serving.start", "Start", "Start the server.", "ctrl+g", priority=True, decides=True),
         AppAction("serving.end", "End", "End the server and all its sessions.", "x", danger=True, asks=True),
         AppAction("serving.copy", "Copy", "Copy the address, the token or both.", "y", asks=True),
-        AppAction("serving.cancel", "Cancel", "Stop starting the server.", "ctrl+x", show=False, priority=True, yields=True),
+        cancel_action("serving", "Stop starting the server."),
         AppAction("serving.back", "Back", "To the first pane; from there, back.", "escape", show=False, palette=False),
     )
 

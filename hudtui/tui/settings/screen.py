@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -170,7 +171,7 @@ class SettingsScreen(HudtuiScreen):
 
     def facts_changed(self, facts: Facts) -> None:
         """The project was read again: so are the settings."""
-        self.start(self._load(), group="load")
+        self.start(self._load, group="load")
 
     async def _load(self) -> None:
         from hudtui.core.settings import check_settings, load_settings
@@ -195,7 +196,7 @@ class SettingsScreen(HudtuiScreen):
 
     @on(TablePane.Opened)
     def _opened(self) -> None:
-        self.start(self._edit(user=False), group="edit")
+        self.start(partial(self._edit, user=False), group="edit")
 
     @property
     def _row(self) -> _Row | None:
@@ -231,10 +232,10 @@ class SettingsScreen(HudtuiScreen):
             self.app.copy(self._row.name)
 
     def action_edit(self) -> None:
-        self.start(self._edit(user=False), group="edit")
+        self.start(partial(self._edit, user=False), group="edit")
 
     def action_edit_user(self) -> None:
-        self.start(self._edit(user=True), group="edit")
+        self.start(partial(self._edit, user=True), group="edit")
 
     async def _edit(self, *, user: bool) -> None:
         from hudtui.core.settings import check_setting_value, mask, save_project_setting, save_user_setting, user_file
@@ -300,7 +301,7 @@ class SettingsScreen(HudtuiScreen):
     def action_test(self) -> None:
         row = self._row
         if row is not None:
-            self.start(self._test(row.name), group="test", busy=f"Asking about {row.name}")
+            self.start(partial(self._test, row.name), group="test", busy=f"Asking about {row.name}")
 
     async def _test(self, name: str) -> None:
         from hudtui.core.credentials import check_key
