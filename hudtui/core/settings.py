@@ -18,6 +18,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -298,6 +299,15 @@ class Settings:
     def is_secret(self, name: str) -> bool:
         key = self.keys.get(name)
         return key.secret if key is not None else looks_secret(name)
+
+    def redact(self, text: str) -> str:
+        """`text` with every secret value masked: for messages and logs of other programs."""
+        return self._secrets.sub(MASK, text) if self._secrets is not None else text
+
+    @cached_property
+    def _secrets(self) -> re.Pattern[str] | None:
+        values = {value for name, value in self._values.items() if len(value) >= 8 and self.is_secret(name)}
+        return re.compile("|".join(re.escape(value) for value in sorted(values, key=len, reverse=True))) if values else None
 
     def _layer_of(self, name: str) -> _Layer | None:
         return next((layer for layer in self._layers if layer.values.get(name)), None)

@@ -208,6 +208,8 @@ def test_secrets_cannot_be_printed_by_accident(own_world: Path) -> None:
     assert settings.shown("PLAIN") == "visible-value"
     assert settings.secret("NOPE") is None
     assert settings.shown("NOPE") is None
+    log = "sent very-secret-value and third-secret, other-secret to visible-value"
+    assert settings.redact(log) == f"sent {MASK} and {MASK}, {MASK} to visible-value"
 
 
 def test_passwords_in_addresses_are_masked(own_world: Path) -> None:

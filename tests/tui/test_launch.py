@@ -858,11 +858,11 @@ async def test_a_second_press_starts_no_second_rehearsal(
 ) -> None:
     begun, end = [], asyncio.Event()
 
-    async def slow(screen: LaunchScreen) -> None:
-        begun.append(screen)
+    async def slow(*asked: Any) -> None:
+        begun.append(asked)
         await end.wait()
 
-    monkeypatch.setattr(LaunchScreen, "_rehearse", slow)
+    monkeypatch.setattr(starting, "plan_rehearsal", slow)
     async with open_app(workspace) as (app, pilot):
         app.open_screen("launch")
         await until(pilot, lambda: app.screen.prepared is not None)
