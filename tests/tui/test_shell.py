@@ -66,7 +66,7 @@ class StopScreen(HudtuiScreen):
         async def work() -> None:
             raise InputError("this file is [bold]odd[/bold]\x1b[31m", fix="Mend it.", where=Location("tasks.json", 3, 7))
 
-        self.start(work(), group="fail", busy="Trying")
+        self.start(work, group="fail", busy="Trying")
 
     def action_break(self) -> None:
         raise KeyError("[red]sk-secret[/red]")
@@ -79,7 +79,7 @@ class StopScreen(HudtuiScreen):
             if await self.app.confirm("Really?", danger=True):
                 self.done.append("confirmed")
 
-        self.start(work(), group="confirm")
+        self.start(work, group="confirm")
 
 
 @pytest.fixture
