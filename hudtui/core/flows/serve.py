@@ -65,6 +65,8 @@ class ServerLoad:
     """Sessions that are open."""
     requests: int
     """Requests and messages so far."""
+    denied: int = 0
+    """Requests of those who may not use the server: without its token, from a web page, or under another name."""
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,8 @@ async def serve_environment(
         description=f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} served by hudtui",
         access=Access(token, loopback),
         most=request.sessions,
-        on_refusal=lambda refused: over.put_nowait(
-            Notice("warning", f"a client was answered {refused.code}: {clean_line(refused.message, 300)}")
+        on_refusal=lambda code, message: over.put_nowait(
+            Notice("warning", f"a client was answered {code}: {clean_line(message, 300)}")
         ),
     )
     try:
@@ -202,7 +204,7 @@ async def serve_environment(
                 names,
                 request.sessions,
                 job,
-                lambda: ServerLoad(app.sessions, app.requests),
+                lambda: ServerLoad(app.sessions, app.requests, app.denied.total()),
             )
             while True:
                 event = await over.get()

@@ -12,6 +12,7 @@ import contextlib
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,7 +84,8 @@ class OpenEnvApp:
         access: Who may use it.
         most: Sessions at once.
         idle: Seconds after which a session over HTTP that is not asked ends.
-        on_refusal: Told of each request that is answered with an error.
+        on_refusal: Receives code and message of each error that a client is answered; of those who may not use the server, the
+            first of each code.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class OpenEnvApp:
         access: Access,
         most: int = 64,
         idle: float = IDLE,
-        on_refusal: Callable[[Refused], None] = lambda refused: None,
+        on_refusal: Callable[[str, str], None] = lambda code, message: None,
     ) -> None:
         self._served = served
         self._name = name
@@ -108,7 +110,15 @@ class OpenEnvApp:
         self._on_refusal = on_refusal
         self.requests = 0
         """Requests and messages of sessions that were answered."""
-        self.asgi = _guarded(self._routes(), access)
+        self.denied: Counter[int] = Counter()
+        """Requests of those who may not use the server, by the HTTP status of the answer."""
+        self.asgi = _guarded(self._routes(), access, self._deny)
+
+    def _deny(self, status: int) -> None:
+        """Count a request; whoever reaches the server can send any number of them."""
+        self.denied[status] += 1
+        if self.denied[status] == 1:
+            self._on_refusal(f"HTTP {status}", _REFUSALS[status])
 
     @property
     def sessions(self) -> int:
@@ -135,7 +145,7 @@ class OpenEnvApp:
                 try:
                     return JSONResponse(await handler(request, read_object(await _body(request))))
                 except Refused as refused:
-                    self._on_refusal(refused)
+                    self._on_refusal(refused.code, refused.message)
                     status = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 500, "FACTORY_ERROR": 500, "SESSION_ERROR": 500}.get(
                         refused.code, 422
                     )
@@ -295,7 +305,7 @@ class OpenEnvApp:
         try:
             self._make_room()
         except Refused as refused:
-            self._on_refusal(refused)
+            self._on_refusal(refused.code, refused.message)
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 await socket.send_text(json.dumps(refused.to_json()))
                 await socket.close()
@@ -328,11 +338,11 @@ class OpenEnvApp:
                     return
                 answer = await _carry_out(session, message)
             except Refused as refused:
-                self._on_refusal(refused)
+                self._on_refusal(refused.code, refused.message)
                 answer = refused.to_json()
             except Exception as error:  # a defect costs the message, and not the session
                 failed = Refused("SESSION_ERROR", f"the server failed: {type(error).__name__}")
-                self._on_refusal(failed)
+                self._on_refusal(failed.code, failed.message)
                 answer = failed.to_json()
             await socket.send_text(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace").decode())
 
@@ -378,8 +388,8 @@ async def _body(request: Request) -> bytes:
     return b"".join(parts)
 
 
-def _guarded(app: ASGIApp, access: Access) -> ASGIApp:
-    """`app` for those who may use it."""
+def _guarded(app: ASGIApp, access: Access, deny: Callable[[int], None]) -> ASGIApp:
+    """Return `app` for those who may use it; `deny` gets the HTTP status of each answer to others."""
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -394,7 +404,9 @@ def _guarded(app: ASGIApp, access: Access) -> ASGIApp:
                 status = 401
         if status is None:
             await app(scope, receive, send)
-        elif scope["type"] == "websocket":
+            return
+        deny(status)
+        if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
         else:
             await JSONResponse({"detail": _REFUSALS[status]}, status)(scope, receive, send)

@@ -313,12 +313,13 @@ class ServingScreen(HudtuiScreen):
             return
         load = serving.load()
         mean = f", mean reward {self._rewards / self._episodes:.3f}" if self._episodes else ""
+        denied = f", {load.denied:,} denied" if load.denied else ""
         rows = {
             "address": serving.url,
             "token": "not required" if serving.token is None else self.app.keys_in("required; {key:serving.copy} copies it"),
             "serves": f"{plural(serving.tasks, 'task')}; {', '.join(serving.actions)}",
             "sessions": f"{load.sessions} of {serving.sessions} open",
-            "requests": f"{load.requests:,}, {plural(self._errors, 'error')}",
+            "requests": f"{load.requests:,}, {plural(self._errors, 'error')}{denied}",
             "episodes": f"{self._episodes:,}{mean}",
         }
         lines = [Content.assemble((pad(name, 10), "bold $primary"), clean_line(value, 300)) for name, value in rows.items()]

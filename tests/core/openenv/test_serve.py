@@ -87,7 +87,7 @@ TASKS = (
 
 @contextlib.asynccontextmanager
 async def serving(world, *, token=None, **options):
-    kinds = {name: options.pop(name) for name in ("most", "idle") if name in options}
+    kinds = {name: options.pop(name) for name in ("most", "idle", "on_refusal") if name in options}
     app = OpenEnvApp(
         ServedTasks(TASKS, GymConfig(allow_unmapped=True), world.connect, **options),
         name="world",
@@ -266,7 +266,9 @@ async def test_messages_that_mean_nothing_cost_themselves_alone():
 
 
 async def test_only_who_has_the_token_gets_in_and_no_web_page():
-    async with serving(World(), token="a-token-of-some-length") as (url, _), httpx2.AsyncClient(trust_env=False) as web:
+    told: list[str] = []
+    only_with_token = serving(World(), token="a-token-of-some-length", on_refusal=lambda code, _: told.append(code))
+    async with only_with_token as (url, app), httpx2.AsyncClient(trust_env=False) as web:
         good = {"Authorization": "Bearer a-token-of-some-length"}
         answers = [
             await web.get(f"{url}/health"),
@@ -283,6 +285,8 @@ async def test_only_who_has_the_token_gets_in_and_no_web_page():
             with pytest.raises(WebSocketUpgradeError):
                 async with connected(url, **headers):
                     pass
+        assert app.denied == {401: 5, 403: 3, 421: 1} and app.requests == 0
+        assert told == ["HTTP 401", "HTTP 403", "HTTP 421"]  # however many there are
 
 
 @pytest.mark.parametrize(
