@@ -324,6 +324,20 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         places = ((screen, place) for folder, screen, place in self.preferences.places if folder == str(self.folder))
         return next((one for one in places if one[0] in SCREENS), None)
 
+    def remember_form(self, fields: Mapping[str, str]) -> None:
+        """Keep what was typed on Launch for the next start in this folder; nothing where there are no fields."""
+        folder, before = str(self.folder), self.last_form()
+        if fields == (before[1] if before is not None else {}):
+            return
+        others = tuple(one for one in self.preferences.forms if one[0] != folder)
+        row = ((folder, f"{self.services.now().astimezone():%Y-%m-%d}", dict(fields)),) if fields else ()
+        forms = (*others, *row)[-preferences.KEPT :]
+        self.preferences = preferences.change(self.places.state / preferences.FILE, forms=forms)
+
+    def last_form(self) -> tuple[str, Mapping[str, str]] | None:
+        """The day on which Launch was left in this folder, and what was typed there; or None."""
+        return next(((day, fields) for folder, day, fields in self.preferences.forms if folder == str(self.folder)), None)
+
     def terminal_lost(self) -> None:
         """The terminal went away: end quietly. Runs live in tmux and continue."""
         self.lost = True

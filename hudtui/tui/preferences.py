@@ -31,6 +31,8 @@ class Preferences:
     """Machines of which the user has noted that they were taken back; the newest last, no more than `KEPT`."""
     places: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
     """Project folder, the screen that was open there last, and the place on it; the newest last, no more than `KEPT`."""
+    forms: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
+    """Project folder, the day on which Launch was left with a run that was not started, and its fields; as `places`."""
 
 
 def load(path: Path) -> Preferences:
@@ -50,7 +52,8 @@ def load(path: Path) -> Preferences:
             -KEPT:
         ],
         tuple(name for name in noted if isinstance(name, str))[-KEPT:] if isinstance(noted, list) else (),
-        _places(data.get("places")),
+        _rows(data.get("places")),
+        _rows(data.get("forms")),
     )
     mouse_word = os.environ.get("HUDTUI_MOUSE", "").lower()
     if mouse_word in ("off", "0", "no", "false"):
@@ -88,16 +91,16 @@ def set_aside(path: Path) -> tuple[str, ...]:
             os.replace(path, other)
         except OSError as error:
             return (f"{path} is not readable and cannot be renamed ({error.strerror}); the next change replaces it",)
-        return (f"{path.name} was not readable and is now {other}; theme, mouse, bell and last places are the defaults again",)
+        return (f"{path.name} was not readable and is now {other}; theme, mouse, bell and what was kept of folders begin anew",)
     return ()
 
 
-def _places(found: object) -> tuple[tuple[str, str, Mapping[str, str]], ...]:
+def _rows(found: object) -> tuple[tuple[str, str, Mapping[str, str]], ...]:
     rows = [row for row in found if isinstance(row, list) and len(row) == 3] if isinstance(found, list) else []
     return tuple(
-        (folder, screen, place)
-        for folder, screen, place in rows
-        if isinstance(place, dict) and all(isinstance(text, str) for text in (folder, screen, *place.values()))
+        (folder, text, values)
+        for folder, text, values in rows
+        if isinstance(values, dict) and all(isinstance(one, str) for one in (folder, text, *values.values()))
     )[-KEPT:]
 
 

@@ -97,6 +97,8 @@ SETTINGS = tuple(name for name in FORM if name in knobs_of(Recipe) and name not 
 OF_ART = tuple(name for name, when in FORM.items() if when in (ART, TRAINS, MORE, MORE_OF_ART) and name != "more")
 """Fields of a training with ART, apart from those of its machine."""
 ONLY_OF_ART = tuple(name for name, when in FORM.items() if when in (ART, MORE_OF_ART))
+USUAL = {"machine": "local", "engine": "rollouts", "policy": "greedy", "environments": "as-is", "environment": "2048"}
+"""What the form begins with."""
 REQUIRED = ("tasks", "config", "environment", "machine")
 _NUMBERS = (int, float)
 _TYPES = {field.name: str(field.type) for field in fields(ArtRequest)}
