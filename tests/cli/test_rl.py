@@ -98,7 +98,7 @@ def test_from_nothing_to_results_at_home_and_no_machine(workspace: Path, sim: Pr
     kept = [path for place in (workspace, Path.home()) for path in place.rglob("*") if path.is_file() and path.name != ".env"]
     assert kept and not [path for path in kept if SECRET.encode() in path.read_bytes()]
     assert SECRET not in said + done.stdout
-    removed = json.loads(hudtui("runs", "rm", view["id"], "--yes", "--json").stdout)
+    (removed,) = json.loads(hudtui("runs", "rm", view["id"], "--yes", "--json").stdout)
     assert removed["run"] == view["id"] and removed["removed"]
     assert json.loads(hudtui("runs", "--json").stdout) == []
 
