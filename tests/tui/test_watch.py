@@ -68,6 +68,9 @@ async def test_a_session_of_somebody_else_is_followed(open_app: Any, project: Pa
         await until(pilot, lambda: "serving" in log_text(screen))
         await pilot.press("m")
         await until(pilot, lambda: len(screen.query_one("#run-metrics", MetricsPane)._charts.titles()) == 2)
+        assert "● followed" in screen_text(app)
+        tmux("kill-session", "-t", "=theirs")
+        await until(pilot, lambda: "○ not followed any more  the window was closed" in screen_text(app))
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen.NAME == "run")
 

@@ -167,7 +167,7 @@ class WatchScreen(HudtuiScreen):
         self.panes = Panes(self.list, self.pane, id="watch-panes")
         self._whole = False
         """The logs are read from their first lines on."""
-        self._note = ""
+        self._note, self._over = "", False
         """What is waited for, while the log holds nothing."""
         self._switching = asyncio.Lock()
 
@@ -259,7 +259,8 @@ class WatchScreen(HudtuiScreen):
     def _follow(self, host: Host, foreign: ExternalSession, *, whole: bool = False) -> None:
         from hudtui.core.runs.sessions import SessionWatcher
 
-        self.foreign, self._whole, self.server, self._note = foreign, whole, None, ""
+        self.foreign, self._whole, self.server = foreign, whole, None
+        self._note, self._over = "", False
         self.watching = SessionWatcher(host, foreign, lines=None if whole else _LINES)
         self.workers.cancel_group(self, "read")
         # Never cancelled: widgets that are being mounted or removed must be let be.
@@ -351,6 +352,9 @@ class WatchScreen(HudtuiScreen):
         except Exception as error:
             if self.is_attached:
                 self.fail(error)
+        if watching is self.watching and self.is_attached:
+            self._over = True
+            self._draw()
 
     def _take(self, seen: SessionUpdate) -> None:
         log = self.logs.by_source[seen.source]
@@ -390,9 +394,11 @@ class WatchScreen(HudtuiScreen):
             title.append(f"step {newest[0]:g}" + (f"/{last:g}" if last is not None else ""))
         if rewards:
             title.append(f"{rewards[-1]:.3f}")
-        parts: list[Any] = [("● followed", "$success"), ("  read-only", "$foreground-muted")]
-        if self._note and newest is None:
+        parts: list[Any] = [("○ not followed any more", "$warning") if self._over else ("● followed", "$success")]
+        if self._note and newest is None and not self._over:
             parts = [(f"○ {clean_line(self._note)}", "$warning")]
+        else:
+            parts.append((f"  {clean_line(self._note)}", "$warning") if self._note else ("  read-only", "$foreground-muted"))
         if rewards:
             parts += [("  reward ", "$primary"), f"{rewards[-1]:.3f}  ", (sparkline(rewards, 20), "$accent")]
         if self.foreign.folder:
