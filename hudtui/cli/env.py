@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,14 +18,15 @@ from hudtui.cli import console
 from hudtui.cli.analyses import look, say_warnings
 from hudtui.cli.command import older_spellings
 from hudtui.cli.logins import login, logins, logout
-from hudtui.cli.options import Json
+from hudtui.cli.options import Json, takes_request
 from hudtui.cli.sources import TakesCommand, answers, given_command, read_source
 from hudtui.core.errors import InputError, ToolError
+from hudtui.core.openenv.options import ServeRequest
 
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source
     from hudtui.core.environment.values import Analysis, Tool, ToolResult
-    from hudtui.core.flows.serve import ServeRequest, Serving
+    from hudtui.core.flows.serve import Serving
 
 _SOURCE = "Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default."
 
@@ -132,6 +134,7 @@ def call(
         raise typer.Exit(ToolError.exit_code)
 
 
+@takes_request(kind=ServeRequest)
 def serve(
     config: Annotated[
         Path | None, typer.Argument(help="Gym configuration (YAML); without one every tool is an action.", show_default=False)
@@ -139,34 +142,8 @@ def serve(
     tasks: Annotated[
         str | None, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).", show_default=False)
     ] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", help="Environment to play in, instead of the one each task names.")
-    ] = None,
-    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0 chooses a free one.")] = 8000,
-    token_variable: Annotated[
-        str | None, typer.Option("--token-var", help="Setting that holds the token; else a random one.", show_default=False)
-    ] = None,
-    no_token: Annotated[bool, typer.Option("--no-token", help="Want no token; at an address of this machine only.")] = False,
-    sessions: Annotated[int, typer.Option("--sessions", min=1, max=4096, help="Sessions at once.")] = 64,
-    split: Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several; else train.")] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="Serve only the first so many tasks.", show_default=False)
-    ] = None,
-    max_turns: Annotated[
-        int | None, typer.Option("--max-turns", min=1, help="Replies an episode may have; else as configured.")
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", min=0.1, help="Seconds for a connection, and for one call; by default HUD_CLIENT_TIMEOUT, 60."),
-    ] = None,
-    images: Annotated[bool, typer.Option("--images", help="Send images, too.")] = False,
-    reuse: Annotated[
-        bool, typer.Option("--reuse", help="Keep a client's environment for its next task instead of starting a fresh one.")
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder that gets traces.jsonl; else episodes are not kept.")
-    ] = None,
+    *,
+    request: ServeRequest,
     as_json: Json = False,
 ) -> None:
     """Serve tasks to trainers over the OpenEnv protocol, until Ctrl-C.
@@ -174,25 +151,7 @@ def serve(
     Each client of /ws has an environment of its own, which ends with its connection. The address and the token go to
     standard output, a line for each episode to standard error.
     """
-    from hudtui.core.flows.serve import ServeRequest
-
-    request = ServeRequest(
-        config=config,
-        tasks=tasks,
-        source=source,
-        host=host,
-        port=port,
-        token_variable=token_variable,
-        open=no_token,
-        sessions=sessions,
-        split=split,
-        limit=limit,
-        max_turns=max_turns,
-        timeout=timeout,
-        images=images,
-        reuse=reuse,
-        out_dir=output,
-    )
+    request = replace(request, config=config, tasks=tasks)
     console.run(_serve(request, as_json=as_json), as_json=as_json, when_ended="all sessions are closed")
 
 

@@ -16,19 +16,8 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.command import older_spellings
-from hudtui.cli.options import (
-    BaseUrl,
-    CallTimeout,
-    Images,
-    KeyVariable,
-    MaxContext,
-    MaxTokens,
-    MaxTurns,
-    PolicySeed,
-    ReplyTimeout,
-    Split,
-    Temperature,
-)
+from hudtui.cli.options import takes_request
+from hudtui.core.rollouts.options import EpisodeOptions
 
 if TYPE_CHECKING:
     from hudtui.core.platform import Platform
@@ -51,6 +40,7 @@ def register(app: typer.Typer) -> None:
 
 
 @older_spellings(output="--out")
+@takes_request(kind=EpisodeOptions)
 def evaluate(
     tasks: Annotated[
         str,
@@ -76,7 +66,6 @@ def evaluate(
     via: Annotated[
         Via, typer.Option("--via", help="What plays: hudtui itself, or vf-eval of an installed verifiers 0.4.")
     ] = Via.HUDTUI,
-    split: Split = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -92,22 +81,11 @@ def evaluate(
         typer.Option("--output", "-o", help="Folder for traces.jsonl and metrics.jsonl; by default a new one in outputs/."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the evaluation in --output.")] = False,
-    seed: PolicySeed = None,
-    max_turns: MaxTurns = None,
-    source: Annotated[
-        str | None, typer.Option("--source", help="Environment to play in, instead of the environment of each task.")
-    ] = None,
     reuse: Annotated[
         bool, typer.Option("--reuse", help="Keep an environment for the next task instead of starting a fresh one.")
     ] = False,
-    timeout: CallTimeout = None,
-    images: Images = None,
-    base_url: BaseUrl = None,
-    key_variable: KeyVariable = "OPENAI_API_KEY",
-    temperature: Temperature = None,
-    max_tokens: MaxTokens = None,
-    max_context: MaxContext = None,
-    reply_timeout: ReplyTimeout = 120.0,
+    *,
+    request: EpisodeOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as one JSON document.")] = False,
 ) -> None:
     """Play every task with a policy or a model, score the episodes, and keep their traces.
@@ -115,7 +93,6 @@ def evaluate(
     A line for each episode goes to standard error, the table of rewards (or JSON) to standard output. Exit code 1 if
     every episode failed, or if the others were not played because the endpoint or the environment is gone.
     """
-    from hudtui.core.rollouts.chat import ChatOptions
     from hudtui.core.rollouts.evaluate import EvalRequest
 
     if limit == 0:
@@ -125,32 +102,24 @@ def evaluate(
             raise typer.BadParameter("these options exclude each other", param_hint="--model, --policy")
         policy = f"openai:{model}"
     with console.failures(as_json=as_json):
-        played, platform = _of_gym(_Played(tasks, config, split, limit, group, reward), env_args)
+        played, platform = _of_gym(_Played(tasks, config, request.split, limit, group, reward), env_args)
     if played.config is None:
         raise typer.BadParameter("name the gym configuration: --config FILE", param_hint="--config")
-    request = EvalRequest(
+    asked = EvalRequest(
+        **{**vars(request), "split": played.split},
         tasks=played.tasks,
         config=played.config,
         policy=policy,
         reward=played.reward,
-        split=played.split,
         limit=None if played.limit == -1 else played.limit,
         group=played.group or 1,
         concurrency=concurrency,
         out_dir=output,
         resume=resume,
-        seed=seed,
-        max_turns=max_turns,
-        source=source,
         reuse=reuse,
-        timeout=timeout,
-        images=images,
-        base_url=base_url,
-        key_variable=key_variable,
-        endpoint=ChatOptions(temperature=temperature, max_tokens=max_tokens, max_context=max_context, timeout=reply_timeout),
     )
     ended = console.run(
-        _play(request, platform, played.gym if via is Via.VERIFIERS else None, as_json=as_json),
+        _play(asked, platform, played.gym if via is Via.VERIFIERS else None, as_json=as_json),
         as_json=as_json,
         when_ended="to continue, run the same command with --resume",
     )

@@ -56,45 +56,21 @@ LowestLevel = Annotated[
 
 EmitScript = Annotated[bool, typer.Option("--emit-script", help="Print the plan as a shell script, and start nothing.")]
 
-Split = Annotated[str | None, typer.Option("--split", help="Split of a dataset; train by default.")]
-PolicySeed = Annotated[int | None, typer.Option("--seed", help="Random seed of the policy; also sent to a model.")]
-MaxTurns = Annotated[int | None, typer.Option("--max-turns", min=1, help="Most replies in an episode; by default as configured.")]
-CallTimeout = Annotated[
-    float | None,
-    typer.Option("--timeout", min=0.1, help="Seconds for a connection, and for one call; by default HUD_CLIENT_TIMEOUT, 60."),
-]
-Images = Annotated[
-    bool | None,
-    typer.Option("--images/--no-images", help="Show images to the policy or not; by default as the policy prefers."),
-]
-BaseUrl = Annotated[
-    str | None, typer.Option("--base-url", help="Endpoint for openai:MODEL; by default OPENAI_BASE_URL, or OpenAI's own.")
-]
-KeyVariable = Annotated[str, typer.Option("--api-key-var", help="Setting that holds the endpoint's key.")]
-Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="Sampling temperature for the model.")]
-MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="Most tokens in a reply of the model.")]
-MaxContext = Annotated[
-    int | None,
-    typer.Option(
-        "--max-context", min=1, help="Most tokens in a conversation with the model; an episode without room for a reply ends."
-    ),
-]
-ReplyTimeout = Annotated[float, typer.Option("--reply-timeout", min=0.1, help="Seconds for one reply of the model.")]
-
 C = TypeVar("C", bound=Callable[..., None])
 
 
-def takes_request(*names: str, kind: type[RunRequest] = RunRequest, **defaults: Any) -> Callable[[C], C]:
-    """Give a command an option for each of these fields of a request. The command gets them as its parameter `request`.
+def takes_request(*names: str, kind: type[Any] = RunRequest, **defaults: Any) -> Callable[[C], C]:
+    """Give a command an option for each of these fields of a request, in the place of its parameter `request`, which it gets.
 
     The tasks are an argument, which may also be typed as the option `--dataset`.
 
     Args:
-        names: Fields, in the order of the command's help.
+        names: Fields, in the order of the command's help; all that are options by default.
         kind: The request.
         defaults: Defaults of this command where they are not those of the request.
     """
     declared = knobs_of(kind)
+    names = names or tuple(declared)
     types = get_type_hints(kind, localns={"Offer": object, "Continuation": object})
     standard = {**vars(kind()), **defaults}
 
@@ -122,9 +98,10 @@ def takes_request(*names: str, kind: type[RunRequest] = RunRequest, **defaults: 
             lists = {name: tuple(value or ()) for name, value in values.items() if types[name] == tuple[str, ...]}
             command(request=kind(**{**values, **lists}), **given)
 
-        rest = [parameter for parameter in own.parameters.values() if parameter.name != "request"]
+        rest = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.parameters.values()]
+        at = list(own.parameters).index("request")
         tasks = [dataset] if "tasks" in names else []
-        parameters = [*options, *tasks, *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest)]
+        parameters = [*rest[:at], *options, *tasks, *rest[at + 1 :]]
         run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return older_spellings(dataset="--tasks -t")(run) if tasks else run  # type: ignore[return-value]

@@ -13,19 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console, results
-from hudtui.cli.options import (
-    BaseUrl,
-    CallTimeout,
-    Images,
-    KeyVariable,
-    MaxContext,
-    MaxTokens,
-    MaxTurns,
-    PolicySeed,
-    ReplyTimeout,
-    Split,
-    Temperature,
-)
+from hudtui.cli.options import takes_request
+from hudtui.core.rollouts.options import EpisodeOptions
 from hudtui.core.text import plural
 
 if TYPE_CHECKING:
@@ -56,6 +45,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(rollouts, name="rollouts")
 
 
+@takes_request(kind=EpisodeOptions)
 def play(
     tasks: Annotated[
         str, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).", show_default=False)
@@ -90,20 +80,8 @@ def play(
             help="Begin with the replies of a recorded episode up to this turn. TRACE#NUMBER/TURN names another than the last.",
         ),
     ] = None,
-    split: Split = None,
-    seed: PolicySeed = None,
-    max_turns: MaxTurns = None,
-    source: Annotated[
-        str | None, typer.Option("--source", help="Environment to play in, instead of the environment of the task.")
-    ] = None,
-    timeout: CallTimeout = None,
-    images: Images = None,
-    base_url: BaseUrl = None,
-    key_variable: KeyVariable = "OPENAI_API_KEY",
-    temperature: Temperature = None,
-    max_tokens: MaxTokens = None,
-    max_context: MaxContext = None,
-    reply_timeout: ReplyTimeout = 120.0,
+    *,
+    request: EpisodeOptions,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Trace that gets the episode; outputs/played/traces.jsonl by default.")
     ] = None,
@@ -122,8 +100,6 @@ def play(
     input, from a pipe or at a prompt; /help lists what else can be typed there. If the episode breaks off, the exit code is that
     of the failure.
     """
-    from hudtui.core.rollouts.chat import ChatOptions
-
     if model is not None:
         if policy is not None:
             raise typer.BadParameter("these options exclude each other", param_hint="--model, --policy")
@@ -131,19 +107,11 @@ def play(
     if policy is None and take_over is not None:
         raise typer.BadParameter("name the policy that plays before that: --policy", param_hint="--take-over")
     given: dict[str, Any] = {
+        **vars(request),
         "task": task,
         "policy": policy,
         "by_hand": by_hand,
         "take_over": take_over,
-        "split": split,
-        "seed": seed,
-        "max_turns": max_turns,
-        "source": source,
-        "timeout": timeout,
-        "images": images,
-        "base_url": base_url,
-        "key_variable": key_variable,
-        "endpoint": ChatOptions(temperature=temperature, max_tokens=max_tokens, max_context=max_context, timeout=reply_timeout),
     }
     if no_trace or output is not None:
         given["keep"] = None if no_trace else output

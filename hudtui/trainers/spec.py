@@ -292,7 +292,8 @@ def _keep(loop: asyncio.AbstractEventLoop) -> None:
 async def _read(plan: _Plan) -> tuple[ServedTasks, tuple[Tool, ...]]:
     """What a plan names, and what an agent can call there."""
     from hudtui.core.environment.bundled import with_python_variable
-    from hudtui.core.flows.serve import ServeRequest, list_actions, served_tasks
+    from hudtui.core.flows.serve import list_actions, served_tasks
+    from hudtui.core.openenv.options import ServeRequest
     from hudtui.core.openenv.session import ServedTasks
     from hudtui.core.rollouts.evaluate import connector
     from hudtui.core.rollouts.reward import load_playable_config

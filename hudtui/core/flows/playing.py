@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -35,9 +35,9 @@ from hudtui.core.project import Project
 from hudtui.core.results.find import results_at
 from hudtui.core.results.foreign import name as short_name
 from hudtui.core.results.index import ResultIndex
-from hudtui.core.rollouts.chat import ChatOptions
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import config_digest, connector, open_policy, playable_tasks, secrets_of
+from hudtui.core.rollouts.options import EpisodeOptions
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.policy import PolicySource, ReplayPolicy, message_text
 from hudtui.core.rollouts.reward import load_playable_config
@@ -82,7 +82,7 @@ class ForkPoint:
 
 
 @dataclass(frozen=True)
-class PlayRequest:
+class PlayRequest(EpisodeOptions):
     """An episode as a user asks for it. Relative paths start in the project's folder."""
 
     tasks: str
@@ -97,21 +97,6 @@ class PlayRequest:
     take_over: int | None = None
     """The turn, from 1, at which the policy pauses for a person."""
     fork: ForkPoint | None = None
-    split: str | None = None
-    seed: int | None = None
-    """None: 0 for the scripted policies, and none for a model."""
-    max_turns: int | None = None
-    source: str | None = None
-    """An environment to play in instead of the task's own."""
-    timeout: float | None = None
-    """Seconds for the connection, and for one call; None: the platform's setting CLIENT_TIMEOUT."""
-    images: bool | None = None
-    base_url: str | None = None
-    """Base URL of a model's endpoint; None: the setting OPENAI_BASE_URL."""
-    key_variable: str = "OPENAI_API_KEY"
-    """The setting that holds the endpoint's key."""
-    endpoint: ChatOptions = field(default_factory=ChatOptions)
-    """How a model is called; its `base_url` and `key` come from the two fields above."""
     keep: Path | None = PLAYED
     """The trace that the episode is appended to; None: it is not kept."""
 
@@ -296,18 +281,8 @@ class Playing:
         Raises:
             InputError: There is no such policy, or it cannot play with this configuration.
         """
-        request = self.request
         settings = await asyncio.to_thread(self._project.settings)
-        source = await asyncio.to_thread(
-            open_policy,
-            name,
-            self.config,
-            settings,
-            seed=request.seed,
-            endpoint=request.endpoint,
-            base_url=request.base_url,
-            key_variable=request.key_variable,
-        )
+        source = await asyncio.to_thread(open_policy, name, self.config, settings, self.request)
         if self._closed:
             await source.aclose()
             return

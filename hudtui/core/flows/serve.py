@@ -14,6 +14,7 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.openenv.options import ServeRequest
 from hudtui.core.rollouts.evaluate import Connect, EpisodeDone, connector, playable_tasks, secrets_of
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.reward import load_playable_config
@@ -27,34 +28,6 @@ if TYPE_CHECKING:
     from hudtui.core.settings import Settings
 
 SHORTEST_TOKEN = 16
-
-
-@dataclass(frozen=True)
-class ServeRequest:
-    """What a user asks to be served."""
-
-    config: Path | None = None
-    """None: every tool of the environment is an action."""
-    tasks: str | None = None
-    """None: one task without prompt, set-up and evaluation, in `source`."""
-    source: str | None = None
-    """An environment to play in instead of the one each task names."""
-    host: str = "127.0.0.1"
-    port: int = 8000
-    """0 chooses a free one."""
-    token_variable: str | None = None
-    """The setting that holds the token; None: a random one."""
-    open: bool = False
-    """Want no token. At addresses of this machine alone."""
-    sessions: int = 64
-    split: str | None = None
-    limit: int | None = None
-    max_turns: int | None = None
-    timeout: float | None = None
-    images: bool = False
-    reuse: bool = False
-    out_dir: Path | None = None
-    """Gets the episodes that come to their end, as `traces.jsonl`; None: they are not kept."""
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from hudtui.core.files import write_atomic
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatOptions, PolicyError
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, OnTurn, drive
+from hudtui.core.rollouts.options import EpisodeOptions
 from hudtui.core.rollouts.outcome import (
     METRICS,
     TRACES,
@@ -476,7 +477,7 @@ def _holds_evaluation(traces: Path, *, resume: bool) -> bool:
 
 
 @dataclass(frozen=True)
-class EvalRequest:
+class EvalRequest(EpisodeOptions):
     """An evaluation as a user asks for it."""
 
     tasks: str
@@ -485,8 +486,6 @@ class EvalRequest:
     policy: str = "greedy"
     reward: str | None = None
     """Code of one's own for the reward, instead of the configuration's `rubric.reward`."""
-    split: str | None = None
-    """The split of a dataset with several; None: `train`."""
     limit: int | None = None
     """Play only the first so many tasks."""
     group: int = 1
@@ -494,21 +493,7 @@ class EvalRequest:
     out_dir: Path | None = None
     """None: a new folder in `outputs/`."""
     resume: bool = False
-    seed: int | None = None
-    """None: 0 for the scripted policies, and none for a model."""
-    max_turns: int | None = None
-    source: str | None = None
-    """An environment to play in instead of the one each task names."""
     reuse: bool = False
-    timeout: float | None = None
-    """Seconds for a connection, and for one call; None: the platform's setting CLIENT_TIMEOUT."""
-    images: bool | None = None
-    base_url: str | None = None
-    """Base URL of a model's endpoint; None: the setting OPENAI_BASE_URL."""
-    key_variable: str = "OPENAI_API_KEY"
-    """The setting that holds the endpoint's key."""
-    endpoint: ChatOptions = field(default_factory=ChatOptions)
-    """How a model is called; its `base_url` and `key` come from the two fields above."""
 
 
 @dataclass(frozen=True)
@@ -560,15 +545,7 @@ async def run_eval(
         yield warning
     tasks = read.tasks
     out_dir = folder / (request.out_dir or new_out_dir(folder, request))
-    policy = open_policy(
-        request.policy,
-        config,
-        settings,
-        seed=request.seed,
-        endpoint=request.endpoint,
-        base_url=request.base_url,
-        key_variable=request.key_variable,
-    )
+    policy = open_policy(request.policy, config, settings, request)
     timeout = settings.client_timeout if request.timeout is None else request.timeout
     telemetry: Telemetry | None = None
     try:
@@ -719,55 +696,44 @@ def new_out_dir(folder: Path, request: EvalRequest) -> Path:
     return path
 
 
-def open_policy(
-    name: str,
-    config: GymConfig,
-    settings: Settings,
-    *,
-    seed: int | None = None,
-    endpoint: ChatOptions | None = None,
-    base_url: str | None = None,
-    key_variable: str = "OPENAI_API_KEY",
-) -> PolicySource:
+def open_policy(name: str, config: GymConfig, settings: Settings, options: EpisodeOptions) -> PolicySource:
     """Return the policies that a name stands for, with the endpoint and the key that the settings name.
 
     Args:
         name: One of `policy.POLICY_NAMES`. The file of `replay:` is relative to the settings' folder.
         config: Maps replies to calls.
         settings: Of the project folder.
-        seed: Of the random choices; None: 0 for the scripted policies, and none is sent to a model.
-        endpoint: How a model is called; its `base_url` and `key` come from the two arguments below.
-        base_url: Base URL of a model's endpoint; None: the setting OPENAI_BASE_URL.
-        key_variable: The setting that holds the endpoint's key.
+        options: The seed, and how a model is called.
 
     Raises:
         InputError: There is no such policy, it cannot play with this configuration, or a required key is not set.
     """
-    options = find_endpoint(settings, endpoint or ChatOptions(), base_url, key_variable, needed=name.startswith("openai:"))
+    endpoint = find_endpoint(settings, options, needed=name.startswith("openai:"))
     if name.startswith("replay:") and (file := name.removeprefix("replay:")):
         source = policy_source(f"replay:{settings.folder / Path(file).expanduser()}", config)
         source.name = name
         return source
-    return policy_source(name, config, seed=seed or 0, endpoint=options, send_seed=seed is not None)
+    return policy_source(name, config, seed=options.seed or 0, endpoint=endpoint, send_seed=options.seed is not None)
 
 
-def find_endpoint(
-    settings: Settings, options: ChatOptions, base_url: str | None, key_variable: str, *, needed: bool = True
-) -> ChatOptions:
+def find_endpoint(settings: Settings, options: EpisodeOptions, *, needed: bool = True) -> ChatOptions:
     """The options with the endpoint and the key that the settings name.
 
     Raises:
         InputError: The endpoint is OpenAI's, which always wants a key, there is none, and it is needed.
     """
-    key = settings.secret(key_variable)
-    found = replace(
-        options,
-        base_url=base_url or settings.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
+    key = settings.secret(options.key_variable)
+    found = ChatOptions(
+        base_url=options.base_url or settings.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
         key=key.get_secret_value() if key is not None else None,
-        key_name=key_variable,
+        key_name=options.key_variable,
+        temperature=options.temperature,
+        max_tokens=options.max_tokens,
+        max_context=options.max_context,
+        timeout=options.reply_timeout,
     )
     if needed and found.key is None and found.base_url == DEFAULT_BASE_URL:
-        settings.require(key_variable)
+        settings.require(options.key_variable)
     return found
 
 

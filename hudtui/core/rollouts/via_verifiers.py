@@ -78,7 +78,7 @@ async def run_via_verifiers(
     for name in _NOT_THERE:
         if getattr(request, name):
             raise InputError(f"--{name} does not go through verifiers", fix="Leave it out, or leave out --via verifiers.")
-    if request.endpoint.max_context is not None:
+    if request.max_context is not None:
         raise InputError("--max-context does not go through verifiers", fix="vf-eval has --env.agent.max-total-tokens.")
     folder = settings.folder
     config = await asyncio.to_thread(load_playable_config, folder / request.config, folder, reward=request.reward)
@@ -87,7 +87,7 @@ async def run_via_verifiers(
     )
     if warning is not None:
         yield warning
-    endpoint = find_endpoint(settings, request.endpoint, request.base_url, request.key_variable)
+    endpoint = find_endpoint(settings, request)
     out_dir = folder / (request.out_dir or new_out_dir(folder, request))
     traces = out_dir / TRACES
     if traces.exists() and traces.stat().st_size:

@@ -19,7 +19,8 @@ from textual.worker import WorkerCancelled, WorkerFailed
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.events import Notice, Progress
-from hudtui.core.flows.serve import ServeRequest, Serving, exposure
+from hudtui.core.flows.serve import Serving, exposure
+from hudtui.core.openenv.options import ServeRequest
 from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.facts import Facts

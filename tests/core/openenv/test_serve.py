@@ -15,11 +15,12 @@ from support.played import play
 
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
 from hudtui.core.errors import ConnectError, InputError
-from hudtui.core.flows.serve import ServeRequest, Serving, serve_environment
+from hudtui.core.flows.serve import Serving, serve_environment
 from hudtui.core.gym.config import load_config
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.openenv.app import Access, OpenEnvApp
 from hudtui.core.openenv.listen import listening
+from hudtui.core.openenv.options import ServeRequest
 from hudtui.core.openenv.session import ServedTasks
 from hudtui.core.platform import HUD
 from hudtui.core.rollouts.evaluate import connector

@@ -12,8 +12,9 @@ from support.openenv_client import connected
 
 from hudtui.core.events import Notice
 from hudtui.core.flows.playing import PlayedTurn, PlayRequest, prepare_playing
-from hudtui.core.flows.serve import ServeRequest, Serving, serve_environment
+from hudtui.core.flows.serve import Serving, serve_environment
 from hudtui.core.gym.config import parse_config
+from hudtui.core.openenv.options import ServeRequest
 from hudtui.core.platform import BUCKEYE, HUD, find_platform
 from hudtui.core.project import Project
 from hudtui.core.rollouts.evaluate import EpisodeDone, EvalFinished, EvalPrepared, EvalRequest, run_eval
