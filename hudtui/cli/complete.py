@@ -163,7 +163,7 @@ def _tool_call(context: Any) -> Iterator[Value]:
     words = context.params.get("words") or ()
     if not words:
         yield from _sources(context)
-    elif len(words) == 1 and (analysis := load_analysis(read_source(words[0], ()))) is not None:
+    elif len(words) == 1 and (analysis := load_analysis(read_source(words[0]))) is not None:
         for tool in analysis.tools:
             yield Value(tool.name, tool.description or "")
 

@@ -9,12 +9,14 @@ import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hudtui.cli import console
+from hudtui.core.knobs import knob
 from hudtui.core.text import clean_line, duration
 
 if TYPE_CHECKING:
@@ -31,45 +33,9 @@ Spec = Annotated[
     str | None,
     typer.Argument(metavar="[SPEC]", help="Which GPUs: H100, 4xH100, A100_80GB:2, H100-SXM, 4090, cpu.", show_default=False),
 ]
-MinVram = Annotated[float | None, typer.Option(help="Least memory of a GPU in GB.", show_default=False)]
-MaxPrice = Annotated[
-    float | None,
-    typer.Option(help="Highest price in USD per hour, for the whole machine and its disk.", min=0, show_default=False),
-]
-Spot = Annotated[
-    bool | None,
-    typer.Option(
-        "--spot/--no-spot",
-        help="Only spot machines, which the provider may take back at any time, or only others.",
-        show_default=False,
-    ),
-]
-Region = Annotated[
-    list[str] | None,
-    typer.Option("--region", help="Region (eu, eu_north), country (FI) or data centre. May be repeated.", show_default=False),
-]
-Cloud = Annotated[
-    list[str] | None,
-    typer.Option("--cloud", help="Owner of the machines: datacrunch, hyperstack, ... May be repeated.", show_default=False),
-]
-Count = Annotated[int | None, typer.Option(min=1, help="GPUs in the machine.", show_default=False)]
-Sort = Annotated[str, typer.Option(help="price, gpu-price, vram, count or setup.")]
-Hours = Annotated[
-    float | None,
-    typer.Option(min=0.01, help="Compare prices for this many hours, with charges up front.", show_default=False),
-]
 Machines = Annotated[
     list[str] | None,
     typer.Option("--host", help="Also list this machine behind SSH: user@host[:port]. May be repeated.", show_default=False),
-]
-
-FitModel = Annotated[
-    str | None,
-    typer.Option("--model", "-m", help="Model to train: machines whose GPUs hold it come first.", show_default=False),
-]
-FitTraining = Annotated[
-    Path | None,
-    typer.Option("--training", help="Training file whose settings, and model, count for that.", show_default=False),
 ]
 
 _WHEEL = "|/-\\"
@@ -90,18 +56,50 @@ def settings(*, as_json: bool = False) -> Settings:
     raise AssertionError("unreachable")  # pragma: no cover
 
 
-def demand(model: str | None, training: Path | None) -> Demand | None:
-    """What the training that `--model` and `--training` name needs of its GPUs; None without them.
+@dataclass(frozen=True, kw_only=True)
+class OfferOptions:
+    """Which offers are meant, and what decides between them. None and empty values leave all of them."""
 
-    Raises:
-        InputError: The training file cannot be used.
-    """
-    if model is None and training is None:
-        return None
-    from hudtui.core.runs.fit import find_demand
-    from hudtui.core.runs.request import RunRequest
+    min_vram: float | None = knob(None, "Least memory of a GPU in GB.")
+    max_price: float | None = knob(None, "Highest price in USD per hour, for the whole machine and its disk.", minimum=0)
+    spot: bool | None = knob(
+        None, "Only spot machines, which the provider may take back at any time, or only others.", "--spot/--no-spot"
+    )
+    region: tuple[str, ...] = knob((), "Region (eu, eu_north), country (FI) or data centre. May be repeated.")
+    provider: tuple[str, ...] = knob((), "Ask only this provider: prime, sky, ssh, local. May be repeated.")
+    cloud: tuple[str, ...] = knob((), "Owner of the machines: datacrunch, hyperstack, ... May be repeated.")
+    count: int | None = knob(None, "GPUs in the machine.", minimum=1)
+    sort: str = knob("price", "price, gpu-price, vram, count or setup.")
+    hours: float | None = knob(None, "Compare prices for this many hours, with charges up front.", minimum=0.01)
+    model: str | None = knob(None, "Model to train: machines whose GPUs hold it come first.", "--model", "-m")
+    training: Path | None = knob(None, "Training file whose settings, and model, count for that.")
 
-    return find_demand(RunRequest(model=model, training=training), Path.cwd())
+    @property
+    def query(self) -> Query:
+        """The conditions, as the core takes them."""
+        from hudtui.core.compute.values import Query
+
+        return Query(
+            gpu_count=self.count,
+            min_vram=self.min_vram,
+            max_price=self.max_price,
+            spot=self.spot,
+            regions=self.region,
+            clouds=self.cloud,
+        )
+
+    def demand(self) -> Demand | None:
+        """What the training that `--model` and `--training` name needs of its GPUs; None without them.
+
+        Raises:
+            InputError: The training file cannot be used.
+        """
+        if self.model is None and self.training is None:
+            return None
+        from hudtui.core.runs.fit import find_demand
+        from hudtui.core.runs.request import RunRequest
+
+        return find_demand(RunRequest(model=self.model, training=self.training), Path.cwd())
 
 
 @contextlib.asynccontextmanager
@@ -176,22 +174,6 @@ async def gather_offers(providers: Mapping[str, Provider], *, strict: bool = Fal
     found = tuple(offer for answer in answers for offer in answer.found)
     warnings = tuple(warning for answer in answers for warning in answer.warnings)
     return Offers(found, warnings), frozenset(provider.name for provider in providers.values() if provider.features.simulated)
-
-
-def make_query(
-    min_vram: float | None,
-    max_price: float | None,
-    spot: bool | None,
-    region: list[str] | None,
-    cloud: list[str] | None,
-    count: int | None,
-) -> Query:
-    """The filters as one value."""
-    from hudtui.core.compute.values import Query
-
-    return Query(
-        gpu_count=count, min_vram=min_vram, max_price=max_price, spot=spot, regions=tuple(region or ()), clouds=tuple(cloud or ())
-    )
 
 
 class Spinner:

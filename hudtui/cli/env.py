@@ -19,7 +19,7 @@ from hudtui.cli.analyses import look, say_warnings
 from hudtui.cli.command import older_spellings
 from hudtui.cli.logins import login, logins, logout
 from hudtui.cli.options import Json, takes_request
-from hudtui.cli.sources import TakesCommand, answers, given_command, read_source
+from hudtui.cli.sources import SourceOptions, TakesCommand, answers, given_command, read_source
 from hudtui.core.errors import InputError, ToolError
 from hudtui.core.openenv.options import ServeRequest
 
@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from hudtui.core.flows.serve import Serving
 
 _SOURCE = "Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default."
-
-_Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer.")]
-_Headers = Annotated[
-    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="HTTP header for a URL; $NAME takes a setting.")
-]
-_Env = Annotated[
-    list[str] | None,
-    typer.Option("--env", metavar="NAME[=VALUE]", help="Variable for a started server; NAME alone passes on a setting."),
-]
-_Sse = Annotated[bool, typer.Option("--sse", help="The URL is an SSE endpoint, whatever its path.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -55,6 +45,7 @@ def register(app: typer.Typer) -> None:
 
 
 @older_spellings(env="-e")
+@takes_request(kind=SourceOptions)
 def analyze(
     ctx: typer.Context,
     source: Annotated[str | None, typer.Argument(help=_SOURCE, show_default=False)] = None,
@@ -62,10 +53,8 @@ def analyze(
         bool,
         typer.Option("--live", help="Start the environment and inspect it, even if the cache or a lock file has the answer."),
     ] = False,
-    timeout: _Timeout = 60.0,
-    header: _Headers = None,
-    env: _Env = None,
-    sse: _Sse = False,
+    *,
+    request: SourceOptions,
     as_json: Json = False,
 ) -> None:
     """Show what an environment offers: tools with their parameters, hubs, resources, prompts.
@@ -73,10 +62,10 @@ def analyze(
     The result is cached in the workspace and shown the next time; --live inspects the environment again.
     """
     with console.failures(as_json=as_json):
-        place = read_source(source, given_command(ctx), headers=header or (), env=env or (), sse=sse)
+        place = read_source(source, given_command(ctx), request)
     from hudtui.core.flows.login import kept_logins
 
-    found = console.run(look(place, live=live, timeout=timeout), as_json=as_json)
+    found = console.run(look(place, live=live, timeout=request.timeout), as_json=as_json)
     with console.failures(as_json=as_json):
         kept = kept_logins(place)
     if as_json:
@@ -86,15 +75,14 @@ def analyze(
 
 
 @older_spellings(env="-e")
+@takes_request(kind=SourceOptions)
 def call(
     ctx: typer.Context,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="SOURCE TOOL [ARGS-JSON]", help="The source is left out before `-- COMMAND`.")
     ] = None,
-    timeout: _Timeout = 60.0,
-    header: _Headers = None,
-    env: _Env = None,
-    sse: _Sse = False,
+    *,
+    request: SourceOptions,
     as_json: Json = False,
 ) -> None:
     """Call one tool in a fresh session and print its answer.
@@ -116,8 +104,8 @@ def call(
         )
     with console.failures(as_json=as_json):
         arguments = _arguments(given[1] if len(given) > 1 else "{}")
-        place = read_source(source, command, headers=header or (), env=env or (), sse=sse)
-    result = console.run(_call(place, given[0], arguments, timeout), as_json=as_json)
+        place = read_source(source, command, request)
+    result = console.run(_call(place, given[0], arguments, request.timeout), as_json=as_json)
     if as_json:
         console.out_json(
             {

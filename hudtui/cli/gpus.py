@@ -10,22 +10,8 @@ import typer
 
 from hudtui.cli import compute, console
 from hudtui.cli.command import older_spellings
-from hudtui.cli.compute import (
-    Cloud,
-    Count,
-    FitModel,
-    FitTraining,
-    Hours,
-    Machines,
-    MaxPrice,
-    MinVram,
-    Providers,
-    Region,
-    Sort,
-    Spec,
-    Spot,
-)
-from hudtui.cli.options import Json
+from hudtui.cli.compute import Machines, OfferOptions, Spec
+from hudtui.cli.options import Json, takes_request
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice, OfferSelection
@@ -40,24 +26,16 @@ def register(app: typer.Typer) -> None:
 
 
 @older_spellings(host="--machine")
+@takes_request(kind=OfferOptions)
 def gpus(
     spec: Spec = None,
-    min_vram: MinVram = None,
-    max_price: MaxPrice = None,
-    spot: Spot = None,
-    region: Region = None,
-    provider: Providers = None,
-    cloud: Cloud = None,
-    count: Count = None,
-    sort: Sort = "price",
-    hours: Hours = None,
+    *,
+    request: OfferOptions,
     host: Machines = None,
     offer_filter: Annotated[
         str | None,
         typer.Option("--filter", help="Filter as on the screen: '4xh100 <6 >=80 -spot eu'.", metavar="TEXT", show_default=False),
     ] = None,
-    model: FitModel = None,
-    training: FitTraining = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
     as_json: Json = False,
 ) -> None:
@@ -79,21 +57,21 @@ def gpus(
     settings = compute.settings(as_json=as_json)
     with console.failures(as_json=as_json):
         wanted = parse_spec(spec) if spec is not None else None
-        query = compute.make_query(min_vram, max_price, spot, region, cloud, count)
+        query = request.query
         typed = parse_filter(offer_filter or "")
         if typed.incomplete:
             raise InputError(f"--filter does not know {typed.incomplete[0]!r}", fix="For instance: '4xh100 <6 >=80 -spot eu'.")
         options = {name: value for name, value in vars(query).items() if value not in (None, ())}
         query = replace(typed.query, **options)
-        demand = compute.demand(model, training)
+        demand = request.demand()
     fit = None if demand is None else demand.fit
 
     async def work() -> tuple[Offers, frozenset[str]]:
-        async with compute.asked(settings, provider or (), machines=host or ()) as providers:
-            return await compute.gather_offers(providers, strict=len(provider or ()) == 1)
+        async with compute.asked(settings, request.provider, machines=host or ()) as providers:
+            return await compute.gather_offers(providers, strict=len(request.provider) == 1)
 
     market, simulated = console.run(work(), as_json=as_json)
-    absent = {} if provider else dict(unavailable_providers(settings.get))
+    absent = {} if request.provider else dict(unavailable_providers(settings.get))
     named = [offer for offer in market.found if typed.names(offer)]
     conditions = (wanted, typed.words, typed.without, *vars(query).values())
     narrow = demand is not None or any(value not in (None, ()) for value in conditions)
@@ -103,8 +81,8 @@ def gpus(
                 "no offer has these words", why=offer_filter, fix="hudtui pods offers without --filter shows all offers."
             )
         try:
-            selection = select(named, query=query, spec=wanted, order=sort, hours=hours, fit=fit)
-            choice = choose(named, query=query, spec=wanted, order=sort, hours=hours, fit=fit) if narrow else None
+            selection = select(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit)
+            choice = choose(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit) if narrow else None
         except InputError as error:
             told = [*market.warnings, *([absent["prime"]] if "prime" in absent else [])]
             lines = [error.fix, *told] if error.fix else told

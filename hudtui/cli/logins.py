@@ -66,7 +66,7 @@ def login(
     from hudtui.core.settings import load_settings
 
     with console.failures(as_json=as_json):
-        place = read_source(source, ())
+        place = read_source(source)
         settings = load_settings(Path.cwd())
         options = _options(
             settings, scope, browser, port, client_id, secret_variable, private_key, algorithm, alone=alone, issuer=issuer
@@ -91,7 +91,7 @@ def login(
 def logout(source: _Source, as_json: Json = False) -> None:
     """Forget the login at an environment. Its tokens are removed here; the server may honour them until they expire."""
     with console.failures(as_json=as_json):
-        place = read_source(source, ())
+        place = read_source(source)
 
     async def work() -> tuple[str, ...]:
         from hudtui.core.flows.login import log_out

@@ -10,29 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import compute, console
-from hudtui.cli.compute import (
-    Cloud,
-    Count,
-    FitModel,
-    FitTraining,
-    Hours,
-    MaxPrice,
-    MinVram,
-    Providers,
-    Region,
-    Sort,
-    Spot,
-)
-from hudtui.cli.options import Json, Yes
+from hudtui.cli.compute import OfferOptions
+from hudtui.cli.options import Json, Yes, takes_request
 from hudtui.cli.person import Terminal
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice
     from hudtui.core.compute.provider import Provider
-    from hudtui.core.compute.values import Query
-    from hudtui.core.runs.fit import Demand
 
 
+@takes_request(kind=OfferOptions)
 def create(
     spec: Annotated[
         str | None,
@@ -40,17 +27,8 @@ def create(
             metavar="[SPEC|OFFER]", help="Which GPUs (2xA100), or the six characters of an offer.", show_default=False
         ),
     ] = None,
-    min_vram: MinVram = None,
-    max_price: MaxPrice = None,
-    spot: Spot = None,
-    region: Region = None,
-    provider: Providers = None,
-    cloud: Cloud = None,
-    count: Count = None,
-    sort: Sort = "price",
-    hours: Hours = None,
-    model: FitModel = None,
-    training: FitTraining = None,
+    *,
+    request: OfferOptions,
     image: Annotated[
         str | None, typer.Option(help="System image of the offer; by default an image with PyTorch.", show_default=False)
     ] = None,
@@ -70,7 +48,6 @@ def create(
     model certainly does not fit is not rented.
     """
     settings = compute.settings(as_json=as_json)
-    query = compute.make_query(min_vram, max_price, spot, region, cloud, count)
 
     async def work() -> dict[str, Any]:
         from hudtui.core.compute.choose import price_text
@@ -78,13 +55,12 @@ def create(
         from hudtui.core.flows.rent import Ordered, Rented, RentRequest, rent
         from hudtui.core.project import open_project
 
-        demand = compute.demand(model, training)
-        async with compute.asked(settings, provider or (), paid=True) as providers:
-            choice = await _choose(providers, spec, query, sort, hours, demand)
+        async with compute.asked(settings, request.provider, paid=True) as providers:
+            choice = await _choose(providers, spec, request)
             chosen = providers[choice.offer.provider]
-            request = RentRequest(choice.offer, choice.reasons, hours, name or "pod", image, disk)
+            wanted = RentRequest(choice.offer, choice.reasons, request.hours, name or "pod", image, disk)
             # --yes agrees to the price, and to no change of the account.
-            steps = rent(open_project(), request, chosen, Ledger(), Terminal(yes=yes), set_up_key=not yes)
+            steps = rent(open_project(), wanted, chosen, Ledger(), Terminal(yes=yes), set_up_key=not yes)
             line, said = compute.Spinner(""), ""
             async with AsyncExitStack() as stack, aclosing(steps):
                 async for step in steps:
@@ -110,9 +86,7 @@ def create(
         console.out(made["name"])
 
 
-async def _choose(
-    providers: Mapping[str, Provider], spec: str | None, query: Query, sort: str, hours: float | None, demand: Demand | None
-) -> OfferChoice:
+async def _choose(providers: Mapping[str, Provider], spec: str | None, request: OfferOptions) -> OfferChoice:
     """Choose the offer that was named, or the best that fits.
 
     Raises:
@@ -124,6 +98,7 @@ async def _choose(
     from hudtui.core.compute.values import Query
     from hudtui.core.errors import InputError
 
+    query, demand = request.query, request.demand()
     market, _ = await compute.gather_offers(providers, strict=len(providers) == 1)
     named = find_offer(market.found, spec) if spec else None
     bare = spec is None and demand is None and all(value in (None, ()) for value in vars(query).values())
@@ -134,7 +109,7 @@ async def _choose(
     else:
         fit = None if demand is None else demand.fit
         wanted = parse_spec(spec) if spec else None
-        choice = choose.choose(market.found, query=query, spec=wanted, order=sort, hours=hours, fit=fit)
+        choice = choose.choose(market.found, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit)
     for warning in market.warnings:
         console.say(f"warning: {warning}")
     if demand is not None:

@@ -9,10 +9,10 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.command import HelpGroup, older_spellings
-from hudtui.cli.options import Json
+from hudtui.cli.options import Json, takes_request
 from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import run
-from hudtui.cli.sources import TakesCommand, given_command, read_source
+from hudtui.cli.sources import SourceOptions, TakesCommand, given_command, read_source
 
 if TYPE_CHECKING:
     from hudtui.core.flows.generate import Generated
@@ -78,6 +78,7 @@ def _group() -> None:
 
 
 @older_spellings(force="-f", env="-e")
+@takes_request(kind=SourceOptions)
 def init(
     ctx: typer.Context,
     source: Annotated[
@@ -102,16 +103,8 @@ def init(
     live: Annotated[
         bool, typer.Option("--live", help="Start the environment and inspect it, even if a lock file lists its tools.")
     ] = False,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer.")] = 60.0,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="HTTP header for a URL; $NAME takes a setting."),
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option("--env", metavar="NAME[=VALUE]", help="Variable for a started server; NAME alone passes on a setting."),
-    ] = None,
-    sse: Annotated[bool, typer.Option("--sse", help="The URL is an SSE endpoint, whatever its path.")] = False,
+    *,
+    request: SourceOptions,
     as_json: Json = False,
 ) -> None:
     """Write a configuration for an environment: the system prompt, and the tool call that each action becomes.
@@ -125,7 +118,7 @@ def init(
 
     with console.failures(as_json=as_json):
         project = open_project()
-        place = read_source(source, given_command(ctx), headers=header or (), env=env or (), sse=sse)
+        place = read_source(source, given_command(ctx), request)
         target = None if to_stdout else output
         if not to_stdout and (output is None or output.is_dir()):
             target = default_file(name or place.image or place.text, folder=output or Path("configs"))
@@ -135,7 +128,7 @@ def init(
     async def work() -> Generated | None:
         from hudtui.cli.analyses import look, say_warnings
 
-        analysis = await look(place, live=live or place.kind != "lock", timeout=timeout)
+        analysis = await look(place, live=live or place.kind != "lock", timeout=request.timeout)
         say_warnings(analysis)
         if target is None:
             return make_config(project, analysis, name=name, per_value=per_value)

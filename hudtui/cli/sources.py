@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hudtui.cli.command import HelpCommand
+from hudtui.core.knobs import knob
 
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source
@@ -72,9 +74,17 @@ def answers() -> PersonAnswers | None:
     return PersonAnswers(Terminal(), load_settings(Path.cwd()))
 
 
-def read_source(
-    text: str | None, command: Sequence[str], *, headers: Sequence[str] = (), env: Sequence[str] = (), sse: bool = False
-) -> Source:
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """How an environment is reached."""
+
+    timeout: float = knob(60.0, "Seconds for the start, and for each answer.", minimum=0.1)
+    header: tuple[str, ...] = knob((), "HTTP header for a URL; $NAME takes a setting.", "--header", "-H", metavar="NAME=VALUE")
+    env: tuple[str, ...] = knob((), "Variable for a started server; NAME alone passes on a setting.", metavar="NAME[=VALUE]")
+    sse: bool = knob(False, "The URL is an SSE endpoint, whatever its path.")
+
+
+def read_source(text: str | None, command: Sequence[str] = (), options: SourceOptions | None = None) -> Source:
     """The source that a command line names, in the current folder with its settings.
 
     Raises:
@@ -83,14 +93,14 @@ def read_source(
     from hudtui.core.environment.source import parse_source
     from hudtui.core.settings import load_settings
 
-    folder = Path.cwd()
+    folder, how = Path.cwd(), options or SourceOptions()
     settings = load_settings(folder)
     return parse_source(
         text,
         command,
-        headers=pairs(headers, "--header"),
-        env=pairs(env, "--env", bare=True),
+        headers=pairs(how.header, "--header"),
+        env=pairs(how.env, "--env", bare=True),
         folder=folder,
         lookup=settings.lookup,
-        sse=sse,
+        sse=how.sse,
     )
