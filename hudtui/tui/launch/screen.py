@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import shlex
 import time
@@ -190,7 +191,8 @@ class LaunchScreen(HudtuiScreen):
         self._show_fields()
 
     def on_unmount(self) -> None:
-        self._keep()
+        with contextlib.suppress(HudtuiError):  # a folder whose settings cannot be read any more
+            self._keep()
 
     def _put_defaults(self) -> None:
         """Fill in the usual answers where there is none."""
