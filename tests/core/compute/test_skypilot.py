@@ -63,6 +63,9 @@ L4 = {
     "region": "US",
 }
 
+ONE, TWO = (f"hudtui-t{os.getpid()}-{number}" for number in (1, 2))
+"""Names that no other process of tests has: SkyPilot's provider looks for programs that launch a cluster."""
+
 
 class Stub:
     """The program, and what it remembers."""
@@ -100,7 +103,7 @@ def sky(stub: Stub) -> SkyPilotProvider:
     return stub.sky()
 
 
-async def an_order(sky: SkyPilotProvider, name: str = "hudtui-t1", spec: str = "H100", **more: Any) -> Order:
+async def an_order(sky: SkyPilotProvider, name: str = ONE, spec: str = "H100", **more: Any) -> Order:
     found = (await sky.offers(Query())).found
     return Order(name, choose(found, query=Query(), spec=parse_spec(spec)).offer, **more)
 
@@ -215,10 +218,10 @@ def test_machines_of_ones_own_have_no_stated_price() -> None:
 async def test_the_task_takes_what_was_chosen_and_goes_down_by_itself(stub: Stub, sky: SkyPilotProvider) -> None:
     order = await an_order(sky, disk_gb=200.4, max_hours=3, image="skypilot:gpu-ubuntu-2204")
     pod = await sky.create(order)
-    assert (pod.id, pod.stage, pod.hourly) == ("hudtui-t1", "booting", 2.49)
+    assert (pod.id, pod.stage, pod.hourly) == (ONE, "booting", 2.49)
     assert stub.state["tasks"] == [
         {
-            "name": "hudtui-t1",
+            "name": ONE,
             "resources": {
                 "infra": "lambda/us-west-3",
                 "accelerators": "H100:1",
@@ -244,7 +247,7 @@ async def test_a_task_that_is_refused_creates_nothing(stub: Stub, sky: SkyPilotP
     stub.tell(fail={"launch": ["sky.exceptions.ResourcesUnavailableError: No launchable resource found for task", 1]})
     with pytest.raises(OutOfCapacity, match="No launchable"):
         await sky.create(order)
-    bad = Order("hudtui-t1", Offer("sky", "x", "H 100", 1, order.offer.price, raw={"cloud": "Lambda"}))
+    bad = Order(ONE, Offer("sky", "x", "H 100", 1, order.offer.price, raw={"cloud": "Lambda"}))
     with pytest.raises(ProviderError, match="Invalid task YAML"):
         await sky.create(bad)
     assert "launches" not in stub.state
@@ -263,10 +266,10 @@ async def test_a_launch_that_failed_here_and_may_go_on_there_is_unclear(
     order = await an_order(sky)
     fail = {"launch": ["requests.exceptions.ConnectionError: Connection aborted", 1]}
     if afterwards == "the server has it":
-        stub.tell(fail=fail, launches={"hudtui-t1": "RUNNING"})
+        stub.tell(fail=fail, launches={ONE: "RUNNING"})
     else:
         stub.tell(fail={**fail, "api status": ["Could not connect to SkyPilot API server", 1]})
-    with pytest.raises(OutcomeUnknown, match="could not be confirmed whether hudtui-t1") as caught:
+    with pytest.raises(OutcomeUnknown, match=f"could not be confirmed whether {ONE}") as caught:
         await sky.create(order)
     assert "Connection aborted" in str(caught.value.why)
 
@@ -274,7 +277,7 @@ async def test_a_launch_that_failed_here_and_may_go_on_there_is_unclear(
 async def test_a_program_that_does_not_end_leaves_it_unclear(stub: Stub) -> None:
     order = await an_order(stub.sky())
     gone = SkyPilotProvider((str(stub.path.parent / "no-such-program"),))
-    with pytest.raises(OutcomeUnknown, match="could not be confirmed whether hudtui-t1"):
+    with pytest.raises(OutcomeUnknown, match=f"could not be confirmed whether {ONE}"):
         await gone.create(order)
     with pytest.raises(ProviderError) as caught:
         await gone.pods()
@@ -290,9 +293,9 @@ async def rent(stub: Stub, sky: SkyPilotProvider, ledger: Ledger) -> list[Provis
     async def sleep(seconds: float) -> None:
         stub.now += seconds
         clusters = stub.state.get("clusters", {})
-        if stub.now > 10 and "hudtui-t1" not in clusters:
-            stub.tell(clusters={"hudtui-t1": {"status": "INIT", "after": "UP"}})
-            way_in("hudtui-t1")
+        if stub.now > 10 and ONE not in clusters:
+            stub.tell(clusters={ONE: {"status": "INIT", "after": "UP"}})
+            way_in(ONE)
 
     async def login(pod: Pod) -> Host:
         assert pod_target(pod, {}.get) is not None
@@ -310,21 +313,21 @@ async def test_from_the_order_to_the_bill(stub: Stub, sky: SkyPilotProvider, tmp
     pod = steps[-1].pod
     assert pod is not None and str(pod.addresses[0]) == "sky@127.0.0.1:2222"
     target = pod_target(pod, {}.get)
-    assert target is not None and target.pin == "hudtui-t1" and [key.name for key in target.keys] == ["key"]
+    assert target is not None and target.pin == ONE and [key.name for key in target.keys] == ["key"]
     assert stub.asked("launch") == 1
     found = await reconcile([sky], ledger)
-    assert [one.name for one in found.by_hand] == ["hudtui-t1"] and not found.orphans and not found.unclear
+    assert [one.name for one in found.by_hand] == [ONE] and not found.orphans and not found.unclear
     stub.now += 120  # costs are not asked for more often
     account = await sky.account()
-    assert account.spent == {"hudtui-t1": 1.245} and account.balance is None and account.estimated
+    assert account.spent == {ONE: 1.245} and account.balance is None and account.estimated
     (cost,) = sum_costs(ledger, {"sky": account}, time.time()).pods
     assert (cost.spent, cost.billed, cost.text) == (1.245, False, "about $1.25")
-    assert "hello red" in await sky.logs("hudtui-t1")
+    assert "hello red" in await sky.logs(ONE)
 
     async def sleep(seconds: float) -> None:
         stub.now += seconds
 
-    gone = await terminate_pod("hudtui-t1", sky, ledger, why="over", sleep=sleep)
+    gone = await terminate_pod(ONE, sky, ledger, why="over", sleep=sleep)
     assert (gone.stage, gone.billed, gone.terminated) == ("gone", 1.245, stub.began + 1800)
     assert gone.estimated and gone.bill is None and charge_text(gone) == "about $1.25 (estimated)"
     (entry,) = ledger.records(alive=False)
@@ -332,7 +335,7 @@ async def test_from_the_order_to_the_bill(stub: Stub, sky: SkyPilotProvider, tmp
     (over,) = sum_costs(ledger, {}, time.time()).pods
     assert not over.billed and over.text.startswith("about ")
     assert stub.asked("down") == 1 and ledger.records() == ()
-    assert [pod.name for pod in await sky.history()] == ["hudtui-t1"]
+    assert [pod.name for pod in await sky.history()] == [ONE]
 
 
 async def test_questions_are_not_asked_more_often_than_they_are_worth(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
@@ -347,7 +350,7 @@ async def test_a_launch_that_fails_says_why_and_leaves_nothing(stub: Stub, sky: 
 
     async def sleep(seconds: float) -> None:
         stub.now += seconds
-        stub.tell(launches={"hudtui-t1": "FAILED"})
+        stub.tell(launches={ONE: "FAILED"})
 
     async def login(pod: Pod) -> Host:
         raise AssertionError("there is nothing to log in to")
@@ -374,7 +377,7 @@ async def test_a_cancelled_order_takes_its_launch_back(stub: Stub, sky: SkyPilot
         if step.kind == "created":
             break
     await steps.aclose()
-    assert stub.asked("api", "cancel") == 1 and stub.state["launches"] == {"hudtui-t1": "CANCELLED"}
+    assert stub.asked("api", "cancel") == 1 and stub.state["launches"] == {ONE: "CANCELLED"}
     assert ledger.records() == () and stub.state.get("clusters", {}) == {}
 
 
@@ -417,15 +420,15 @@ async def test_a_launch_that_came_to_nothing_after_its_hudtui_was_killed_is_told
     stub: Stub, sky: SkyPilotProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(tmp_path / "pods.db")
-    for name in ("hudtui-t1", "hudtui-t2"):
+    for name in (ONE, TWO):
         ledger.reserve(await an_order(sky, name), provider="sky")
     monkeypatch.setattr("hudtui.core.compute.pods.is_running", lambda mark: False)
-    stub.tell(launches={"hudtui-t1": "FAILED"}, old_server=True)
+    stub.tell(launches={ONE: "FAILED"}, old_server=True)
     found = await reconcile([sky], ledger, now=lambda: time.time() + 3600)
-    assert found.orphans == found.unclear == () and [one.name for one in found.lost] == ["hudtui-t1"]
+    assert found.orphans == found.unclear == () and [one.name for one in found.lost] == [ONE]
     states = {entry.name: (entry.state, entry.why) for entry in ledger.records(alive=False)}
-    assert states["hudtui-t1"][0] == "ended" and "no capacity in us-west-3" in str(states["hudtui-t1"][1])
-    assert states["hudtui-t2"] == ("never", "it was never seen"), "an older server tells of the other launch, too"
+    assert states[ONE][0] == "ended" and "no capacity in us-west-3" in str(states[ONE][1])
+    assert states[TWO] == ("never", "it was never seen"), "an older server tells of the other launch, too"
 
 
 async def test_what_cannot_be_taken_down_is_said(stub: Stub, sky: SkyPilotProvider) -> None:
