@@ -20,6 +20,8 @@ from hudtui.core.remote.logs import LineSplitter
 RESTARTED = "… the log was truncated or replaced"
 _PIECE = 256 * 1024
 """Bytes of the record that are read at once."""
+_MOST = 16 * 1024 * 1024
+"""Bytes of the record that are read in all, the last ones: some weeks of one stage. Machines may claim any size."""
 
 
 class NamedLines(NamedTuple):
@@ -50,7 +52,7 @@ class Growth(NamedTuple):
 
 
 async def read_growth(host: Host, path: str, begins: Mapping[str, int]) -> dict[str, Growth]:
-    """Return when logs grew, as far as needed, read backwards from the end of the record.
+    """Return when logs grew, as far as needed, read backwards from the end of the record, at most 16 MiB of it.
 
     Args:
         host: Where the run's folder is.
@@ -63,8 +65,9 @@ async def read_growth(host: Host, path: str, begins: Mapping[str, int]) -> dict[
     facts = await host.stat(path)
     position = facts.size if facts is not None else 0
     missing, data, rows = dict(begins), b"", list[tuple[str, int, float]]()
-    while position > 0 and missing:
-        start = max(position - _PIECE, 0)
+    first_byte = max(position - _MOST, 0)
+    while position > first_byte and missing:
+        start = max(position - _PIECE, first_byte)
         data = await host.get(path, offset=start, limit=position - start) + data
         position = start
         first, _, whole = data.partition(b"\n") if start else (b"", b"", data)

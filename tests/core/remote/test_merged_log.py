@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -14,11 +14,11 @@ from support import sshd, tmux_world
 from support.sshd import connect_ssh
 
 from hudtui.core.remote import merged_log
-from hudtui.core.remote.host import Host
+from hudtui.core.remote.host import FileStat, Host
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.log_search import LogFilter
-from hudtui.core.remote.merged_log import RESTARTED, MergedLog, NamedLines
+from hudtui.core.remote.merged_log import RESTARTED, Growth, MergedLog, NamedLines, read_growth
 
 own_tmux = tmux_world.own_tmux
 ssh_server = sshd.ssh_server
@@ -142,3 +142,23 @@ async def test_of_a_long_record_only_the_end_is_read(tmp_path: Path, monkeypatch
     assert min(read) > size - 1_500
     assert await stages.merged() == [f"{'ab'[n % 2]} {n:03}" for n in range(200)]
     assert min(read) == 0
+
+
+class Endless(LocalHost):
+    """A machine that claims a record of a terabyte."""
+
+    asked = 0
+
+    async def stat(self, path: PurePosixPath | str) -> FileStat:
+        return FileStat(10**12, 0.0, True)
+
+    async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        assert limit is not None
+        self.asked += limit
+        return b"x" * (limit - 1) + b"\n"
+
+
+async def test_a_record_without_an_end_is_read_in_part() -> None:
+    host = Endless()
+    assert await read_growth(host, "log_times.jsonl", {"a": 0}) == {"a": Growth([], [])}
+    assert host.asked <= 16 << 20
