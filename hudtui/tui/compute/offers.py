@@ -9,7 +9,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Input
 
 from hudtui.core.compute.fit import Fit, FitState
 from hudtui.core.compute.limits import amount, estimate, money
@@ -19,10 +18,8 @@ from hudtui.core.compute.values import Offer
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.actions import AppAction
-from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.hanging import fact_lines
-from hudtui.tui.widgets.pane import Pane
-from hudtui.tui.widgets.table_pane import FILTER_ACTION, REVERSE_ACTION, SORT_ACTION
+from hudtui.tui.widgets.table_pane import FILTER_ACTION, REVERSE_ACTION, SORT_ACTION, FilteredPane
 from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
 from hudtui.tui.widgets.words import ago
 
@@ -106,7 +103,7 @@ class OfferRows:
         )
 
 
-class OffersPane(Pane):
+class OffersPane(FilteredPane):
     """All offers, filtered and sorted. The cursor keeps its offer; until the user moves it, it follows the best one."""
 
     BORDER_TITLE = "Offers"
@@ -115,7 +112,6 @@ class OffersPane(Pane):
         "★ marks the offer that hudtui would take."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (FILTER_ACTION, SORT_ACTION, REVERSE_ACTION)
-    DEFAULT_CSS = "OffersPane > FilterField { dock: top; }"
 
     class Highlighted(Message):
         """The cursor is on another offer."""
@@ -124,10 +120,8 @@ class OffersPane(Pane):
         """Enter was pressed on an offer."""
 
     def __init__(self) -> None:
-        super().__init__(id="compute-offers")
+        super().__init__("4xh100 <6 >=80 -spot eu", id="compute-offers")
         self.table = VirtualTable(COLUMNS, empty="Asking for offers…")
-        self.filter_field = FilterField(placeholder="4xh100 <6 >=80 -spot eu")
-        self.filter_field.display = False
         self.listed = OfferList()
         """The offers that are shown."""
         self.sort, self.reverse = "price", False
@@ -140,8 +134,7 @@ class OffersPane(Pane):
         self._verdicts: dict[str, Fit] = {}
 
     def compose(self) -> ComposeResult:
-        yield self.table  # first: it gets the focus when the screen opens
-        yield self.filter_field
+        yield self.table
 
     def first_focus(self) -> VirtualTable:
         return self.table
@@ -252,21 +245,9 @@ class OffersPane(Pane):
         self.reverse = not self.reverse
         self._arrange()
 
-    def action_filter(self) -> None:
-        self.filter_field.display = True
-        self.filter_field.focus()
-
-    @on(Input.Changed)
-    def _filter(self, event: Input.Changed) -> None:
-        event.stop()
+    def filtered(self) -> None:
         self._moved = False
         self._arrange()
-
-    @on(FilterField.Left)
-    def _filtered(self, event: FilterField.Left) -> None:
-        event.stop()
-        self.filter_field.display = bool(self.filter_field.value)
-        self.table.focus()
 
 
 def key_of(offer: Offer) -> str:

@@ -10,7 +10,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Input, Tree
+from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
 from hudtui.core.environment.form_args import form_fields
@@ -18,16 +18,14 @@ from hudtui.core.environment.images import describe_image
 from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Tool, ToolResult
 from hudtui.core.json_text import pretty
 from hudtui.core.text import clean, clean_line, plural
-from hudtui.tui.actions import AppAction
 from hudtui.tui.environment.tool_form import ToolForm
 from hudtui.tui.environment.tree import Branches
 from hudtui.tui.widgets.calm_static import CalmStatic
-from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.json_view import JsonView, schema_text
 from hudtui.tui.widgets.pane import Pane, ViewsPane
 from hudtui.tui.widgets.scrolling import Page
-from hudtui.tui.widgets.table_pane import FILTER_ACTION
+from hudtui.tui.widgets.table_pane import FilteredPane
 from hudtui.tui.widgets.words import span
 
 MOST_TOOLS = 500
@@ -53,13 +51,11 @@ def signature(tool: Tool) -> str:
     return f"{tool.name}({', '.join(str(name) + ('' if name in must else '?') for name in names)})"
 
 
-class ToolsPane(Pane):
+class ToolsPane(FilteredPane):
     """What the environment offers, as a tree: tools with their parameters, resources, prompts."""
 
     BORDER_TITLE = "Tools"
     HELP = "The tools of the environment. Functions of a hub stand below its tool; ▸ 3x shows that a tool was called three times."
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = (FILTER_ACTION,)
-    DEFAULT_CSS = "ToolsPane > FilterField { dock: top; }"
 
     class Highlighted(Message):
         """The cursor is on another leaf."""
@@ -72,10 +68,8 @@ class ToolsPane(Pane):
         """Enter was pressed on a leaf."""
 
     def __init__(self) -> None:
-        super().__init__(id="env-tools")
+        super().__init__("words of a name or a description", id="env-tools")
         self.branches: Branches[Leaf] = Branches("tools", id="env-tree")
-        self.filter_field = FilterField(placeholder="words of a name or a description")
-        self.filter_field.display = False
         self.selected: Leaf = None
         self.calls: dict[str, int] = {}
         """Tool -> how often it was called since the environment was opened."""
@@ -83,7 +77,6 @@ class ToolsPane(Pane):
 
     def compose(self) -> ComposeResult:
         yield self.branches
-        yield self.filter_field
 
     def first_focus(self) -> Branches[Leaf]:
         return self.branches
@@ -94,7 +87,7 @@ class ToolsPane(Pane):
             self.selected = None
             self.calls.clear()
             self.filter_field.begin("")
-            self.filter_field.display = False
+            self.show_filter(False)
             self.branches.clear()
         self._analysis = analysis
         self._fill()
@@ -184,20 +177,8 @@ class ToolsPane(Pane):
                 self._select(event.node.data)
             self.post_message(self.Opened(event.node.data))
 
-    def action_filter(self) -> None:
-        self.filter_field.display = True
-        self.filter_field.focus()
-
-    @on(Input.Changed)
-    def _filter(self, event: Input.Changed) -> None:
-        event.stop()
+    def filtered(self) -> None:
         self._fill()
-
-    @on(FilterField.Left)
-    def _filtered(self, event: FilterField.Left) -> None:
-        event.stop()
-        self.filter_field.display = bool(self.filter_field.value)
-        self.branches.focus()
 
 
 class ToolPane(Pane):

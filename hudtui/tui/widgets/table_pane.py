@@ -40,7 +40,61 @@ class Rows(Generic[R]):
         return self._cells(self.rows[row])
 
 
-class TablePane(Pane, Generic[R]):
+class FilteredPane(Pane):
+    """A pane whose list is narrowed by a field above it, which is there once it is asked for.
+
+    Args:
+        placeholder: What the empty field shows.
+        title: On the border.
+    """
+
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (FILTER_ACTION,)
+    DEFAULT_CSS = "FilteredPane > FilterField { dock: top; }"
+
+    def __init__(
+        self,
+        placeholder: str = "words, field:value, -not",
+        *,
+        title: str = "",
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        super().__init__(title=title, id=id)
+        self.filter_field = FilterField(placeholder=placeholder)
+        """Made part of the pane when it is first needed: a field costs as much to style as a table."""
+
+    def filtered(self) -> None:
+        """List what the field lets through."""
+        raise NotImplementedError
+
+    def show_filter(self, there: bool) -> None:
+        """Show the field, or hide it."""
+        self.filter_field.display = there
+        if there and self.is_attached and not self.filter_field.is_attached:
+            self.mount(self.filter_field)
+
+    def filter_by(self, text: str) -> None:
+        """Filter now, as if the text had been typed."""
+        self.filter_field.value = text
+        self.show_filter(bool(text))
+        self.filtered()
+
+    def action_filter(self) -> None:
+        self.show_filter(True)
+        self.filter_field.focus()
+
+    @on(Input.Changed)
+    def _filter_typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.filtered()
+
+    @on(FilterField.Left)
+    def _filter_left(self, event: FilterField.Left) -> None:
+        event.stop()
+        self.filter_field.display = bool(self.filter_field.value)
+        self.focus()
+
+
+class TablePane(FilteredPane, Generic[R]):
     """A table in a pane.
 
     Args:
@@ -58,7 +112,6 @@ class TablePane(Pane, Generic[R]):
 
     NOUN: ClassVar = "row"
     """What a row is: the border counts them."""
-    DEFAULT_CSS = "TablePane > FilterField { dock: top; }"
 
     class Highlighted(Message):
         """The cursor is on another row, or on none (`row` is None)."""
@@ -89,8 +142,6 @@ class TablePane(Pane, Generic[R]):
     ) -> None:
         super().__init__(title=title, id=id)
         self.table = VirtualTable(columns, empty=empty)
-        self.filter_field = FilterField(placeholder="words, field:value, -not")
-        """Made part of the pane when it is first needed: a field costs as much to style as a table."""
         self.rows: tuple[R, ...] = ()
         """All rows."""
         self.listed: list[R] = []
@@ -117,16 +168,8 @@ class TablePane(Pane, Generic[R]):
         self.rows = tuple(rows)
         self._arrange()
 
-    def filter_by(self, text: str) -> None:
-        """Filter the rows now, as if the text had been typed."""
-        self.filter_field.value = text
-        self._show_filter(bool(text))
+    def filtered(self) -> None:
         self._arrange()
-
-    def _show_filter(self, there: bool) -> None:
-        self.filter_field.display = there
-        if there and self.is_attached and not self.filter_field.is_attached:
-            self.mount(self.filter_field)
 
     def order(self, rows: list[R]) -> list[R]:
         """Return the filtered and sorted rows in the order of the table. A subclass may put rows together here."""
@@ -176,11 +219,7 @@ class TablePane(Pane, Generic[R]):
             self._chosen = key
             self.post_message(self.Highlighted(self, row))
 
-    # -- filter and order ------------------------------------------------------------------------------------------------
-
-    def action_filter(self) -> None:
-        self._show_filter(True)
-        self.filter_field.focus()
+    # -- order -----------------------------------------------------------------------------------------------------------
 
     def action_sort(self) -> None:
         sortable = [None, *(column.key for column in self.table.columns if column.key in self._fields)]
@@ -191,17 +230,6 @@ class TablePane(Pane, Generic[R]):
     def action_reverse(self) -> None:
         self.reverse = not self.reverse
         self._arrange()
-
-    @on(Input.Changed)
-    def _filter_typed(self, event: Input.Changed) -> None:
-        event.stop()
-        self._arrange()
-
-    @on(FilterField.Left)
-    def _filter_left(self, event: FilterField.Left) -> None:
-        event.stop()
-        self.filter_field.display = bool(self.filter_field.value)
-        self.table.focus()
 
     @on(VirtualTable.HeadingClicked)
     def _heading_clicked(self, event: VirtualTable.HeadingClicked) -> None:
