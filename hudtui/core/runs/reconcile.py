@@ -67,7 +67,7 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
         await RunFolder(host, record).sync(store)  # the folder is shared, but the processes run on another computer
         return Notice("info", f"run {run} was started on {record.machine.partition(' ')[0]}; see it there")
     if record.spec.rent is not None:
-        return await _look_at_rented(summary, RunFolder(host, record), store)
+        return await _look_at_rented(summary, RunFolder(host, record), store, now)
     await ensure_reachable(host, within=_ANSWERS)
     machine = RunFolder(host, record)
     await machine.sync(store)
@@ -88,15 +88,31 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     return notice
 
 
-async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunStore) -> Notice | None:
+async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunStore, now: float) -> Notice | None:
     """Read the state only: the process that manages the run does the remaining steps. Returns None while a process manages it."""
     if is_managed(store, summary.id):
         return None
+    if summary.active and summary.machine == "none":
+        return await _unordered(summary, store, now)
     if not summary.final and may_have_begun(store, summary.id):
         with contextlib.suppress(MachineError):
             await ensure_reachable(machine.host, within=_ANSWERS)
             await machine.sync(store)
     return open_machine_notice(store.summary(summary.id))
+
+
+async def _unordered(summary: RunSummary, store: RunStore, now: float) -> Notice | None:
+    """Record the end of a run that has not asked for a machine, unless a process may be about to."""
+    run = summary.id
+    if summary.state == "stopping":
+        await store.run(store.append, run, "stopped", {"why": "stopped before it started"})
+        return None
+    if now - summary.updated <= FRESH:
+        return Notice(
+            "warning", f"run {run} has no machine yet: hudtui runs resume {run} rents it, hudtui runs stop {run} gives it up"
+        )
+    await store.run(store.append, run, "failed", {"why": "hudtui was ended before a machine was asked for"})
+    return Notice("warning", f"run {run} was never started: hudtui was ended before a machine was asked for")
 
 
 async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, lookup: Lookup | None, now: float) -> Notice | None:

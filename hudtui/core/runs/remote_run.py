@@ -144,7 +144,7 @@ async def run_remote(
     """Do the remaining steps of a run, until its results are on this computer and its machine is ended.
 
     Leaving the iterator after the run has started changes nothing: the run continues. Leaving it before ends the machine, or
-    cancels its order.
+    cancels its order; so does leaving it when the results are fetched.
 
     Args:
         run: Id of a run in the store, with a machine to rent.
@@ -405,10 +405,15 @@ class RemoteRun:
                 self.store.append(self.run, "machine", {"kind": "released", "billed": owned.billed, "text": owned.why})
 
     async def give_up(self) -> None:
-        """End the machine of a run that has not started, because the caller leaves. A run that has started continues."""
+        """End the machine because the caller leaves: of a run that has not started, or whose results are fetched.
+
+        A run that has started continues.
+        """
         owned, summary = self.owned(), self.summary
-        gone = owned is None or not owned.open
-        if self.begun or summary.started is not None or (not summary.active and (gone or self.keeps(summary))):
+        gone, started = owned is None or not owned.open, self.begun or summary.started is not None
+        if started and (summary.active or not _has_step(self.store, self.run, "collect")):
+            return
+        if not summary.active and (gone or self.keeps(summary)):
             return
         if summary.active and not gone and owned is not None and owned.state != "ready":
             return  # its order was cancelled, and its end could not be verified: that is told already
@@ -419,7 +424,7 @@ class RemoteRun:
             return
         outcome = f"{self.rent.machine} is ended, and that was verified."
         try:
-            await self._end("given up before the run started")
+            await self._end(f"run {self.run} {summary.state}" if started else "given up before the run started")
         except RunError:
             pass  # it is ended, and the ledger knows that
         except HudtuiError as error:

@@ -66,13 +66,17 @@ def is_managed(store: RunStore, run: str) -> bool:
 
 
 def unfinished_runs(store: RunStore) -> tuple[RunRecord, ...]:
-    """Return the user's runs on rented machines that lack a step. Failed runs whose machine the user wants to keep lack none."""
+    """Return the user's runs on rented machines that lack a step.
+
+    Failed runs whose machine the user wants to keep lack none. Runs that have not asked for a machine are left out: nothing is
+    rented long after the user agreed to it, and after the process that was to do so has ended.
+    """
     found = []
     for run in store.runs():
         record = store.record(run.id)
         rent = record.spec.rent
         kept = rent is not None and rent.keep_on_failure and run.state == "failed"
-        if record.own and rent is not None and (run.active or run.holds_machine) and not kept:
+        if record.own and rent is not None and run.machine != "none" and (run.active or run.holds_machine) and not kept:
             found.append(record)
     return tuple(found)
 

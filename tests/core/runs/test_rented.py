@@ -26,6 +26,8 @@ from hudtui.core.compute.provider import ProviderError
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.db import Database
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
+from hudtui.core.flows.manage import manage_run
+from hudtui.core.project import open_project
 from hudtui.core.remote.host import Disconnected
 from hudtui.core.remote.hosts import close_hosts, find_host, pod_host
 from hudtui.core.remote.ssh import SshHost
@@ -305,6 +307,74 @@ async def test_leaving_as_the_machine_gets_ready_is_told_in_one_way(world: World
     with pytest.raises(asyncio.CancelledError):
         await starting
     assert said == [f"hudtui-{record.id} is ended, and that was verified."] and not world.sim.alive
+
+
+async def test_a_run_that_is_left_before_a_machine_was_asked_for_is_given_up_and_rents_nothing_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, killed = world.record(), world.record()
+    reached = asyncio.Event()
+
+    async def slow(*_: Any, **__: Any) -> Any:
+        reached.set()
+        await asyncio.Event().wait()
+        yield
+
+    with monkeypatch.context() as starting:
+        starting.setattr("hudtui.core.flows.manage.run_remote", slow)
+        project, providers = open_project(world.store.state_dir.parent), {"prime": world.broker.provider}
+        managing = asyncio.create_task(_all_of(manage_run(left.id, project, providers=providers)))
+        await reached.wait()
+    managing.cancel()
+    await asyncio.wait([managing])
+    assert world.store.summary(left.id).state == "stopped"
+    assert unfinished_runs(world.store) == (), "the next app does not rent what the user agreed to long ago"
+    (notice,) = await reconcile_runs(world.store)
+    assert f"run {killed.id} has no machine yet: hudtui runs resume {killed.id} rents it" in notice.message
+    (notice,) = await reconcile_runs(world.store, now=lambda: time.time() + 3600)
+    assert "was never started" in notice.message and world.store.summary(killed.id).state == "failed"
+    assert world.created == 0
+
+
+async def _all_of(events: Any) -> list[Any]:
+    return [event async for event in events]
+
+
+@pytest.mark.parametrize("moment", ["runs", "fetches", "ends"])
+async def test_who_leaves_a_run_learns_of_its_machine(world: World, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    record = world.record("exec sleep 1000" if moment == "runs" else "true")
+    reached, said = asyncio.Event(), list[str]()
+
+    def reach(real: Any) -> Any:
+        async def reached_there(*args: Any, **more: Any) -> Any:
+            if not reached.is_set():
+                reached.set()
+                await asyncio.Event().wait()
+            return await real(*args, **more)
+
+        return reached_there
+
+    if moment != "runs":
+        name = "fetch_results" if moment == "fetches" else "terminate_pod"
+        monkeypatch.setattr(remote_run, name, reach(getattr(remote_run, name)))
+    world.broker.say = said.append
+    monkeypatch.setattr("hudtui.core.flows.manage.rental", lambda *_, **__: contextlib.nullcontext(world.broker))
+    steps = manage_run(record.id, open_project(world.store.state_dir.parent), say=said.append)
+    managing = asyncio.create_task(_all_of(steps))
+    while not (reached.is_set() or (world.store.summary(record.id).stage and moment == "runs")):  # noqa: ASYNC110 - on its machine
+        await asyncio.sleep(0.02)
+    managing.cancel()
+    while not managing.done():
+        managing.cancel()  # signals may come at any moment
+        await asyncio.sleep(0)
+    words = {
+        "runs": f"run {record.id} continues there. While hudtui is closed, its results are not fetched",
+        "fetches": f"its results are not all fetched yet. `hudtui runs resume {record.id}` fetches them and ends the machine.",
+        "ends": f"hudtui-{record.id} is ended, and that was verified.",
+    }
+    assert words[moment] in said[0] and len(said) == 1
+    assert bool(world.sim.alive) is (moment != "ends")
+    await end_remote_run(record.id, world.store, world.broker, grace=0.0)
 
 
 async def test_a_machine_whose_end_fails_when_the_user_leaves_is_ended_by_the_next_hudtui(world: World) -> None:
