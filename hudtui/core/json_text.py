@@ -3,40 +3,69 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
+
+import msgspec
 
 WIDTH = 72
 """Cells of a list that is kept on one line, indentation included."""
+_ITEM = r'(?:"[^"\\]*(?:\\.[^"\\]*)*"|[^\s",\[\]{}]+)'
+_PLAIN_LIST = re.compile(rf"\[\n +({_ITEM}(?:,\n +{_ITEM}){{0,{WIDTH // 3}}})\n *\]")
+"""A list of numbers, words and the like that may fit on one line. Line ends inside of texts are escaped."""
+_ENDS = ("{", "[", "}", "]", "},", "],")
+_BREAK = re.compile(r",\n +")
 
 
 def pretty(value: Any) -> str:
-    """A value as indented JSON. What JSON cannot hold is shown as Python writes it.
+    """A value, such as a frozen one of hudtui, as indented JSON. What JSON cannot hold is shown as Python writes it.
 
     A list of numbers, words and the like stands on one line where it fits; a list of such lists has one of them a line.
     """
-    try:
-        return "\n".join(_lines(value, "", ""))
-    except (RecursionError, ValueError, TypeError):
-        return json.dumps(value, ensure_ascii=False, indent=2, default=repr)
+    try:  # the quick way, for records of megabytes
+        text = msgspec.json.format(json.dumps(value, ensure_ascii=False, default=_plain), indent=2)
+    except (msgspec.MsgspecError, ValueError, TypeError):  # such as NaN
+        text = json.dumps(value, ensure_ascii=False, indent=2, default=_plain)
+    return _PLAIN_LIST.sub(_on_one_line, text)
 
 
-def _lines(value: Any, margin: str, lead: str) -> list[str]:
-    if not isinstance(value, dict | list) or not value:
-        return [f"{margin}{lead}{_plain(value)}"]
-    if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
-        line = f"{margin}{lead}{_plain(value)}"
-        if len(line) <= WIDTH:
-            return [line]
-    inner = margin + "  "
-    if isinstance(value, dict):
-        items = [_lines(item, inner, f"{_plain(name if isinstance(name, str) else str(name))}: ") for name, item in value.items()]
-    else:
-        items = [_lines(item, inner, "") for item in value]
-    for item in items[:-1]:
-        item[-1] += ","
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    return [f"{margin}{lead}{opening}", *(line for item in items for line in item), f"{margin}{closing}"]
+@dataclass(frozen=True)
+class Node:
+    """An object or a list that takes several lines."""
+
+    end: int
+    """Number of its last line."""
+    size: int
+    """How many fields or items it has."""
 
 
-def _plain(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=repr)
+def find_nodes(lines: Sequence[str]) -> dict[int, Node]:
+    """The objects and lists in the lines of what `pretty` gives, by the numbers of their first lines."""
+    found: dict[int, Node] = {}
+    opened: list[tuple[int, int]] = []  # of each open node its first line, and how many lines its nodes take beyond one each
+    for number, line in enumerate(lines):
+        if line.endswith(_ENDS):  # texts end with a quotation mark
+            if line[-1] in "{[":
+                opened.append((number, 0))
+            elif opened and line.lstrip(" ")[0] in "}]":
+                start, beyond = opened.pop()
+                found[start] = Node(number, number - start - 1 - beyond)
+                if opened:
+                    opened[-1] = (opened[-1][0], opened[-1][1] + number - start)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return dict(value) if isinstance(value, Mapping) else repr(value)
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    line = f"[{_BREAK.sub(', ', found[1])}]"
+    before = found.start() - found.string.rfind("\n", 0, found.start()) - 1
+    return line if before + len(line) <= WIDTH else found[0]

@@ -2,13 +2,13 @@
 
     python tests/bench/screens.py [--size 160x48] [--steps 25] [--idle 6] [--ssh] [--keys launch=5,n ...]
 
-The real app runs in a pseudo-terminal over a demo workspace with 2 000 tasks, 60 runs and a log of 20 000 lines; the machines are
-the simulator's. Each screen is opened by its keys, then one key is pressed again and again. `a key` is what the terminal was sent
-for it in bytes and `ms` the processor time of all its threads (medians), `paint` the time until the answer
-to the key had come (95th percentile; on a busy machine it tells more of the machine), `ratio` `ms` beside the same
-key in the minimal app: a table of 2 000 rows, a field or a log of Textual's own. `held` and `ms` after it are what a key costs
-when it is held down, 30 a second. `opens` is the processor time from the key until the screen is quiet, `idle` what is sent while
-no key is pressed, and `MiB` the memory after the keys. At the end, beside the minimal app: `paint` of all keys together, and the
+The real app runs in a pseudo-terminal over a demo workspace with 2 000 tasks, 60 runs, a log of 20 000 lines and an episode of
+5 MB; the machines are the simulator's. Each screen is opened by its keys, then one key is pressed again and again. `a key` is
+what the terminal was sent for it in bytes and `ms` the processor time of all its threads (medians), `paint` the time until the
+answer to the key had come (95th percentile; on a busy machine it tells more of the machine), `ratio` `ms` beside the same key
+in the minimal app: a table of 2 000 rows, a field or a log of Textual's own. `held` and `ms` after it are what a key costs when
+it is held down, 30 a second. `opens` is the processor time from the key until the screen is quiet, `idle` what is sent while no
+key is pressed, and `MiB` the memory after the keys. At the end, beside the minimal app: `paint` of all keys together, and the
 memory after the walk through all screens.
 With --ssh everything goes through a real sshd on loopback and OpenSSH's client: what the client's terminal got.
 """
@@ -36,10 +36,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`
 
 from support.grid import Grid
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.store import RunRecord, RunStore
 
 FLOOR = """
 import sys
@@ -102,6 +106,7 @@ WALKS = (
     Walk("runs: log", "5", "demo", "log", "pageup", before="g,tab,tab"),
     Walk("runs: charts", "5", "demo", "table", "left,left,left,right,right,right", before="m"),
     Walk("results: groups", "5,R", "Groups", "table", "down,down,down,up,up,up"),
+    Walk("results: record", "5,down,R,enter,enter,[", '"entry": {', "log"),
     Walk("launch: field", "5,n", "tasks", "field", "x"),
     Walk("settings: list", "comma", "HUD_", "table"),
 )
@@ -209,6 +214,24 @@ def grow(folder: Path, runs: int, tasks: int, lines: int) -> None:
         if number == runs - 1:
             with (Path(other.folder) / "logs" / "play.log").open("a") as log:
                 log.writelines(f"12:00:{n % 60:02} {words.format(n)}\n" for n in range(lines))
+    _add_long_episode(store, replace(record, created=record.created + runs - 0.5))
+
+
+def _add_long_episode(store: RunStore, record: RunRecord, size: int = 5_000_000) -> None:
+    """Add a run with one episode, whose record has so many bytes."""
+    place, folder = Path(record.folder), store.folder / "long"
+    shutil.copytree(place, folder)
+    store.add(replace(record, id="long", name="long", folder=str(folder)))
+    store.mirror("long", [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()])
+    (traces,) = folder.glob("**/traces.jsonl")
+    episode = json.loads(traces.read_text().splitlines()[0])
+    times = size // len(json.dumps(episode)) + 1
+    more = {
+        "messages": episode["messages"] * times,
+        "turns": episode["turns"] * times,
+        "turn_count": len(episode["turns"]) * times,
+    }
+    traces.write_text(json.dumps(episode | more) + "\n")
 
 
 @contextlib.contextmanager

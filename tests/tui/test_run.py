@@ -624,6 +624,21 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
         await _until(pilot, lambda: "machine    this machine, free" in screen_text(app) and "serve      true" in screen_text(app))
 
 
+async def test_events_and_the_plan_are_searched(open_app: Any, staged: Path, screen_text: Any) -> None:
+    async with open_app(staged, services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: getattr(app.screen, "view", None) is not None)
+        app.screen.pane.turn_to("events")
+        await _until(pilot, lambda: isinstance(app.focused, Grid) and app.focused.row_count > 1)
+        await pilot.press("slash", *"STARTS", "enter")
+        await _until(pilot, lambda: "search “STARTS”: not found" in screen_text(app))
+        await pilot.press("slash", *"starts", "enter", "n")
+        await _until(pilot, lambda: "search “starts”: 2 of" in screen_text(app))
+        assert "starts" in str(app.focused.get_row_at(app.focused.cursor_row)[2])
+        await pilot.press("right_square_bracket", "slash", *"engine", "enter")  # in one burst
+        await _until(pilot, lambda: "search “engine”: 1 of 1" in screen_text(app))
+
+
 async def test_the_plan_of_a_run_stays_while_its_first_view_is_late(
     open_app: Any, staged: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

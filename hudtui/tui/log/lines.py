@@ -109,6 +109,14 @@ class LogLines(ScrollView, can_focus=True):
 
     # -- lines and rows ----------------------------------------------------------------------------------------------
 
+    def picked(self, start: int) -> Sequence[int] | None:
+        """Numbers of the lines to show from number `start` on; None for all of them."""
+        return None if self.level is Level.NONE else self.buffer.at_least(self.level, start)
+
+    def line_text(self, number: int) -> str:
+        """What is shown of a line."""
+        return self.buffer.text(number)
+
     @property
     def shown(self) -> int:
         """How many lines the filter lets through."""
@@ -147,10 +155,8 @@ class LogLines(ScrollView, can_focus=True):
         if top is None:
             top = self._number_at(self.scroll_offset.y)
         if self.level is Level.NONE:
-            self._view = None
             self.buffer.ungrade()
-        else:
-            self._view = []
+        self._view = None if self.picked(self.buffer.end) is None else []
         self._tops = [] if self.wrap else None
         self._base = self._rows = self._widest = 0
         self._strips.clear()
@@ -235,7 +241,8 @@ class LogLines(ScrollView, can_focus=True):
         buffer = self.buffer
         start = max(start, buffer.first)
         self._first_number = buffer.first
-        fresh: Sequence[int] = range(start, buffer.end) if self._view is None else buffer.at_least(self.level, start)
+        picked = self.picked(start)
+        fresh = range(start, buffer.end) if picked is None else picked
         if self._view is not None:
             self._view.extend(fresh)
         if self._tops is None:
@@ -246,7 +253,7 @@ class LogLines(ScrollView, can_focus=True):
         row = self._base + self._rows
         for number in fresh:
             self._tops.append(row)
-            row += self._height(buffer.text(number), width)
+            row += self._height(self.line_text(number), width)
         self._rows = row - self._base
 
     @property
@@ -260,7 +267,7 @@ class LogLines(ScrollView, can_focus=True):
         return max(len(chop_cells(text, width)), 1)
 
     def _apply_size(self) -> None:
-        width = 0 if self.wrap else min(self._widest, 4100) + (_TIME_WIDTH if self.times else 0)
+        width = 0 if self.wrap else min(self._widest, self.buffer.shown + 100) + (_TIME_WIDTH if self.times else 0)
         size = Size(width, self._rows)
         if size != self.virtual_size:
             self._resize_contents(size)
@@ -398,7 +405,7 @@ class LogLines(ScrollView, can_focus=True):
 
     def _draw(self, number: int) -> list[Strip]:
         """A line as one strip, or as several when it is wrapped."""
-        text = self.buffer.text(number)
+        text = self.line_text(number)
         base = self._plain
         marks = [(first, last, self._style(name)) for first, last, name in self.highlight(text)]
         if self.pattern is not None and self.pattern.text:

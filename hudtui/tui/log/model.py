@@ -15,7 +15,7 @@ from hudtui.pod.search import Pattern as Pattern
 from hudtui.pod.search import level_of as level_of
 
 SHOWN_LENGTH = 4000
-"""Characters of one line that are shown, searched and graded. Copying and saving take all of it."""
+"""Characters of one line of a log that are shown and searched."""
 
 
 class LogBuffer:
@@ -23,10 +23,11 @@ class LogBuffer:
 
     Args:
         cap: Lines that are held; the oldest ones make room.
+        shown: Characters of one line that are shown and searched. Copying and saving take all of it.
     """
 
-    def __init__(self, cap: int = 100_000) -> None:
-        self.cap = cap
+    def __init__(self, cap: int = 100_000, *, shown: int = SHOWN_LENGTH) -> None:
+        self.cap, self.shown = cap, shown
         self.first = 0
         """Number of the oldest line that is held."""
         self.dropped = 0
@@ -69,10 +70,10 @@ class LogBuffer:
     def text(self, number: int) -> str:
         """A held line as it is shown: cleaned, tabs expanded, cut."""
         raw = self._lines[number - self.first]
-        if len(raw) <= SHOWN_LENGTH:
+        if len(raw) <= self.shown:
             return raw if raw.isprintable() else clean(raw).expandtabs().replace("\n", " ")
-        rest = len(raw) - SHOWN_LENGTH
-        return clean(raw[:SHOWN_LENGTH]).expandtabs().replace("\n", " ") + f" … {rest} more characters"
+        rest = len(raw) - self.shown
+        return clean(raw[: self.shown]).expandtabs().replace("\n", " ") + f" … {rest} more characters"
 
     def append(self, lines: Sequence[str], at: float, *, skipped: int = 0) -> int:
         """Take in lines; the number of old ones that had to go.
@@ -176,7 +177,7 @@ class LogBuffer:
         first = self.first
         for number in range(max(start, first), min(stop, self.end)):
             line = self._lines[number - first]
-            if matches(line if len(line) <= SHOWN_LENGTH else line[:SHOWN_LENGTH]):
+            if matches(line if len(line) <= self.shown else line[: self.shown]):
                 yield number
 
     def everything(self, numbers: Sequence[int] | None = None) -> str:

@@ -16,16 +16,13 @@ from typing import Any, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
-from textual.widget import Widget
 
-from hudtui.core.text import clean_line
 from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.log.lines import FloodLines, LogLines
 from hudtui.tui.log.model import Level, LogBuffer, Pattern
-from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.search import SearchField, StatusLine, search_words, spaced
 from hudtui.tui.widgets.words import span
 
 PERIOD = 0.1
@@ -35,59 +32,6 @@ _SEARCH_STEP = 5000
 """Lines searched before other work gets a turn."""
 
 _LEVELS = (Level.NONE, Level.INFO, Level.WARNING, Level.ERROR)
-
-
-class _Status(Widget):
-    """One line below the log."""
-
-    ALLOW_SELECT = False
-    DEFAULT_CSS = "_Status { height: 1; background: $surface; color: $foreground-muted; padding: 0 1; }"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._parts: list[tuple[str, str]] = []
-
-    def show(self, parts: list[tuple[str, str]]) -> None:
-        """Parts with their styles, the most important one first; what does not fit is left out."""
-        if parts != self._parts:
-            self._parts = parts
-            self.refresh()
-
-    def render(self) -> Content:
-        """As many parts as fit."""
-        line = Content("")
-        for text, style in self._parts:
-            piece = Content.styled(text, style) if style else Content(text)
-            gap = 2 if line else 0
-            if line.cell_length + gap + piece.cell_length <= self.size.width:
-                line += Content(" " * gap) + piece
-        return line
-
-
-class _SearchField(Acting, Field):
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("logsearch.submit", "Find", "Find what is typed, and mark it.", "enter", palette=False),
-        AppAction(
-            "logsearch.leave",
-            "Leave",
-            "Leave the search; the matches stay marked until the next search.",
-            "escape",
-            palette=False,
-        ),
-        AppAction("logsearch.regex", "Regex", "Read the pattern as a regular expression, or not.", "ctrl+t", palette=False),
-    )
-
-    class Left(Message):
-        """Esc was pressed."""
-
-    class Toggled(Message):
-        """The other kind of pattern is wanted."""
-
-    def action_leave(self) -> None:
-        self.post_message(self.Left())
-
-    def action_regex(self) -> None:
-        self.post_message(self.Toggled())
 
 
 class LogView(Acting, Vertical):
@@ -102,8 +46,6 @@ class LogView(Acting, Vertical):
 
     DEFAULT_CSS = """
     LogView { height: 1fr; }
-    LogView > _SearchField { display: none; }
-    LogView.-searching > _SearchField { display: block; }
     """
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("log.now", "Now", "Jump to the newest line and follow it.", "G,f", palette=False),
@@ -184,8 +126,8 @@ class LogView(Acting, Vertical):
         self.save_name = save_name
         self._now = now
         self._lines = FloodLines(self.buffer, empty=empty)
-        self._status = _Status()
-        self._field = _SearchField(placeholder="search")
+        self._status = StatusLine()
+        self._field = SearchField(self.search, self._lines.focus)
         self._pending: list[str] = []
         self._skipped = 0
         """Lines that were dropped before those that are pending."""
@@ -196,7 +138,6 @@ class LogView(Acting, Vertical):
         self._timer: Timer | None = None
         self._pattern: Pattern | None = None
         self._matches: list[int] = []
-        self._regex = False
         self._ended = False
         self._before = 0
         self._after: int | None = None
@@ -408,7 +349,7 @@ class LogView(Acting, Vertical):
         missed = self._missed + (len(self._pending) if self.paused else 0)
         parts: list[tuple[str, str]] = []
         if missed:
-            parts.append((f" +{_count(missed)} new: G jumps to now ", "bold reverse"))
+            parts.append((f" +{spaced(missed)} new: G jumps to now ", "bold reverse"))
         if self.paused:
             parts.append(("‖ paused", "bold $warning"))
         elif self._after is not None:
@@ -424,43 +365,36 @@ class LogView(Acting, Vertical):
         else:
             parts.append(("○ not following", "$foreground-muted"))
         if self.buffer.dropped:
-            parts.append((f"! {_count(self.buffer.dropped)} older lines dropped here", "$warning"))
+            parts.append((f"! {spaced(self.buffer.dropped)} older lines dropped here", "$warning"))
         if self._pattern is not None:
             parts.append((self._search_words(self._pattern), "$accent"))
             if self._reached is not None:
                 parts.append((f"{_size(self._reached)} of the log searched", "$foreground-muted"))
             elif not self.reaches and (self._before or self._after is not None or self.buffer.dropped):
-                parts.append((f"in these {_count(len(self.buffer))} lines", "$foreground-muted"))
+                parts.append((f"in these {spaced(len(self.buffer))} lines", "$foreground-muted"))
         if self._loading:
             parts.append(("reading earlier lines", "$foreground-muted"))
         elif self._before:
             parts.append((f"g: {_size(self._before)} before this", "$foreground-muted"))
         total = len(self.buffer)
         if self._lines.level is Level.NONE:
-            parts.append((f"{_count(total)} line{'' if total == 1 else 's'}", ""))
+            parts.append((f"{spaced(total)} line{'' if total == 1 else 's'}", ""))
         elif self.selected:
-            shown = f"{self._lines.level.name.lower()} and up: {_count(self._lines.shown)} lines of the whole log"
+            shown = f"{self._lines.level.name.lower()} and up: {spaced(self._lines.shown)} lines of the whole log"
             parts.append((shown if self._reached is None else f"{shown}, {_size(self._reached)} of it searched", "$accent"))
         else:
             parts.append(
-                (f"{self._lines.level.name.lower()} and up: {_count(self._lines.shown)} of {_count(total)} lines", "$accent")
+                (f"{self._lines.level.name.lower()} and up: {spaced(self._lines.shown)} of {spaced(total)} lines", "$accent")
             )
         if self._lines.wrap:
             parts.append(("wrapped", ""))
         self._status.show(parts)
 
     def _search_words(self, pattern: Pattern) -> str:
-        kind = "regex" if pattern.regex else "search"
-        shown = clean_line(pattern.text, 24)
-        if pattern.error:
-            return f"{kind} “{shown}”: {pattern.error}"
         earlier, later = self._others()
-        total = len(earlier) + len(self._matches) + len(later)
-        if not total:
-            return f"{kind} “{shown}”: {'not found' if self._reached is None else 'not found yet'}"
         here = self._lines.here
         place = len(earlier) + self._matches.index(here) + 1 if here in self._matches else 0
-        return f"{kind} “{shown}”: {_count(place) if place else '–'} of {_count(total)}{'' if self._reached is None else '+'}"
+        return search_words(pattern, place, len(earlier) + len(self._matches) + len(later), more=self._reached is not None)
 
     def _others(self) -> tuple[list[int], list[int]]:
         """The matches in the log before the lines that are held, and behind them, as byte offsets."""
@@ -614,36 +548,16 @@ class LogView(Acting, Vertical):
         except HudtuiError as error:
             shell.fail(error)
             return
-        self._say(f"Saved {_count(len(numbers))} lines in {path}.")
+        self._say(f"Saved {spaced(len(numbers))} lines in {path}.")
 
     # -- search ------------------------------------------------------------------------------------------------------
 
     def action_search(self) -> None:
-        self.add_class("-searching")
-        self._field.focus()
-
-    def on_input_submitted(self, event: Field.Submitted) -> None:
-        event.stop()
-        self._leave_field()
-        self.search(event.value)
-
-    def on__search_field_left(self, event: Message) -> None:
-        event.stop()
-        self._leave_field()
-
-    def on__search_field_toggled(self, event: Message) -> None:
-        """Plain text or regular expression."""
-        event.stop()
-        self._regex = not self._regex
-        self._field.placeholder = "search (regular expression)" if self._regex else "search"
-
-    def _leave_field(self) -> None:
-        self.remove_class("-searching")
-        self._lines.focus()
+        self._field.open()
 
     def search(self, text: str) -> None:
         """Mark every match and go to the first one at or after the lines in sight; an empty text ends the search."""
-        self._pattern = Pattern(text, regex=self._regex) if text else None
+        self._pattern = self._field.pattern_of(text)
         self._lines.pattern = self._pattern
         self._lines.here = None
         self._matches = []
@@ -719,9 +633,5 @@ class LogView(Acting, Vertical):
 def _size(count: int) -> str:
     """Bytes in words."""
     if count < 10_000:
-        return f"{_count(count)} bytes"
+        return f"{spaced(count)} bytes"
     return f"{count / 1000:.0f} kB" if count < 10_000_000 else f"{count / 1e6:,.0f} MB"
-
-
-def _count(number: int) -> str:
-    return f"{number:,}".replace(",", " ")

@@ -187,10 +187,8 @@ class EpisodePane(ViewsPane):
             self._page = TranscriptPage((Content.styled(words, "$foreground-muted"),))
         elif self.view == "record":
             if self._recorded is not transcript:
-                import msgspec
-
                 self._recorded = transcript
-                self._record.show(msgspec.to_builtins(transcript))
+                self._record.show(transcript)
         elif self.view == "messages":
             self._page = message_page(transcript, self._wanted)
         else:

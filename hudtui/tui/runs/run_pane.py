@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from textual import on
 from textual.app import ComposeResult
@@ -18,6 +18,7 @@ from hudtui.tui.runs.words import event_cells, result_table
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 from hudtui.tui.widgets.pane import Pane
+from hudtui.tui.widgets.search import SEARCH, Searching
 from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.tables import Grid
 
@@ -58,6 +59,65 @@ _TITLES: Mapping[str, str] = {
     "plan": "Plan",
 }
 ALL_TABS = tuple(_TITLES)
+
+
+class FoundLines(Searching, Sheet):
+    """A sheet that can be searched."""
+
+    ACTIONS = SEARCH
+
+    def __init__(self, *, hang: int, id: str) -> None:  # noqa: A002
+        super().__init__(hang=hang, id=id)
+        self._given: tuple[Content, ...] = ()
+        self._match: int | None = None
+
+    def show(self, lines: Sequence[Content]) -> None:
+        """Show other lines, with marks at what is searched for."""
+        if tuple(lines) != self._given:
+            self.forget_matches()
+            self._given, self._match = tuple(lines), None
+        self.mark_matches()
+
+    def texts(self) -> Sequence[str]:
+        return [line.plain for line in self._given]
+
+    @property
+    def line_here(self) -> int:
+        return self.top_line if self._match is None else self._match
+
+    def go_to_line(self, line: int) -> None:
+        self._match = line
+        self.mark_matches()
+        self.go_to(max(line - 2, 0))
+
+    def mark_matches(self) -> None:
+        super().show([self._marked(number, line) for number, line in enumerate(self._given)])
+
+    def _marked(self, number: int, line: Content) -> Content:
+        for start, end in self.pattern.spans(line.plain) if self.pattern is not None else ():
+            line = line.stylize("reverse", start, end)
+        return line.stylize("bold underline") if number == self._match and self.pattern is not None else line
+
+
+class FoundRows(Searching, Grid):
+    """A table that can be searched."""
+
+    ACTIONS = SEARCH
+
+    def clear(self, columns: bool = False) -> Self:
+        """Take all rows out."""
+        self.forget_matches()
+        return super().clear(columns)
+
+    def texts(self) -> Sequence[str]:
+        return ["  ".join(map(str, self.get_row_at(row))) for row in range(self.row_count)]
+
+    @property
+    def line_here(self) -> int:
+        return self.cursor_row
+
+    def go_to_line(self, line: int) -> None:
+        self.move_cursor(row=line)
 
 
 class RunPane(Pane):
@@ -109,9 +169,9 @@ class RunPane(Pane):
             makers: Mapping[str, Callable[[], Widget]] = {
                 "metrics": lambda: MetricsPane(opens=self._opens, id="run-metrics"),
                 "machine": lambda: MachinePane(id="run-machine"),
-                "result": lambda: Grid(id="run-result"),
-                "events": lambda: Grid(id="run-events"),
-                "plan": lambda: Sheet(hang=11, id="run-plan"),
+                "result": lambda: FoundRows(id="run-result"),
+                "events": lambda: FoundRows(id="run-events"),
+                "plan": lambda: FoundLines(hang=11, id="run-plan"),
             }
             self._contents[tab] = content = makers[tab]()
             self._mounts[tab] = self.query_one(f"#{tab}", TabPane).mount(content)
@@ -222,7 +282,7 @@ class RunPane(Pane):
 
     async def _focus_front(self) -> None:
         await self._come_forward(self.tab)
-        self.focus()
+        self.screen.set_focus(self.first_focus())  # at once: the next key that was typed is its
 
     def toggle_curves(self) -> None:
         """The curves, or the log again."""
@@ -242,7 +302,9 @@ class RunPane(Pane):
         tabs = self.query_one("#run-tabs", TabbedContent)
         (tabs.show_tab if offered else tabs.hide_tab)("log")
 
-    def next_tab(self, by: int = 1) -> None:
+    async def next_tab(self, by: int = 1) -> None:
         """Show the next tab. The focus stays where it is, unless it is in the tab before."""
-        tab = self._names[(self._names.index(self.tab) + by) % len(self._names)]
-        self.turn_to(tab, focus=self.has_focus_within)
+        focused = self.has_focus_within
+        self.turn_to(self._names[(self._names.index(self.tab) + by) % len(self._names)], focus=False)
+        if focused:
+            await self._focus_front()

@@ -682,11 +682,11 @@ class RunScreen(HudtuiScreen):
         assert self._monitor is not None
         self.step_aside(await attach_command(self._monitor, self._shown.summary.id))
 
-    def action_next_tab(self) -> None:
-        self.pane.next_tab()
+    async def action_next_tab(self) -> None:
+        await self.pane.next_tab()
 
-    def action_previous_tab(self) -> None:
-        self.pane.next_tab(-1)
+    async def action_previous_tab(self) -> None:
+        await self.pane.next_tab(-1)
 
     def action_results(self) -> None:
         self._open_results()

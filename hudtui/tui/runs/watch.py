@@ -437,11 +437,11 @@ class WatchScreen(HudtuiScreen):
         self.pane.toggle_curves()
         self.panes.open(self.pane)
 
-    def action_next_tab(self) -> None:
-        self.pane.next_tab()
+    async def action_next_tab(self) -> None:
+        await self.pane.next_tab()
 
-    def action_previous_tab(self) -> None:
-        self.pane.next_tab(-1)
+    async def action_previous_tab(self) -> None:
+        await self.pane.next_tab(-1)
 
     def action_window(self) -> None:
         self.logs.next()
