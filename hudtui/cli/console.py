@@ -52,6 +52,12 @@ def out(text: str = "") -> None:
     typer.echo(clean(text))
 
 
+def shown(path: Path) -> str:
+    """A path as it is said: relative to the current folder where it lies inside."""
+    short = os.path.relpath(path)
+    return str(path) if short.startswith("..") else short
+
+
 def columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
     """Return rows of cells as lines, with the cells of a column below one another; in the columns `right` their ends are."""
     from rich.cells import cell_len  # CJK letters and emoji take two cells

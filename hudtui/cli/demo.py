@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.eval import shown
 
 if TYPE_CHECKING:
     from hudtui.core.demo import DemoResult, DemoWorkspace
@@ -88,7 +87,7 @@ async def _walk(folder: Path) -> DemoResult:
                     console.say(f"{event.severity}: {event.message}")
                 elif isinstance(event, DemoWorkspace):
                     made = f"made {', '.join(event.created)}" if event.created else "used as it is"
-                    console.say(f"{'workspace':<9} {shown(event.folder)}: {made}")
+                    console.say(f"{'workspace':<9} {console.shown(event.folder)}: {made}")
                 elif isinstance(event, RunBegun):
                     run = event.run
                 elif isinstance(event, LogLine):
@@ -98,7 +97,7 @@ async def _walk(folder: Path) -> DemoResult:
                     return event
     finally:
         if run is not None and not over:
-            place = f"hudtui -C {shown(folder)} runs"
+            place = f"hudtui -C {console.shown(folder)} runs"
             console.say(f"see the run {run}: {place} show {run} (`{place} stop {run}` ends it if it is still running)")
     raise AssertionError("walk ends with the result")
 

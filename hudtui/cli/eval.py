@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -213,8 +212,8 @@ def _announce(prepared: EvalPrepared) -> None:
     if errors:
         left_out = len({problem.index for problem in errors})
         console.say(f"{left_out} {'task is' if left_out == 1 else 'tasks are'} left out")
-    _log(f"start episodes={prepared.episodes} tasks={len(prepared.tasks)} policy={prepared.policy} out={shown(prepared.out_dir)}")
-
+    out = console.shown(prepared.out_dir)
+    _log(f"start episodes={prepared.episodes} tasks={len(prepared.tasks)} policy={prepared.policy} out={out}")
     if prepared.job is not None:
         _log(f"job {prepared.job.name} id={prepared.job.id}" + (f" {prepared.job.url}" if prepared.job.url else ""))
 
@@ -254,9 +253,3 @@ def reward_table(summary: EvalSummary) -> list[str]:
         turns = f"{fmean(outcome.turns for outcome in outcomes):.1f}".removesuffix(".0")
         rows.append((task, str(len(outcomes)), *(f"{mean:.3f}" for mean in means), turns, ", ".join(stops)))
     return console.columns(rows, right=range(1, len(rows[0]) - 1))
-
-
-def shown(path: Path) -> str:
-    """A path as it is said: relative to the current folder where it lies inside."""
-    short = os.path.relpath(path)
-    return str(path) if short.startswith("..") else short

@@ -162,21 +162,13 @@ def hf(
         console.out_json(
             _answer(made.converted)
             | {
-                "output": shown_path(made.output) if made.output is not None else None,
+                "output": console.shown(made.output) if made.output is not None else None,
                 "pushed": made.pushed.url if made.pushed is not None else None,
                 "lock": str(made.lock) if made.lock is not None else None,
             }
         )
         return
     _show(made)
-
-
-def shown_path(path: Path) -> str:
-    """Return a path for display: relative to the current folder if it is inside."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
 
 
 def known_analysis(text: str, settings: Settings, *, as_json: bool = False) -> Analysis:
@@ -322,9 +314,9 @@ def _show(made: DatasetResult) -> None:
     if made.lock is not None:
         console.say(f"{made.lock.name} names it as the primary dataset")
     if made.note is not None:
-        console.say(f"{shown_path(made.note)} names it as this project's dataset: hudtui rl takes it")
+        console.say(f"{console.shown(made.note)} names it as this project's dataset: hudtui rl takes it")
     if made.output is not None:
-        console.out(shown_path(made.output))
+        console.out(console.shown(made.output))
     if made.pushed is not None:
         console.say("only you and your organisation see it" if made.pushed.private else "it is public: everyone can read it")
         if made.pushed.commit is None:

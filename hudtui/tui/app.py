@@ -592,6 +592,10 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
         return open_workspace(self.folder)
 
+    def relative(self, path: Path) -> str:
+        """A path as it is shown: relative to the folder if it lies inside."""
+        return str(path.relative_to(self.folder)) if path.is_relative_to(self.folder) else str(path)
+
     @property
     def platform(self) -> Platform:
         """The platform of the project."""

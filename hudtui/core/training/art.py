@@ -6,17 +6,16 @@ environment with a lock of its own, and plays the episodes with hudtui's rollout
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import dataclass
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.package_data import resource_bytes
 from hudtui.core.training.plan import WHEELS, JobSpec, Plan, PlanFile, PlanOutput, Site, Stage, config_files
 from hudtui.core.training.recipe import ALSO_ART, ONLY_ART, RECIPE, TINY, Recipe, recipe_for
 from hudtui.core.training.shape import shape_by_name
+from hudtui.core.training.trl import environment_folder
 from hudtui.core.trust import RUN_VARIABLE
 
 PYTHON = "3.12"
@@ -88,7 +87,7 @@ class Art:
         python = spec.trainer_python
         if python is None:
             lock = "art-rehearse" if spec.rehearse else "art"
-            venv = f"{site.environments}/{lock}-{_digest(lock)}"
+            venv = environment_folder(site.environments, lock)
             python = f"{venv}/bin/python"
             stages.append(_bootstrap(spec, site, recipe, venv, lock))
             files += [
@@ -152,7 +151,3 @@ def _bootstrap(spec: JobSpec, site: Site, recipe: Recipe, venv: str, lock: str) 
         argv += ["--vram", ",".join(["0"] * spec.gpus)]
     argv += ["--package", site.package] if site.package else ["--wheel", site.path(WHEELS)]
     return Stage("bootstrap", tuple(argv), cwd=site.workspace or "", env={"PYTHONUNBUFFERED": "1"}, max_seconds=3600)
-
-
-def _digest(lock: str) -> str:
-    return hashlib.sha256(resource_bytes(f"requirements/{lock}.txt")).hexdigest()[:8]

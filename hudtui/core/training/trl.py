@@ -247,7 +247,8 @@ def _only_for_rehearsals() -> InputError:
 
 def environment_folder(environments: str, lock: str = REHEARSE) -> str:
     """Return the folder of the Python environment that a lock describes; by default that of rehearsals on a CPU."""
-    return f"{environments}/{lock}-{_digest(lock)}"
+    digest = hashlib.sha256(resource_bytes(f"requirements/{lock}.txt")).hexdigest()[:8]
+    return f"{environments}/{lock}-{digest}"
 
 
 def _bootstrap(spec: JobSpec, site: Site, recipe: Recipe, venv: str, lock: str, where: GpuLayout | None) -> Stage:
@@ -272,10 +273,6 @@ def _bootstrap_files(lock: str) -> list[PlanFile]:
         PlanFile("bootstrap.py", resource="pod/bootstrap.py"),
         *(PlanFile(f"files/{name}.txt", resource=f"requirements/{name}.txt") for name in names),
     ]
-
-
-def _digest(lock: str) -> str:
-    return hashlib.sha256(resource_bytes(f"requirements/{lock}.txt")).hexdigest()[:8]
 
 
 def _beside(python: str, program: str) -> str:

@@ -128,7 +128,7 @@ class DatasetScreen(HudtuiScreen):
     def opened(self, **given: Any) -> None:
         """Open `path` when one is handed on, else the first task file of the project."""
         if wanted := given.get("path"):
-            self._open(self._short(Path(wanted)) if isinstance(wanted, Path) else str(wanted))
+            self._open(self.app.relative(Path(wanted)) if isinstance(wanted, Path) else str(wanted))
         elif self.open.source is None:
             self._open_first()
 
@@ -140,11 +140,7 @@ class DatasetScreen(HudtuiScreen):
     def _open_first(self) -> None:
         facts = self.app.facts
         if facts is not None and facts.task_files:
-            self._open(self._short(facts.task_files[0]))
-
-    def _short(self, path: Path) -> str:
-        folder = self.app.folder
-        return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+            self._open(self.app.relative(facts.task_files[0]))
 
     def why_not(self, action_id: str) -> str | None:
         """What needs tasks, all of them, or a usable one."""
@@ -195,7 +191,7 @@ class DatasetScreen(HudtuiScreen):
                 word = "dataset folder" if path.is_dir() else _size(path.stat().st_size)
             except OSError:
                 word = "cannot be read"
-            found.append((self._short(path), word))
+            found.append((self.app.relative(path), word))
         return found
 
     def _open(self, text: str) -> None:

@@ -211,7 +211,7 @@ class LaunchScreen(HudtuiScreen):
         usual = dict(form.USUAL) | {"engine": self._engine}
         if facts is not None:
             firsts = {"tasks": facts.task_files[:1], "config": facts.configs[:1]}
-            usual |= {name: self._short(path) for name, files in firsts.items() for path in files}
+            usual |= {name: self.app.relative(path) for name, files in firsts.items() for path in files}
         found = {name: text for name in form.FORM if (text := self._value(name)) and text != usual.get(name)}
         if found.get("machine") == form.OFFER:
             del found["machine"]  # offers come and go
@@ -294,14 +294,14 @@ class LaunchScreen(HudtuiScreen):
     def facts_changed(self, facts: Facts) -> None:
         """Offer the files of the project."""
         for name, files in (("tasks", facts.task_files), ("config", facts.configs)):
-            names = [self._short(path) for path in files]
+            names = [self.app.relative(path) for path in files]
             choice = self._choice(name)
             empty = not choice.value
             choice.offer([*((clean_line(one, 80), one) for one in names), (_OTHER_FILES[name], form.OTHER)])
             if empty and names:
                 choice.put(names[0])
-        task_files = [self._short(path) for path in facts.task_files]
-        art_files = [self._short(path) for path in facts.workspace.art_configs] if facts.workspace is not None else []
+        task_files = [self.app.relative(path) for path in facts.task_files]
+        art_files = [self.app.relative(path) for path in facts.workspace.art_configs] if facts.workspace is not None else []
         for name, names in (("dataset", task_files), ("art_config", art_files)):
             self._choice(name).offer([*((clean_line(one, 80), one) for one in names), (_OTHER_FILES[name], form.OTHER)])
         if self.rented is not None and self._getting is None and self.prepared is None:
@@ -1000,10 +1000,6 @@ class LaunchScreen(HudtuiScreen):
         if not 0 < value < 1e9:
             raise InputError(f"{text!r} is not a number above 0", where=Location(label_of(name)))
         return value
-
-    def _short(self, path: Path) -> str:
-        folder = self.app.folder
-        return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
 class _Quoted:

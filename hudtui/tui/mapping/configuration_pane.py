@@ -17,6 +17,7 @@ from hudtui.tui.editor.find_bar import FindBar
 from hudtui.tui.editor.popup import Popup
 from hudtui.tui.editor.yaml_editor import GLYPHS, Note, YamlEditor
 from hudtui.tui.mapping.draft import LiveConfig
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fit import cut_left
 from hudtui.tui.widgets.pane import Pane
 
@@ -55,8 +56,8 @@ class ConfigurationPane(Pane):
         yield Static(id="map-file")
         yield FindBar()
         yield YamlEditor(id="map-text")
-        yield Static(id="map-cursor")
-        yield Static(id="map-brief")
+        yield CalmStatic(id="map-cursor")
+        yield CalmStatic(id="map-brief")
         yield Popup()
 
     def on_mount(self) -> None:
@@ -98,13 +99,7 @@ class ConfigurationPane(Pane):
 
     def show_brief(self, words: Content) -> None:
         """Show what the reply becomes, where the preview has no room."""
-        self._update("#map-brief", words)
-
-    def _update(self, where: str, words: Content) -> None:
-        """Update one row without a new layout, and only where its content changed."""
-        line = self.query_one(where, Static)
-        if line.content != words:
-            line.update(words, layout=False)
+        self.query_one("#map-brief", CalmStatic).update(words, layout=False)
 
     def finding_at_cursor(self) -> Finding | None:
         """The worst finding on the line of the cursor; a finding under the cursor comes first."""
@@ -140,7 +135,7 @@ class ConfigurationPane(Pane):
             )
         else:
             words = Content.styled(f"{row + 1}:{column + 1}", "$foreground-muted")
-        self._update("#map-cursor", words)
+        self.query_one("#map-cursor", CalmStatic).update(words, layout=False)
 
     @on(TextArea.SelectionChanged)
     def _cursor_moved(self, event: TextArea.SelectionChanged) -> None:

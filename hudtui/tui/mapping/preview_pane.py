@@ -16,6 +16,7 @@ from hudtui.tui.editor.reply_editor import ReplyEditor
 from hudtui.tui.editor.yaml_editor import GLYPHS
 from hudtui.tui.mapping.configuration_pane import SEVERITIES
 from hudtui.tui.mapping.draft import LiveConfig
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.hanging import Hanging
 from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.pane import Pane
@@ -83,9 +84,9 @@ class PreviewPane(Pane):
     def compose(self) -> ComposeResult:
         with TabbedContent(id="map-tabs"):
             with TabPane("Preview", id="preview"):
-                yield Static(id="map-sample-name")
+                yield CalmStatic(id="map-sample-name")
                 yield ReplyEditor(id="map-reply")
-                yield Static(id="map-state")
+                yield CalmStatic(id="map-state")
                 yield Sheet(id="map-meaning")
             with TabPane("Actions", id="actions"):
                 yield Grid(id="map-table")
@@ -141,7 +142,9 @@ class PreviewPane(Pane):
     def show_sample(self, connection: tuple[str, str]) -> None:
         """Show which reply is tried, and the state of the connection to send it over: words and their style."""
         label = (clean_line(self.sample.label, 40), "$foreground-muted")
-        self._update("#map-sample-name", Content.assemble(("sample reply ", "bold $primary"), label, "  ", connection))
+        self.query_one("#map-sample-name", CalmStatic).update(
+            Content.assemble(("sample reply ", "bold $primary"), label, "  ", connection), layout=False
+        )
 
     def show_meaning(self) -> Interpretation | None:
         """Show what the reply becomes, and return it."""
@@ -163,14 +166,10 @@ class PreviewPane(Pane):
         note.display = draft.stale is not None
         if draft.stale is not None:
             words = clean_line(draft.stale, 200)
-            self._update("#map-state", Content.assemble(("! last good meaning: ", "bold $warning"), words))
+            self.query_one("#map-state", CalmStatic).update(
+                Content.assemble(("! last good meaning: ", "bold $warning"), words), layout=False
+            )
         return self.meaning
-
-    def _update(self, where: str, words: Content) -> None:
-        """Update one row without a new layout, and only where its content changed."""
-        line = self.query_one(where, Static)
-        if line.content != words:
-            line.update(words, layout=False)
 
     # -- findings ----------------------------------------------------------------------------------------------------
 

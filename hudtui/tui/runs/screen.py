@@ -508,10 +508,11 @@ class RunScreen(HudtuiScreen):
     async def action_continue(self) -> None:
         from hudtui.core.flows.again import continue_request
 
-        def progress(name: str, done: int, whole: int) -> None:
-            self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes")
+        run = self._shown.summary.id
+        await self._start_request(await continue_request(run, self.app.project, progress=self._say_fetching))
 
-        await self._start_request(await continue_request(self._shown.summary.id, self.app.project, progress=progress))
+    def _say_fetching(self, name: str, done: int, whole: int) -> None:
+        self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes")
 
     async def _start_request(self, request: RunRequest) -> None:
         """Check, ask, and start; then show the new run."""
@@ -545,10 +546,7 @@ class RunScreen(HudtuiScreen):
     async def action_pull(self) -> None:
         from hudtui.core.flows.results import pull
 
-        def progress(name: str, done: int, whole: int) -> None:
-            self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes")
-
-        found = await pull(self._shown.summary.id, self.app.project, progress=progress)
+        found = await pull(self._shown.summary.id, self.app.project, progress=self._say_fetching)
         words = f"Fetched {plural(found.files, 'file')} with {found.size:,} bytes into {found.folder}"
         words += "" if found.fetched else "; all of them were here already"
         self.say(f"{words}; {found.told}" if found.told else words, "success")
