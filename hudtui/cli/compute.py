@@ -123,9 +123,7 @@ async def asked(
     from hudtui.core.compute.registry import find_providers, open_provider
     from hudtui.core.remote.hosts import close_hosts, open_host
 
-    connect = partial(
-        open_host, ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
-    )
+    connect = partial(open_host, **console.host_prompts())
     await asyncio.to_thread(ensure_simulator, lookup.get)
     found = find_providers(lookup.get, machines=machines, whole_config="ssh" in names, sky="sky" in names, connect=connect)
     try:

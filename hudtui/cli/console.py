@@ -298,6 +298,11 @@ async def ask_until(until: asyncio.Event, prompt: str) -> str | None:
             loop.remove_reader(sys.stdin.fileno())
 
 
+def host_prompts() -> dict[str, Any]:
+    """How connections to machines ask for pass-phrases, where a person is, and tell of new host keys."""
+    return {"ask": ask_secret if interactive() else None, "say": lambda notice: say(notice.message)}
+
+
 async def ask_secret(prompt: str) -> str | None:
     """Ask for something that is not shown, such as a pass-phrase; None for an empty answer. See `ask`."""
     import getpass

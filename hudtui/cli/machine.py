@@ -53,8 +53,6 @@ async def _inspect(target: str) -> Hardware:
     from hudtui.core.remote.hosts import HostPool
     from hudtui.core.remote.known_hosts import KnownHosts
 
-    async with HostPool(
-        KnownHosts(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
-    ) as pool:
+    async with HostPool(KnownHosts(), **console.host_prompts()) as pool:
         host = await pool.open(target)
         return await inspect(host, python=sys.executable if host.name == "local" else "python3")

@@ -54,7 +54,7 @@ async def machines() -> AsyncIterator[None]:
     """For work that may reach machines: asks for pass-phrases where a person is, shows new host keys, ends the connections."""
     from hudtui.core.remote.hosts import close_hosts, set_prompts
 
-    set_prompts(ask=console.ask_secret if console.interactive() else None, say=lambda notice: console.say(notice.message))
+    set_prompts(**console.host_prompts())
     try:
         yield
     finally:

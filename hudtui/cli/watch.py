@@ -130,9 +130,7 @@ async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> No
     from hudtui.core.runs.vllm import follow_server
 
     async with (
-        HostPool(
-            KnownHosts(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
-        ) as pool,
+        HostPool(KnownHosts(), **console.host_prompts()) as pool,
         aclosing(follow_server(await pool.open(target), port)) as states,
     ):
         async for server in states:
@@ -152,9 +150,7 @@ async def _watch(target: str, session: str | None, file: str | None, shown: _Sho
     from hudtui.core.runs.sessions import SessionWatcher, find_session
 
     wanted = runlog.log_filter(shown.grep, shown.level)
-    async with HostPool(
-        KnownHosts(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
-    ) as pool:
+    async with HostPool(KnownHosts(), **console.host_prompts()) as pool:
         host = await pool.open(target)
         if shown.sessions:
             await _list(host, shown.as_json)

@@ -150,7 +150,6 @@ async def evaluate(
     reuse: bool = False,
     resume: bool = False,
     lookup: Lookup | None = None,
-    info: Mapping[str, Any] | None = None,
     on_turn: OnTurn | None = None,
     telemetry: Telemetry | None = None,
 ) -> AsyncGenerator[EpisodeDone | Progress | Notice, None]:
@@ -175,7 +174,6 @@ async def evaluate(
             that are slow to start and whose set-up resets them.
         resume: Continue the evaluation in `out_dir`: episodes recorded there are not played again, broken ones are.
         lookup: Returns the values of the tasks' variables, which are masked in the records.
-        info: Added to each record.
         on_turn: Called with each turn of each episode.
         telemetry: Told of each episode; not closed here.
 
@@ -188,7 +186,6 @@ async def evaluate(
     if twice := next((task.id for task in tasks if task.id in seen or seen.add(task.id)), None):  # type: ignore[func-returns-value]
         raise InputError(f"two tasks have the id {twice!r}")
     record = {
-        **(info or {}),
         "policy": policy.name,
         "seed": seed,
         "config": config_digest(config),

@@ -82,14 +82,13 @@ class FindBar(Acting, Horizontal):
         """What comes in its place."""
         return self.query_one("#find-with", Field).value
 
-    def open(self, word: str = "", *, replace: bool = False) -> None:
+    def open(self, word: str = "") -> None:
         """Show the bar and write into it."""
         self.display = True
         what = self.query_one("#find-what", Field)
         if word:
             what.value = word
-        field = self.query_one("#find-with", Field) if replace and what.value else what
-        field.focus()
+        what.focus()
         what.action_select_all()
 
     def count(self, number: int, total: int) -> None:

@@ -63,8 +63,8 @@ class Histogram(Acting, Widget, can_focus=True):
             """The widget."""
             return self.histogram
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.buckets: tuple[RewardBucket, ...] = ()
         self.chosen: tuple[int, int] | None = None
         """The first and the last bar that were chosen."""

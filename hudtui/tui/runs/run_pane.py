@@ -126,26 +126,18 @@ class RunPane(Pane):
     Args:
         logs: The widget with its logs.
         tabs: What is shown of it, by the names in `ALL_TABS`.
-        title: Shown on the border while there is no run.
         opens: What Enter opens at a step of the curves, in one to three words; None where there is nothing to open.
     """
 
+    BORDER_TITLE = "Run"
     DEFAULT_CSS = """
     RunPane #run-head { height: auto; padding: 0 1; }
     RunPane TabbedContent, RunPane ContentSwitcher { height: 1fr; }
     RunPane TabPane { padding: 0; height: 1fr; }
     """
 
-    def __init__(
-        self,
-        logs: Widget,
-        tabs: Sequence[str] = ALL_TABS,
-        *,
-        title: str = "Run",
-        opens: str | None = None,
-        id: str = "run-pane",  # noqa: A002
-    ) -> None:
-        super().__init__(title=title, id=id)
+    def __init__(self, logs: Widget, tabs: Sequence[str] = ALL_TABS, *, opens: str | None = None) -> None:
+        super().__init__(id="run-pane")
         self._opens = opens
         self.logs = logs
         self._names = self._all = tuple(tabs)
@@ -155,7 +147,6 @@ class RunPane(Pane):
         self._waiting: dict[str, Callable[[Any], object]] = {}
         """Draws what a tab does not show yet, given its content."""
         self._head = CalmStatic(id="run-head")
-        self._no_run = title
 
     def compose(self) -> ComposeResult:
         yield self._head
@@ -198,7 +189,7 @@ class RunPane(Pane):
 
     def tell(self, title: str, head: Content) -> None:
         """Show the title on the border, and the head."""
-        self.name_on_border(title or self._no_run)
+        self.name_on_border(title or self.BORDER_TITLE)
         self._head.update(head)
 
     def show_curves(self, runs: Iterable[Numbers], *, by_time: bool | None = None) -> None:
@@ -249,7 +240,7 @@ class RunPane(Pane):
     def forget(self, *, plan: bool = True) -> None:
         """Show nothing of a run; its plan stays unless `plan` is set."""
         self._head.update(Content(""))
-        self.name_on_border(self._no_run)
+        self.name_on_border(self.BORDER_TITLE)
         self.show_curves(())
         self.show_load(None)
         if plan:

@@ -31,8 +31,8 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
     Sheet:focus { background-tint: $foreground 3%; }
     """
 
-    def __init__(self, *, hang: int = 0, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, hang: int = 0, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
         self._hang = hang
         self._lines: tuple[Content, ...] = ()
         self._wrapped: list[Content] = []
