@@ -192,7 +192,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Actions that were chosen from the palette, the last one first."""
         self._told_how_to_leave = False
         self.asked_to_end = False
-        """Someone left, or the system told hudtui to end."""
+        """The user left, or the system told hudtui to end."""
         self.crash_words: tuple[str, ...] = ()
         """What to tell the user after the end, when the app broke."""
         self.open_next: Path | None = None
@@ -628,7 +628,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.say("The demo workspace is ready.", severity="success")
 
     def on_app_focus(self) -> None:
-        """Someone looks again: files may have changed meanwhile."""
+        """The terminal has the focus again: files may have changed meanwhile."""
         if self.facts is not None:
             self.reload()
 
@@ -1129,7 +1129,7 @@ def _quit_title(running: tuple[RunFact, ...], paid: tuple[UnattendedPod, ...]) -
 
     title = "Quit hudtui?"
     if paid:
-        title += f" {plural(len(paid), 'machine')} {'goes' if len(paid) == 1 else 'go'} on costing money"
+        title += f" {plural(len(paid), 'machine')} {'costs' if len(paid) == 1 else 'cost'} money without hudtui"
     elif running:
         title += f" {plural(len(running), 'run')} {'is' if len(running) == 1 else 'are'} active"
     return title

@@ -420,7 +420,7 @@ async def test_quitting_says_what_a_rented_run_goes_on_costing_and_who_ends_it(
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         said = prose(screen_text(app))
-        assert "1 machine goes on costing money" in said and f"costs $2.10/h (simulated): run {run} continues there" in said
+        assert "1 machine costs money without hudtui" in said and f"costs $2.10/h (simulated): run {run} continues there" in said
         assert "its results are not fetched and its machine is not ended" in said and f"hudtui runs resume {run}" in said
         assert "Its guard switches it off in " in said and "1 h 00 min after the run has ended" in said
         assert "They continue without hudtui" not in said

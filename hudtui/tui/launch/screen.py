@@ -968,7 +968,7 @@ class LaunchScreen(HudtuiScreen):
             self.app.open_screen("run", run=run)
 
     def on_screen_suspend(self) -> None:
-        """Whoever goes elsewhere is not taken to a run that begins later; over a question one is still here."""
+        """A user who has left is not taken to a run that begins later; behind a question this screen counts as shown."""
         self.call_later(self._left)
 
     def _left(self) -> None:
