@@ -178,6 +178,15 @@ async def test_json_is_searched_also_where_it_is_folded(show: Any, screen_text: 
     await show(JsonView(), lambda view: view.show(NESTED), check)
 
 
+async def test_a_match_is_in_sight_where_everything_fitted_before_it_was_unfolded(show: Any, screen_text: Any) -> None:
+    async def check(app: Any, pilot: Any) -> None:
+        await pilot.press("minus", "slash", *"here", "enter")
+        await pilot.pause()
+        assert "here" in screen_text(app).replace("“here”", "")
+
+    await show(JsonView(), lambda view: view.show({"a": {f"field {n}": n for n in range(21)} | {"b": "here"}}), check)
+
+
 async def test_text_in_the_json_view_is_cleaned_and_wraps(show: Any, screen_text: Any) -> None:
     async def check(app: Any, pilot: Any) -> None:
         assert PLAIN in screen_text(app) and "the-end" not in screen_text(app)

@@ -208,7 +208,7 @@ class LogLines(ScrollView, can_focus=True):
     def _place(self, row: float) -> None:
         self._moving = True
         try:
-            self.scroll_to(y=row, animate=False, immediate=True)
+            self.scroll_to(y=row, animate=False, immediate=True, force=True)  # also before a scroll bar is shown
         finally:
             self._moving = False
 
