@@ -242,10 +242,11 @@ def _episode_fields(context: Any) -> Values:
 
 
 def _results(context: Any) -> Iterator[Value]:
+    from hudtui.core.compute.hardware import size
     from hudtui.core.results.find import find_results
 
     for one in find_results(Path.cwd(), _store()):
-        yield Value(one.name, f"{one.kind}, {one.size / 1e6:.1f} MB")
+        yield Value(one.name, f"{one.kind}, {size(one.size)}")
 
 
 def _export_forms(context: Any) -> Values:

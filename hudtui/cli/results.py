@@ -547,6 +547,7 @@ def _say_unread(index: ResultIndex) -> None:
 
 
 def _list_runs(limit: int | None, *, as_json: bool) -> None:
+    from hudtui.core.compute.hardware import size
     from hudtui.core.project import open_project
     from hudtui.core.results.find import find_results
 
@@ -568,7 +569,7 @@ def _list_runs(limit: int | None, *, as_json: bool) -> None:
         {
             "name": one.name,
             "kind": one.kind,
-            "size": f"{one.size / 1e6:,.1f} MB" if one.size else "-",
+            "size": size(one.size or None),
             "modified": datetime.fromtimestamp(one.modified).strftime("%Y-%m-%d %H:%M"),
         }
         for one in found

@@ -184,11 +184,13 @@ class DatasetScreen(HudtuiScreen):
             self._open(wanted)
 
     def _files(self) -> list[tuple[str, str]]:
+        from hudtui.core.compute.hardware import size
+
         facts = self.app.facts
         found = []
         for path in facts.task_files if facts is not None else ():
             try:
-                word = "dataset folder" if path.is_dir() else _size(path.stat().st_size)
+                word = "dataset folder" if path.is_dir() else size(path.stat().st_size)
             except OSError:
                 word = "cannot be read"
             found.append((self.app.relative(path), word))
@@ -601,12 +603,3 @@ class _Found(NamedTuple):
     opened: OpenedSource
     analysis: Analysis | None
     print: Fingerprint | None
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
