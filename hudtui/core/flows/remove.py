@@ -71,19 +71,20 @@ async def remove(
     question = f"Remove run {_name(found[0][0])}?" if len(found) == 1 else f"Remove {len(found)} runs?"
     if not await person.confirm(question, _losses(found, keep_results), yes="Remove", no="Keep", danger=True):
         return
-    failed: list[HudtuiError] = []
+    failed: dict[str, HudtuiError] = {}
     for number, (run, _) in enumerate(found):
         yield Progress("remove", f"Removing {clean_line(run.name, 60)}", number, len(found))
         try:
             yield Removed(run.id, await remove_run(run.id, store, keep_results=keep_results))
         except HudtuiError as error:
-            failed.append(error)
-    if len(failed) > 1:
-        raise MachineError(
-            f"{len(failed)} of {len(found)} runs are still there: " + "; ".join(error.what for error in failed), fix=failed[0].fix
-        )
-    if failed:
-        raise failed[0]
+            failed[run.id] = error
+    if not failed:
+        return
+    first = next(iter(failed.values()))
+    if len(found) == 1:
+        raise first
+    told = "; ".join(f"{run}: {error.what}" for run, error in failed.items())
+    raise MachineError(f"{len(failed)} of {len(found)} runs could not be removed: {told}", why=first.why, fix=first.fix)
 
 
 def _name(run: RunSummary, more: str = "") -> str:

@@ -68,6 +68,6 @@ async def test_a_run_that_cannot_be_removed_keeps_none_of_the_others(project: Pr
         delete(folder, *more)
 
     monkeypatch.setattr(launch.shutil, "rmtree", refuse)
-    with pytest.raises(MachineError, match="one-aaaa could not be removed"):
+    with pytest.raises(MachineError, match=r"1 of 2 runs could not be removed: one-aaaa: .*one-aaaa could not be removed"):
         await removed(["one-aaaa", "two-bbbb"], project, ScriptedPerson(True))
     assert listed(project) == {"one-aaaa", "six-cccc", "now-dddd"}
