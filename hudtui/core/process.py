@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import socket
+import time
 from pathlib import Path
 
 
@@ -53,6 +54,11 @@ def is_running(mark: str) -> bool:
     except PermissionError:
         pass
     return process_mark(int(pid)) == mark
+
+
+def boot_clock() -> float:
+    """Seconds that only grow, whether this machine sleeps or its date is set."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _process_namespace() -> str:

@@ -57,6 +57,7 @@ class Watchdog:
         self.status: Dict[str, Any] = {}
         self.key = None  # type: Optional[str]
         self.armed, self.active = clock(), time.time()
+        self.offset = self.active - self.armed
         self.ended = None  # type: Optional[float]
         self.asked = None  # type: Optional[float]
         self.asked_why = ""
@@ -139,8 +140,11 @@ class Watchdog:
         return "the guard's time of %.4g h is over" % (self.limit("max_seconds") / 3600)
 
     def idle(self) -> float:
-        """Seconds since the run showed a sign of work."""
-        last = self.active
+        """Seconds since the run showed a sign of work; the machine's date may be set meanwhile."""
+        now = time.time()
+        moved = now - clock() - self.offset
+        self.offset += moved
+        last = self.active = self.active + moved
         for name in [*glob.glob(self.path("logs", "*.log")), self.path("events.jsonl")]:
             with contextlib.suppress(OSError):
                 last = max(last, os.stat(name).st_mtime)
@@ -151,7 +155,6 @@ class Watchdog:
                     sample = json.loads(line.decode("utf-8"))
                     if any((gpu.get("utilization") or 0) > BUSY for gpu in sample["gpus"]):
                         last = max(last, float(sample["at"]))
-        now = time.time()
         self.active = min(last, now)
         return now - last
 

@@ -128,6 +128,20 @@ def test_idling_is_neither_logging_nor_computing(run: Guarded) -> None:
     run.ended()
 
 
+def test_a_date_that_is_set_later_is_no_idling(run: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.state("running")
+    (run.folder / "logs" / "a.log").touch()
+    guard, real = watchdog.Watchdog(str(run.folder)), time.time
+    guard.rules = {"idle_seconds": 600}
+    assert guard.look() is None
+    monkeypatch.setattr(time, "time", lambda: real() + 7200)
+    assert guard.look() is None and not (run.folder / "stop.json").exists() and guard.idle() < 60
+    monkeypatch.setattr(watchdog, "clock", lambda: time.clock_gettime(time.CLOCK_BOOTTIME) + 700)
+    monkeypatch.setattr(time, "time", lambda: real() + 7900)
+    guard.look()
+    assert "nothing was logged" in json.loads((run.folder / "stop.json").read_text())["why"], "it has been idle since"
+
+
 def test_limits_may_be_raised_while_it_runs_and_one_guard_is_enough(run: Guarded) -> None:
     run.state("running")
     run.arm(max_seconds=0.05, grace_seconds=1000)

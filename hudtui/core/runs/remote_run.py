@@ -37,6 +37,7 @@ from hudtui.core.compute.values import Pod
 from hudtui.core.compute.watchdog import KEY as GUARD_KEY
 from hudtui.core.compute.watchdog import POWER_OFF, terminate_rule
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
+from hudtui.core.process import boot_clock
 from hudtui.core.remote.host import Disconnected, FileRefused, Host
 from hudtui.core.remote.hosts import find_host, forget_address, open_host, save_address
 from hudtui.core.runs.launch import Lookup, available_secrets, check_inputs, continue_launch, error_sentence, stop_run
@@ -246,10 +247,16 @@ class RemoteRun:
         """This process has started the run on its machine, or has taken it up."""
         self.begun = may_have_begun(store, record.id)
         """An earlier process has started the run, or was killed while it did: nothing but its end may end its machine."""
+        self._offset = time.time() - boot_clock()
 
     @property
     def run(self) -> str:
         return self.record.id
+
+    @property
+    def now(self) -> float:
+        """Return the time by the clock as it was when this began: a date that is set meanwhile ends no run before its time."""
+        return self._offset + boot_clock()
 
     async def append(self, kind: str, data: dict[str, Any], **more: Any) -> RunEvent | None:
         return await self.store.run(self.store.append, self.run, kind, data, **more)
@@ -481,7 +488,7 @@ class RemoteRun:
 
     async def rules(self) -> dict[str, Any]:
         """Return the watchdog's rules, counted from now: a reboot starts a new watchdog."""
-        limits, owned, now = self.limits(), self.owned(), time.time()
+        limits, owned, now = self.limits(), self.owned(), self.now
         if owned is not None and owned.until is None:  # rented by an older hudtui
             owned = await self.grant()
         pod, until = (owned.pod, owned.until) if owned is not None else (None, None)
@@ -512,7 +519,7 @@ class RemoteRun:
         return self.context.ledger.limits(self.rent.machine) or self.record.spec.limits
 
     def usage(self) -> LimitUsage:
-        found = sum_costs(self.context.ledger, {}, time.time(), here=(self.context.provider,))
+        found = sum_costs(self.context.ledger, {}, self.now, here=(self.context.provider,))
         mine = found.of(self.rent.machine)
         return LimitUsage(mine.hours if mine else 0.0, mine.spent if mine else 0.0, found.today)
 

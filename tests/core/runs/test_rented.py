@@ -810,6 +810,20 @@ async def test_a_limit_ends_the_run_and_the_machine(world: World) -> None:
     assert kept is not None and kept.max_hours == 1e-6
 
 
+async def test_a_date_that_is_set_while_a_run_is_managed_ends_it_not_before_its_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = world.record("until [ -e go ]; do sleep 0.05; done; echo done", limits=Limits(max_hours=1.0).to_json())
+    managing, real = asyncio.create_task(world.tend(record)), time.time
+    while world.store.summary(record.id).stage is None:  # noqa: ASYNC110 - on its machine
+        await asyncio.sleep(0.02)
+    with monkeypatch.context() as later:
+        later.setattr(time, "time", lambda: real() + 7200)
+        await asyncio.wait([managing], timeout=0.5)
+    await world.put(record, "go")
+    assert (await managing)[-1] == "step terminate" and world.store.summary(record.id).state == "finished"
+
+
 async def test_a_guard_that_is_started_anew_gives_no_more_time_than_is_left(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
