@@ -378,7 +378,8 @@ def print_view(view: RunView, record: RunRecord | None = None, job: TelemetryJob
         console.out(f"{'alarm':<10} {alarm.text}" + (f"\n{'':<10} {alarm.fix}" if alarm.fix else ""))
     console.out()
     ends = [
-        (stage.name, stage.state, "-" if stage.exit is None else str(stage.exit), _stage_time(stage)) for stage in view.stages
+        (stage.name, stage.state, "-" if stage.exit is None else str(stage.exit), _stage_time(stage, view.ahead))
+        for stage in view.stages
     ]
     console.table(("STAGE", "STATE", "EXIT", "TIME"), ends)
     if view.result.rows:
@@ -433,10 +434,10 @@ def print_script(record: RunRecord) -> None:
     sys.stdout.write(plan_script(plan, name=record.name))
 
 
-def _stage_time(stage: Any) -> str:
+def _stage_time(stage: Any, ahead: float) -> str:
     if stage.started is None:
         return "-"
-    return seconds_text((stage.ended or time.time()) - stage.started)
+    return seconds_text(max((stage.ended or time.time() - ahead) - stage.started, 0.0))
 
 
 def _number(value: float | None) -> str:

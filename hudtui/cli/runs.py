@@ -625,7 +625,7 @@ def _list_row(row: RunRow, tended: bool) -> tuple[str, ...]:
         run.stage or "-",
         "-" if row.step is None else f"{row.step:g}",
         runlog.clock(run.started or run.created),
-        runlog.seconds_text(run.elapsed(row.now)),
+        runlog.seconds_text(run.elapsed(row.now) if view is None else view.elapsed),
         "-" if row.reward is None else f"{row.reward:.3f}",
         runlog.cost_text(run),
         "-" if view is None or view.silent is None else runlog.seconds_text(view.silent),

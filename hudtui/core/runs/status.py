@@ -155,6 +155,8 @@ class RunView:
 
     summary: RunSummary
     stages: tuple[StageView, ...] = ()
+    ahead: float = 0.0
+    """Seconds by which this computer's clock is ahead of the machine's, which times of stages and of the start are by."""
     elapsed: float | None = None
     """In seconds."""
     silent: float | None = None

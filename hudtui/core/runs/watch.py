@@ -206,7 +206,9 @@ class Monitor:
                 await seen.read_gpus(host)
         servers = await seen.ask_servers(host, stages, now) if summary.active else {}
         there = status.heartbeat
-        silent = seen.silence(there, now, time.monotonic()) if summary.active and there is not None else None
+        with problems:
+            await seen.compare_clocks(host, there if summary.active else None, now)
+        silent = seen.silence(there, now - seen.ahead, time.monotonic()) if summary.active and there is not None else None
         group = machine.record.spec.group if machine.record.engine == "rollouts" else None
         facts = RunFacts(
             active=summary.active,
@@ -234,7 +236,8 @@ class Monitor:
         return RunView(
             summary=summary,
             stages=stages,
-            elapsed=summary.elapsed(now),
+            ahead=seen.ahead,
+            elapsed=summary.elapsed(now - seen.ahead),
             silent=silent,
             result=seen.result,
             metrics=seen.metrics,
@@ -304,7 +307,7 @@ class Monitor:
             view,
             summary=summary,
             events=self._events_of(summary.id),
-            elapsed=summary.elapsed(now),
+            elapsed=summary.elapsed(now - view.ahead),
             cost=summary.cost(now),
             left=None,
             expected_cost=None,
@@ -454,6 +457,9 @@ class _Seen:
         }
         self._signs: dict[str, deque[LogSymptom]] = {}
         self._beat: tuple[float, float, bool] | None = None
+        self.ahead = 0.0
+        """Seconds by which this computer's clock is ahead of the machine's."""
+        self._compared = machine.host.name == LOCAL
 
     @property
     def signs(self) -> tuple[LogSymptom, ...]:
@@ -528,12 +534,25 @@ class _Seen:
                 kept.append(sign)
         return {} if log.stat is None else {stage.name: log.stat.modified}
 
+    async def compare_clocks(self, host: Host, beat: float | None, now: float) -> None:
+        """Ask the machine for its time if its heartbeat does not fit this computer's clock: one of the two may be wrong.
+
+        Raises:
+            MachineError: The machine does not answer.
+        """
+        if self._compared or beat is None or abs(now - beat) <= SILENT:
+            return
+        done = await host.run(["date", "+%s"], timeout=_PATIENCE)
+        with contextlib.suppress(ValueError):
+            self.ahead = now - float(done.stdout)
+            self._compared = True
+
     def silence(self, beat: float, now: float, clock: float) -> float:
         """Return the seconds since the last heartbeat. Once a new heartbeat was seen, this computer's clock counts.
 
         Args:
-            beat: Time of the last heartbeat, by the machine's clock, which may be wrong.
-            now: Current time on this computer.
+            beat: Time of the last heartbeat, by the machine's clock.
+            now: Current time on the machine.
             clock: A monotonic time on this computer.
         """
         if self._beat is None or self._beat[0] != beat:

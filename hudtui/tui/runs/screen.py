@@ -743,7 +743,7 @@ class RunScreen(HudtuiScreen):
         if self.view is None:
             return
         run = self.view.summary
-        began = "not yet" if run.started is None else f"{ago(self._now() - run.started)}"
+        began = "not yet" if run.started is None else f"{ago(self._now() - self.view.ahead - run.started)}"
         lines = [f"id        {run.id}", f"machine   {run.host}", f"folder    {run.folder}", f"started   {began}"]
         spec = self._specs.get(run.id)
         if spec is not None and spec.continues is not None:

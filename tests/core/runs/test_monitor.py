@@ -106,6 +106,20 @@ async def test_a_view_shows_everything(store: RunStore, make: Make) -> None:
     json.dumps(view.to_json())
 
 
+@pytest.mark.parametrize("hours", [2, -2])
+async def test_a_wrong_clock_is_no_silence(store: RunStore, make: Make, hours: int) -> None:
+    class Elsewhere(LocalHost):
+        name = "elsewhere"
+
+    record = make("sleep 60")
+    await start(record, store)
+    later = Monitor(store, hosts=lambda name: Elsewhere(), now=lambda: time.time() + 3600 * hours)
+    view = await later.view(record.id)
+    assert not view.worrying and view.silent is not None and view.silent < 60
+    assert view.elapsed is not None and view.elapsed < 60 and abs(view.ahead - 3600 * hours) < 30
+    await stop_run(record.id, HOST, store)
+
+
 async def test_silence_is_noticed(store: RunStore, make: Make) -> None:
     record = make("sleep 60")
     await start(record, store)
