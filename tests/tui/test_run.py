@@ -807,6 +807,25 @@ async def test_marked_runs_are_deleted_together_after_one_question(
         assert {run.id for run in RunStore(many / ".hudtui").runs()} == {"bad-cccc", "now-dddd"}
 
 
+async def test_removing_runs_whose_machine_is_slow_is_cancelled(
+    open_app: Any, many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: Any, **__: Any) -> tuple[str, ...]:
+        return await asyncio.Event().wait() or ()
+
+    monkeypatch.setattr("hudtui.core.flows.remove.remove_run", never)
+    async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _log_of(app, "bad")
+        await pilot.press("x")
+        await _until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await _until(pilot, lambda: "Removing too large (^x cancels)" in app.screen.message)
+        await pilot.press("ctrl+x")
+        await _until(pilot, lambda: "Cancelled." in app.screen.message)
+        assert len(names(app)) == 3
+
+
 async def test_a_run_that_another_program_starts_appears(open_app: Any, many: Path) -> None:
     async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")

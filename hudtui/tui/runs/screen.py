@@ -18,7 +18,7 @@ from textual.widget import Widget
 from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Choice
 from hudtui.core.text import clean_line, plural, seen_from
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.facts import Facts
 from hudtui.tui.log.reading import SELDOM
 from hudtui.tui.runs.list_pane import RunList
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.listing import RunRow
     from hudtui.core.runs.request import RunRequest
     from hudtui.core.runs.spec import RunSpec
-    from hudtui.core.runs.store import RunStore
+    from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.values import RunSummary
     from hudtui.core.runs.watch import Monitor, RunView
 
@@ -53,7 +53,7 @@ _LIMITS: Mapping[str, tuple[str, str]] = {
     "max_hours": ("Hours", "longest time of the run"),
     "idle_minutes": ("Idle minutes", "the machine is ended after so many without work"),
 }
-_FREE = frozenset({"start", "others", "back", "refresh", "next-tab", "previous-tab"})
+_FREE = frozenset({"start", "others", "back", "refresh", "cancel", "next-tab", "previous-tab"})
 """Actions that need no run."""
 
 
@@ -123,6 +123,7 @@ class RunScreen(HudtuiScreen):
         AppAction("run.results", "Results", "The episodes that the run has played, by task and step.", "R"),
         AppAction("run.reveal", "Paths", "Where the run's files are, and the commands that show it.", "i", show=False),
         AppAction("run.refresh", "Refresh", "Read the runs again.", "r", show=False),
+        cancel_action("run", "Stop fetching results, exporting a model or removing runs."),
         AppAction("run.back", "Back", "Go to the list of runs; from there, home.", "escape", show=False, palette=False),
     )
 
@@ -460,10 +461,15 @@ class RunScreen(HudtuiScreen):
 
     def action_stop(self) -> None:
         """End the run, or delete it, or delete all marked runs, after a question."""
-        if runs := self._to_delete:
+        run = None if self.view is None else self.view.summary
+        ended = () if run is None or run.active or run.holds_machine else (run.id,)
+        if runs := self._to_delete or ended:
             self.start(partial(self._delete, runs), group="remove")
         else:
             self.start(partial(self._stop, self._shown), group="stop")
+
+    def action_cancel(self) -> None:
+        self.cancel("again", "pull", "export", "remove")
 
     async def _delete(self, runs: Sequence[str]) -> None:
         from hudtui.core.flows.remove import Removed, remove
@@ -473,7 +479,7 @@ class RunScreen(HudtuiScreen):
             async with aclosing(remove(runs, self.app.project, self.app)) as steps:
                 async for step in steps:
                     if not isinstance(step, Removed):
-                        self.busy(step.message)
+                        self.busy(f"{step.message} ({{key:run.cancel}} cancels)")
                         continue
                     removed.append(step)
                     self._views.pop(step.run, None)
@@ -489,9 +495,6 @@ class RunScreen(HudtuiScreen):
         from hudtui.core.flows.stop import stop
 
         app, run = self.app, view.summary
-        if not run.active and not run.holds_machine:
-            await self._delete((run.id,))
-            return
         providers = await self._providers(run.id)
         stopped = await stop(run.id, app.project, app, providers=providers, on_event=lambda event: self.busy(event.message))
         if stopped is not None:
@@ -512,16 +515,15 @@ class RunScreen(HudtuiScreen):
         await self._start_request(await continue_request(run, self.app.project, progress=self._say_fetching))
 
     def _say_fetching(self, name: str, done: int, whole: int) -> None:
-        self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes")
+        self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes ({{key:run.cancel}} cancels)")
 
     async def _start_request(self, request: RunRequest) -> None:
         """Check, ask, and start; then show the new run."""
         from hudtui.core.flows.again import agree_to_request
-        from hudtui.core.flows.start import start
         from hudtui.core.runs.prepare import request_host
 
         app = self.app
-        self.busy("Checking what the run needs")
+        self.busy("Checking what the run needs ({key:run.cancel} cancels)")
         providers = (await app.spending.open()).overview.providers if request_host(request) is None else None
         record = await agree_to_request(request, app.project, app, providers=providers)
         self.clear_message()
@@ -534,12 +536,19 @@ class RunScreen(HudtuiScreen):
         if record.spec.rent is not None:
             app.rented.manage(record)
             self.say(f"A machine is ordered for {record.name}.")
+            self.opened(run=record.id)
         else:
-            async with aclosing(start(record, app.project)) as events:
-                async for event in events:
-                    if event.type == "step":
-                        self.busy(f"Starting: {event.data.get('name')}")
-            self.say(f"{record.name} has started.", "success")
+            self.start(partial(self._begin, record), group="begin", exclusive=False)  # it is not cancelled any more
+
+    async def _begin(self, record: RunRecord) -> None:
+        """Start a run on a machine of the user's, and show it."""
+        from hudtui.core.flows.start import start
+
+        async with aclosing(start(record, self.app.project)) as events:
+            async for event in events:
+                if event.type == "step":
+                    self.busy(f"Starting: {event.data.get('name')}")
+        self.say(f"{record.name} has started.", "success")
         self.opened(run=record.id)
 
     @started("pull", busy="Fetching its results")
@@ -571,10 +580,10 @@ class RunScreen(HudtuiScreen):
             return
         push = await app.ask("Push it to the Hub as", placeholder="ORG/NAME; empty: keep it here", accept="Export")
         request = ExportRequest(run, merged=form == "merged", out=Path(out).expanduser(), push_to=push or None)
-        self.busy("Exporting the model")
+        self.busy("Exporting the model ({key:run.cancel} cancels)")
         async for step in export_model(app.project, request):
             if isinstance(step, Progress):
-                self.busy(step.message)
+                self.busy(f"{step.message} ({{key:run.cancel}} cancels)")
             elif isinstance(step, Notice):
                 app.notify(step.message, markup=False)
             elif isinstance(step, Exported):
