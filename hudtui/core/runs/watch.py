@@ -64,6 +64,8 @@ _SIGNS = 8
 _AT_ONCE = 4
 _PATIENCE = 15.0
 """Seconds for the view of one run of several: its machine may be away."""
+_LAST_TIME = 1e11
+"""Seconds since the epoch that a machine may claim; the year 5138."""
 _SESSION_COMES = 5.0
 """Seconds between the start of a run and its tmux session, at most."""
 
@@ -543,9 +545,10 @@ class _Seen:
         if self._compared or beat is None or abs(now - beat) <= SILENT:
             return
         done = await host.run(["date", "+%s"], timeout=_PATIENCE)
+        self._compared = True
         with contextlib.suppress(ValueError):
-            self.ahead = now - float(done.stdout)
-            self._compared = True
+            if 0.0 < (there := float(done.stdout)) < _LAST_TIME:
+                self.ahead = now - there
 
     def silence(self, beat: float, now: float, clock: float) -> float:
         """Return the seconds since the last heartbeat. Once a new heartbeat was seen, this computer's clock counts.

@@ -5,7 +5,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import MachineError, RunError
+from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_search import Level, LogFilter
 from hudtui.core.runs.launch import launch, stop_run
@@ -117,6 +118,23 @@ async def test_a_wrong_clock_is_no_silence(store: RunStore, make: Make, hours: i
     view = await later.view(record.id)
     assert not view.worrying and view.silent is not None and view.silent < 60
     assert view.elapsed is not None and view.elapsed < 60 and abs(view.ahead - 3600 * hours) < 30
+    await stop_run(record.id, HOST, store)
+
+
+async def test_a_time_that_cannot_be_is_not_believed(store: RunStore, make: Make) -> None:
+    class Elsewhere(LocalHost):
+        name, says = "elsewhere", ""
+
+        async def run(self, argv: Sequence[str], **more: Any) -> Completed:
+            if argv[0] == "date":
+                return Completed(tuple(argv), 0, f"{self.says}\n", "")
+            return await super().run(argv, **more)
+
+    record, host = make("sleep 60"), Elsewhere()
+    await start(record, store)
+    for host.says in ("inf", "nan", "-5", "9" * 400, "today"):
+        view = await Monitor(store, hosts=lambda name: host, now=lambda: time.time() + 7200).view(record.id)
+        assert view.ahead == 0.0 and view.elapsed is not None and view.elapsed > 7000
     await stop_run(record.id, HOST, store)
 
 
