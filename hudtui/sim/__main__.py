@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from hudtui.sim import SCENARIOS, PrimeSimulator
 from hudtui.sim.clock import EPOCH
@@ -36,8 +37,9 @@ def main(argv: list[str] | None = None) -> int:
         for item in SCENARIOS.values():
             sys.stdout.write(f"{item.name:24} {item.title}\n")
         return 0
-    ended = threading.Event()
-    before = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    # An event would not do: a signal that comes while its lock is held would wait for that lock for ever.
+    ended: SimpleQueue[int] = SimpleQueue()
+    before = {number: signal.signal(number, lambda number, _: ended.put(number)) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with PrimeSimulator(
             port=args.port,
@@ -64,17 +66,17 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _wait(sim: PrimeSimulator, ended: threading.Event, idle: float | None) -> None:
+def _wait(sim: PrimeSimulator, ended: SimpleQueue[int], idle: float | None) -> None:
     """Wait until this process is ended, or nothing has happened for `idle` seconds."""
-    if idle is None:
-        ended.wait()
-        return
     seen, since = -1, time.monotonic()
-    while not ended.wait(min(idle, 5.0) / 2):
+    while True:
+        with contextlib.suppress(Empty):
+            ended.get(timeout=None if idle is None else min(idle, 5.0) / 2)
+            return
         count = len(sim.requests)
         if count != seen or sim.alive:
             seen, since = count, time.monotonic()
-        elif time.monotonic() - since >= idle:
+        elif idle is not None and time.monotonic() - since >= idle:
             return
 
 

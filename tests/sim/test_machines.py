@@ -187,6 +187,15 @@ def header(told: dict[str, str]) -> dict[str, str]:
     return {"Authorization": f"Bearer {told['key']}"}
 
 
+def test_signals_in_a_burst_end_it():
+    with started("--idle", "900") as (process, _):
+        with contextlib.suppress(ProcessLookupError):
+            for _ in range(2_000):
+                os.kill(process.pid, signal.SIGTERM)
+                os.kill(process.pid, signal.SIGINT)
+        process.wait(60)
+
+
 def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key_pair, tmp_path):
     state = tmp_path / "state"
     with (

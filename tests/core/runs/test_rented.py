@@ -644,13 +644,16 @@ async def test_a_run_whose_hudtui_was_killed_as_it_started_goes_on(
         world.broker.clock = lambda: time.monotonic() * 10_000
         if trouble == "changed":
             broken.setattr(remote_run, "check_inputs", fails)
-            reached.set()
         else:
             broken.setattr(remote_run, "open_host", fails)
             broken.setattr(RunFolder, "sync", fails)
         again = asyncio.create_task(world.tend(record))
-        await reached.wait()
-        await asyncio.wait([again], timeout=0.3)
+        if trouble == "changed":
+            while world.store.summary(record.id).started is None and not again.done():
+                await asyncio.sleep(0.02)
+        else:
+            await reached.wait()
+            await asyncio.wait([again], timeout=0.3)
         again.cancel()
         await asyncio.wait([again])
         (left,) = find_unattended(
