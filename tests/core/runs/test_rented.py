@@ -649,7 +649,7 @@ async def test_a_run_whose_hudtui_was_killed_as_it_started_goes_on(
             broken.setattr(RunFolder, "sync", fails)
         again = asyncio.create_task(world.tend(record))
         if trouble == "changed":
-            while world.store.summary(record.id).started is None and not again.done():
+            while world.store.summary(record.id).started is None and not again.done():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         else:
             await reached.wait()
