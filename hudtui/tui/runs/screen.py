@@ -55,6 +55,8 @@ _LIMITS: Mapping[str, tuple[str, str]] = {
 }
 _FREE = frozenset({"start", "others", "back", "refresh", "cancel", "next-tab", "previous-tab"})
 """Actions that need no run."""
+_CANCELLED = ("again", "pull", "export", "remove")
+"""Groups of the work that a key cancels."""
 
 
 class RunScreen(HudtuiScreen):
@@ -468,8 +470,12 @@ class RunScreen(HudtuiScreen):
         else:
             self.start(partial(self._stop, self._shown), group="stop")
 
+    def offers(self, action_id: str) -> bool:
+        """While there is nothing to cancel, the key is that of the log, which cancels its search."""
+        return action_id != "run.cancel" or bool(self.going(*_CANCELLED))
+
     def action_cancel(self) -> None:
-        self.cancel("again", "pull", "export", "remove")
+        self.cancel(*_CANCELLED)
 
     async def _delete(self, runs: Sequence[str]) -> None:
         from hudtui.core.flows.remove import Removed, remove
