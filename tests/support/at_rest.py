@@ -20,6 +20,8 @@ from textual._wait import SLEEP_GRANULARITY, SLEEP_IDLE
 
 _THREADS_WAIT = 0.15
 """Seconds without processor time after which threads that sleep count as ones that wait for something."""
+_ROUNDS = 4
+"""Timers that are waited for before little processor time counts as rest: the process may have had no processor."""
 _threads: WeakSet[asyncio.Future[Any]] = WeakSet()
 """What threads do for event loops."""
 
@@ -48,7 +50,7 @@ async def at_rest(shortest: float = 0.0, longest: float = 1.0) -> None:
     loop: Any = asyncio.get_running_loop()
     end = loop.time() + longest
     await asyncio.sleep(shortest)
-    since, used, others = loop.time(), process_time(), _elsewhere()
+    since, used, others, rounds = loop.time(), process_time(), _elsewhere(), 0
     while loop.time() < end:
         await asyncio.sleep(0)
         if loop._ready:
@@ -59,9 +61,15 @@ async def at_rest(shortest: float = 0.0, longest: float = 1.0) -> None:
         if due > now + SLEEP_GRANULARITY and not working:
             return
         if now - since > (_THREADS_WAIT if working else SLEEP_GRANULARITY):
-            if _elsewhere() - others < SLEEP_IDLE and not _wanting() if working else process_time() - used < SLEEP_IDLE:
+            if working:
+                idle = _elsewhere() - others < SLEEP_IDLE and not _wanting()
+            else:
+                idle = process_time() - used < SLEEP_IDLE and rounds >= _ROUNDS
+            if idle:
                 return
-            since, used, others = now, process_time(), _elsewhere()
+            if working or rounds >= _ROUNDS:
+                since, used, others, rounds = now, process_time(), _elsewhere(), 0
+        rounds += 1
         if working:
             await asyncio.wait(working, timeout=SLEEP_GRANULARITY / 4)
         else:

@@ -307,8 +307,10 @@ def test_picture_with_numbers(snap: Callable[..., bool], measured: Path, screen_
     async def read(pilot: Any) -> None:
         await shown(pilot, screen_text, "Reward: grpo lora 16", "┤")
         pane = pilot.app.screen.query_one(RewardPane)
-        for _ in range(500):  # the curve is drawn again once the pane has its height
-            if pane.body.size.height == pane.content_size.height:
+        drawn = 0  # the curve is drawn again whenever the pane has another height
+        for _ in range(500):
+            drawn = drawn + 1 if pane.body.size.height == pane.content_size.height else 0
+            if drawn == 5:
                 break
             await pilot.pause(0.02)
 
