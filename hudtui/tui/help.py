@@ -15,6 +15,7 @@ from textual.widgets import Static
 from hudtui.tui.actions import ActiveKey, AppAction
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.steps import GLYPHS, STYLES, WORDS, State
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
@@ -57,7 +58,7 @@ class HelpScreen(Dialog[None]):
             yield Static(Content(f"Help: {self._from.TITLE or 'this screen'}"), classes="dialog-title")
             yield Field(placeholder="filter the keys")
             with VerticalScroll(classes="dialog-body"):
-                yield Static(id="help-body")
+                yield CalmStatic(id="help-body")
             yield Static(Content("↑↓ scroll   / filter   Esc close"), classes="dialog-keys")
 
     def on_mount(self) -> None:

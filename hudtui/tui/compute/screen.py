@@ -135,7 +135,7 @@ class ComputeScreen(HudtuiScreen):
 
     def content(self) -> Iterable[Widget]:
         """Whose money, the panes, and what failed."""
-        yield Static(Content.styled("Looking for machines…", "$foreground-muted"), id="compute-account")
+        yield CalmStatic(Content.styled("Looking for machines…", "$foreground-muted"), id="compute-account")
         with Panes(), Vertical():
             with Horizontal():
                 yield self._offers

@@ -22,6 +22,7 @@ from hudtui.core.events import Progress
 from hudtui.core.tasks.masking import masked_json, masked_text
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
@@ -149,7 +150,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                         yield Static(Content.styled(f"{label:<9}", "bold $primary"), classes="label")
                         yield widget
             with VerticalScroll(id="make-preview-scroll", can_focus=False):
-                yield Static(Content.styled("Looking at the tasks …", "$foreground-muted"), id="make-preview")
+                yield CalmStatic(Content.styled("Looking at the tasks …", "$foreground-muted"), id="make-preview")
             with Horizontal(classes="dialog-buttons"):
                 yield Button(Content(f"{'Publish' if self.publish else 'Write'} (^g)"), id="yes", compact=True, variant="primary")
                 yield Button(Content("Cancel (Esc)"), id="no", compact=True)

@@ -16,6 +16,7 @@ from textual.widgets import Button, Static
 from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.actions import AppAction
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fields import Field, TextEntry
 from hudtui.tui.widgets.fit import pad
@@ -165,6 +166,6 @@ class _Row(Horizontal):
     """Name and field. Both are there as soon as the row is, so that it can be filled before it is mounted."""
 
     def __init__(self, number: int) -> None:
-        self.label = Static()
+        self.label = CalmStatic()
         self.entry = _Entry(id=f"field-{number}")
         super().__init__(self.label, self.entry, classes="row")

@@ -12,6 +12,7 @@ from textual.widgets import OptionList, Static, TextArea
 
 from hudtui.core.text import clean_line
 from hudtui.tui.editor.reply_editor import ReplyEditor
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.field_rows import FieldRow, FieldRows
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.lists import Choices
@@ -40,7 +41,7 @@ class SetupPane(Pane):
 
     def compose(self) -> ComposeResult:
         yield FieldRows(id="play-rows")
-        yield Static(id="play-scores")
+        yield CalmStatic(id="play-scores")
 
     def on_mount(self) -> None:
         """There are no scores before an episode."""
@@ -80,7 +81,7 @@ class TranscriptPane(Pane):
 
     def compose(self) -> ComposeResult:
         yield Choices(id="play-turns")
-        yield Static(id="play-hint")
+        yield CalmStatic(id="play-hint")
 
     @property
     def rows(self) -> Choices:

@@ -14,7 +14,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 from textual.worker import WorkerCancelled, WorkerFailed
 
 from hudtui.core.errors import HudtuiError, InputError
@@ -25,6 +25,7 @@ from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen, started
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.field_rows import FieldRow, FieldRows
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.pane import Pane, Panes
@@ -49,7 +50,7 @@ class ServerPane(Pane):
 
     def __init__(self) -> None:
         super().__init__(id="serve-server")
-        self.rows, self.state = FieldRows(id="serve-rows"), Static(id="serve-state")
+        self.rows, self.state = FieldRows(id="serve-rows"), CalmStatic(id="serve-state")
 
     def compose(self) -> ComposeResult:
         yield self.rows

@@ -19,6 +19,7 @@ from hudtui.core.text import clean_line, home_short, seen_from
 from hudtui.tui.actions import AppAction
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen, started
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.pane import Pane, Panes
 from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.table_pane import TablePane
@@ -84,7 +85,7 @@ class SettingPane(Pane):
 
     def compose(self) -> ComposeResult:
         with Page():
-            yield Static(Content.styled("No setting is chosen.", "$foreground-muted"))
+            yield CalmStatic(Content.styled("No setting is chosen.", "$foreground-muted"))
 
     def show(self, row: _Row | None, test: KeyCheck | None) -> None:
         """Show a setting, and what its service answered when its key was tested."""

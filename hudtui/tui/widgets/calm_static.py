@@ -22,6 +22,10 @@ class CalmStatic(Static):
             if content.is_same(before):
                 return
             layout = layout and (not width or self._height(content, width) != self._height(before, width))
+        if layout and self._layout_required:
+            # Textual counts the first of several requests for a layout only. If the screen is laid out between two of them, it
+            # takes the height of the first one as known, and keeps it.
+            self._layout_updates += 1
         super().update(content, layout=layout)
 
     def _height(self, content: Content, width: int) -> int:

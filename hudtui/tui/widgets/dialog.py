@@ -16,6 +16,7 @@ from textual.widgets import Button, Static
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fields import Field
 
 T = TypeVar("T")
@@ -150,7 +151,7 @@ class Ask(Dialog["str | None"]):
                         yield Static(Content.styled(clean_line(self._copy), "$primary"), id="to-copy")
             yield Field(self._value, placeholder=self._placeholder, password=self._secret, id="answer")
             if self._check is not None:
-                yield Static(id="answer-wrong")
+                yield CalmStatic(id="answer-wrong")
             with Horizontal(classes="dialog-buttons"):
                 if self._copy:
                     yield Button(Content(self.app.keys_in("Copy ({key:ask.copy})")), id="copy", compact=True)  # type: ignore[attr-defined]
