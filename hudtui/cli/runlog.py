@@ -36,7 +36,7 @@ _LOOK = 2.0
 """Seconds between two looks for alarms while a run is followed."""
 _FORMATS = (".3f", ".3f", ".4g", ".0f", ".1f")
 _COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "bright_cyan", "bright_yellow", "bright_magenta")
-"""Of the names of windows; none that says that something is wrong."""
+"""Colours of the names of windows, without red, which means an error."""
 
 
 def open_store() -> tuple[RunStore, Monitor]:

@@ -91,7 +91,7 @@ def set_aside(path: Path) -> tuple[str, ...]:
             os.replace(path, other)
         except OSError as error:
             return (f"{path} is not readable and cannot be renamed ({error.strerror}); the next change replaces it",)
-        return (f"{path.name} was not readable and is now {other}; theme, mouse, bell and what was kept of folders begin anew",)
+        return (f"{path.name} was not readable and is now {other}; theme, mouse, bell, places and forms have their defaults",)
     return ()
 
 

@@ -85,7 +85,7 @@ async def end(
     progress: FetchProgress | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Stopped:
-    """Stop a run without a question; see `stop`. `say` is told whom it waits for.
+    """Stop a run without a question; see `stop`. `say` receives a sentence about what it waits for.
 
     Raises:
         MachineError: The machine does not answer, a process of the run is left, or the end of the rented machine could not be

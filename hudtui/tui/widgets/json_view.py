@@ -165,7 +165,7 @@ class JsonView(Searching, Scrolling, LogLines):
         return f"{text}… {size}{self._source[node.end].lstrip(' ')}"
 
     def _around(self, line: int) -> int | None:
-        """The innermost object or list that a line is in, but for the one that begins in it."""
+        """The innermost object or list around a line; an object that begins in the line is not around it."""
         return max((start for start, node in self.foldable.items() if start < line <= node.end), default=None)
 
     def _fold(self, folded: set[int], cursor: int) -> None:

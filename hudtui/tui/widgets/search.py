@@ -177,7 +177,7 @@ class Searching(Acting, _Base):
         return self._below[1]
 
     def on_hide(self, event: events.Hide) -> None:
-        """What is told of the search goes with the lines."""
+        """The status line is hidden with the lines."""
         self._show_status()
 
     def on_show(self, event: events.Show) -> None:
