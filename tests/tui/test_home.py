@@ -153,6 +153,19 @@ async def test_enter_opens_the_next_station(open_app: Callable[..., Any], projec
         assert opened == ["dataset"]
 
 
+async def test_enter_watches_the_run_in_progress(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+    monkeypatch.setattr(HudtuiApp, "open_screen", lambda self, name, **given: opened.append((name, given)))
+    done = full(project)["steps"] | {"dataset": StepFact("done", "1 task file")}
+    one = app(project, **(full(project) | {"steps": done, "runs": (RUNS[1], RUNS[0])}))
+    async with open_app(project, services=one.services) as (running, pilot):
+        assert "1 run in progress." in screen_text(running)
+        await pilot.press("enter")
+        assert opened == [("run", {"run": "a"})]
+
+
 async def test_demo_is_offered_for_an_empty_folder_only(
     open_app: Callable[..., Any], settle: Any, screen_text: Callable[[Any], str], project: Path
 ) -> None:

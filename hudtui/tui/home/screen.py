@@ -164,7 +164,11 @@ class HomeScreen(HudtuiScreen):
     def action_next(self) -> None:
         """Open the next step."""
         facts = self.app.facts
-        if facts is not None:
+        if facts is None:
+            return
+        if facts.next_step is None and facts.running:
+            self.app.open_screen("run", run=facts.running[0].id)
+        else:
             self.app.open_screen(_goal(facts))
 
     def action_resume(self) -> None:
