@@ -240,6 +240,7 @@ def _away(record: RunRecord) -> bool:
 
 async def _run_here(record: RunRecord, store: RunStore, project: Project, how: How) -> None:
     """On this machine, or one of the user's own."""
+    from hudtui.core.flows.notify import notifying
     from hudtui.core.flows.start import open_tunnels
 
     async with open_tunnels(record, project):
@@ -253,7 +254,7 @@ async def _run_here(record: RunRecord, store: RunStore, project: Project, how: H
                 console.say(f"hudtui runs pull {record.id}   brings its results here")
             return
         _, monitor = runlog.open_store()
-        async with runlog.announcing(monitor, record.id):
+        async with notifying(record.id, project, console.say):
             await runlog.follow_run(monitor, record, to_stderr=True)
         if _away(record):
             await _bring_home(record, store)

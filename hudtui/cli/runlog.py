@@ -32,8 +32,6 @@ _STEPS = 20
 """Steps of a training that `runs show` prints."""
 
 
-_LOOK = 2.0
-"""Seconds between two looks for alarms while a run is followed."""
 _FORMATS = (".3f", ".3f", ".4g", ".0f", ".1f")
 _COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "bright_cyan", "bright_yellow", "bright_magenta")
 """Colours of the names of windows, without red, which means an error."""
@@ -160,50 +158,6 @@ async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPa
         if monitor.store.summary(run).active:
             console.say("The run continues; hudtui runs stop ends it.")
         raise
-
-
-@contextlib.asynccontextmanager
-async def announcing(monitor: Monitor, run: str) -> AsyncIterator[None]:
-    """While a run is followed or managed, start the user's command at its end and at its alarms; see `flows.notify`."""
-    from hudtui.core.errors import HudtuiError
-    from hudtui.core.flows.notify import NOTIFY_COMMAND, notify
-    from hudtui.core.project import open_project
-    from hudtui.core.runs.news import news_between
-    from hudtui.core.runs.status import RunView
-    from hudtui.core.settings import user_setting
-
-    if user_setting(NOTIFY_COMMAND) is None or not monitor.store.summary(run).active:
-        yield
-        return
-    seen, busy, failed = RunView(monitor.store.summary(run)), asyncio.Lock(), False
-
-    async def tell(view: RunView) -> None:
-        nonlocal seen, failed
-        async with busy:
-            before, seen = seen, view
-            try:
-                await notify(news_between(before, view), open_project())
-            except HudtuiError as error:
-                if not failed:
-                    console.say("\n".join(error.lines()))
-                failed = True
-
-    async def look() -> None:
-        with contextlib.suppress(HudtuiError):
-            async with contextlib.aclosing(monitor.watch(run, every=_LOOK)) as views:
-                async for view in views:
-                    await tell(view)
-
-    looking = asyncio.create_task(look())
-    try:
-        yield
-        async with busy:  # a command that was started is not cut off
-            looking.cancel()
-    finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
-    with contextlib.suppress(HudtuiError):
-        await tell(await monitor.view(run))
 
 
 async def follow_logs(logs: Mapping[str, Log], part: LogPart, sink: Sink) -> None:

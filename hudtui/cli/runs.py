@@ -190,6 +190,8 @@ def logs(
     The times of lines are recorded every 5 seconds. With `--merge`, lines of different stages from the same 5 seconds are
     printed stage by stage; with -f, later lines are printed as they come.
     """
+    from hudtui.core.flows.notify import notifying
+    from hudtui.core.project import open_project
     from hudtui.core.text import parse_duration
 
     if merge and window is not None:
@@ -209,7 +211,7 @@ def logs(
         windows = [window] if window else [stage.name for stage in store.record(chosen).plan.stages]
         sink = runlog.Sink(as_json, windows)
         if follow:
-            async with runlog.announcing(monitor, chosen):
+            async with notifying(chosen, open_project(), console.say):
                 await runlog.follow_all(monitor, chosen, windows, part, sink, merge=merge)
             summary = store.summary(chosen)
             console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
@@ -546,13 +548,14 @@ async def manage(store: RunStore, run: str, *, tmux: bool) -> None:
     from contextlib import aclosing
 
     from hudtui.core.flows.manage import manage_run
+    from hudtui.core.flows.notify import notifying
     from hudtui.core.project import open_project
-    from hudtui.core.runs.watch import Monitor
 
     following: asyncio.Task[None] | None = None
-    events = manage_run(run, open_project(), tmux=tmux, progress=_progress(), say=console.say)
+    project = open_project()
+    events = manage_run(run, project, tmux=tmux, progress=_progress(), say=console.say)
     try:
-        async with runlog.announcing(Monitor(store), run), aclosing(events) as steps:
+        async with notifying(run, project, console.say), aclosing(events) as steps:
             async for event in steps:
                 runlog.say_event(event)
                 if event.type == "stage_started" and following is None:

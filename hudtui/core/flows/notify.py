@@ -6,20 +6,24 @@ import asyncio
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from hudtui.core.errors import InputError, MachineError, RunError
+from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.project import Project
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.news import RunNews
+from hudtui.core.runs.news import RunNews, news_between
+from hudtui.core.runs.status import RunView
+from hudtui.core.runs.watch import Monitor
 from hudtui.core.settings import user_setting
 from hudtui.core.text import clean_line, dump_json
 
 NOTIFY_COMMAND = "HUDTUI_NOTIFY_COMMAND"
 PATIENCE = 30.0
 """Seconds that the command may take."""
+LOOK = 2.0
+"""Seconds between two looks at a run for its alarms."""
 _LONGEST = 2_000
 """Characters of a text that the command gets."""
 
@@ -67,6 +71,53 @@ async def notify(found: Iterable[RunNews], project: Project) -> None:
             failure = f"status {done.exit_status}: {done.stderr[-300:].strip()}"
     if failure:
         raise MachineError(f"the command of {NOTIFY_COMMAND} failed", why=clean_line(settings.redact(failure), 400))
+
+
+@contextlib.asynccontextmanager
+async def notifying(run: str, project: Project, say: Callable[[str], object]) -> AsyncIterator[None]:
+    """Start the command at the alarms of a run that is active, and at its end, for as long as this is open.
+
+    Args:
+        run: Id of the run.
+        project: The project that keeps it.
+        say: Called with the first failure of the command.
+    """
+    monitor = Monitor(project.runs)
+    if user_setting(NOTIFY_COMMAND) is None or not project.runs.summary(run).active:
+        yield
+        return
+    seen, busy, failed = RunView(project.runs.summary(run)), asyncio.Lock(), False
+
+    async def tell(view: RunView) -> None:
+        nonlocal seen, failed
+        async with busy:
+            before, seen = seen, view
+            try:
+                await notify(news_between(before, view), project)
+            except HudtuiError as error:
+                if not failed:
+                    say("\n".join(error.lines()))
+                failed = True
+
+    async def look() -> None:
+        while True:
+            with contextlib.suppress(HudtuiError):  # whoever follows the run says that its machine does not answer
+                async with contextlib.aclosing(monitor.watch(run, every=LOOK)) as views:
+                    async for view in views:
+                        await tell(view)
+                return
+            await asyncio.sleep(LOOK)
+
+    looking = asyncio.create_task(look())
+    try:
+        yield
+        async with busy:  # a command that was started is not cut off
+            looking.cancel()
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+    with contextlib.suppress(HudtuiError):
+        await tell(await monitor.view(run))
 
 
 def _masked(value: Any, redact: Callable[[str], str]) -> Any:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.flows import notify as flow
-from hudtui.core.flows.notify import NOTIFY_COMMAND, notify, notify_argv
+from hudtui.core.flows.notify import NOTIFY_COMMAND, notify, notify_argv, notifying
 from hudtui.core.process import machine_label
 from hudtui.core.project import Project, open_project
 from hudtui.core.runs.alarms import Alarm
@@ -19,6 +21,7 @@ from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.status import RunView
 from hudtui.core.runs.store import RunRecord
 from hudtui.core.runs.values import RunSummary
+from hudtui.core.runs.watch import Monitor
 from hudtui.core.settings import save_project_setting, save_user_setting
 from hudtui.core.training.plan import Plan, Stage
 
@@ -81,17 +84,17 @@ async def test_the_command_gets_each_event_once(project: Project, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("command", "patience", "words"),
     [
-        ("sh -c 'echo not there >&2; exit 22'", "status 22: not there"),
-        ("/no/such/program", "/no/such/program"),
-        ("sleep 100", "did not end within 0.2 s"),
+        ("sh -c 'echo not there >&2; exit 22'", 30.0, "status 22: not there"),
+        ("/no/such/program", 30.0, "/no/such/program"),
+        ("sleep 100", 0.2, "did not end within 0.2 s"),
     ],
 )
 async def test_a_failure_is_told_after_all_events(
-    project: Project, monkeypatch: pytest.MonkeyPatch, command: str, words: str
+    project: Project, monkeypatch: pytest.MonkeyPatch, command: str, patience: float, words: str
 ) -> None:
-    monkeypatch.setattr(flow, "PATIENCE", 0.2)
+    monkeypatch.setattr(flow, "PATIENCE", patience)
     monkeypatch.setenv(NOTIFY_COMMAND, command)
     with pytest.raises(MachineError, match=f"the command of {NOTIFY_COMMAND} failed") as failed:
         await notify([RunNews(view("running"), FULL), RunNews(view("stopped"))], project)
@@ -101,6 +104,33 @@ async def test_a_failure_is_told_after_all_events(
         "the end",
     ]
     await notify([RunNews(view("stopped"))], project)  # once, also where it failed
+
+
+async def test_a_run_is_looked_at_again_after_its_machine_did_not_answer(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, said = tmp_path / "told", list[str]()
+    silent = [MachineError("the machine does not answer")]
+
+    async def watch(*_: Any, **__: Any) -> AsyncIterator[RunView]:
+        if silent:
+            raise silent.pop()
+        yield view("running")
+        yield view("running", FULL)
+        await asyncio.Event().wait()
+
+    async def look(*_: Any) -> RunView:
+        return view("finished")
+
+    monkeypatch.setattr(Monitor, "watch", watch)
+    monkeypatch.setattr(Monitor, "view", look)
+    monkeypatch.setattr(flow, "LOOK", 0.01)
+    monkeypatch.setenv(NOTIFY_COMMAND, f"sh -c 'cat >>\"$0\"; exit 1' '{told}'")
+    async with asyncio.timeout(60), notifying("grpo-aaaa", project, said.append):
+        while not told.exists():  # noqa: ASYNC110 - another program writes it
+            await asyncio.sleep(0.01)
+    assert [json.loads(line)["event"] for line in told.read_text().splitlines()] == ["alarm", "end"]
+    assert len(said) == 1 and "the command of HUDTUI_NOTIFY_COMMAND failed" in said[0], "it is said once"
 
 
 def test_no_folder_names_the_command(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
