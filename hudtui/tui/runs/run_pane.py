@@ -73,9 +73,10 @@ class FoundLines(Searching, Sheet):
 
     def show(self, lines: Sequence[Content]) -> None:
         """Show other lines, with marks at what is searched for."""
-        if tuple(lines) != self._given:
+        if [line.plain for line in lines] != self.texts():
             self.forget_matches()
-            self._given, self._match = tuple(lines), None
+            self._match = None
+        self._given = tuple(lines)
         self.mark_matches()
 
     def texts(self) -> Sequence[str]:

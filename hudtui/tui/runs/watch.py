@@ -167,8 +167,10 @@ class WatchScreen(HudtuiScreen):
         self.panes = Panes(self.list, self.pane, id="watch-panes")
         self._whole = False
         """The logs are read from their first lines on."""
-        self._note, self._over = "", False
-        """What is waited for, while the log holds nothing."""
+        self._note = ""
+        """The newest remark about what is followed, until lines come again."""
+        self._over = False
+        """What was followed has ended."""
         self._switching = asyncio.Lock()
 
     def content(self) -> Iterable[Widget]:
