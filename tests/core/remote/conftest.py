@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,23 @@ from faults import ssh_follow
 from support import bad_line as lines
 from support import sshd, tmux_world
 
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.local import LocalHost
+
 own_tmux = tmux_world.own_tmux
 ssh_server = sshd.ssh_server
 ssh_box = sshd.ssh_box
+
+
+@pytest.fixture(params=["here", "behind SSH"])
+async def host(request: pytest.FixtureRequest) -> AsyncIterator[Host]:
+    """This computer, and one behind SSH."""
+    if request.param == "here":
+        yield LocalHost()
+        return
+    box = request.getfixturevalue("ssh_box")
+    async with await sshd.connect_ssh(box.target(), known_hosts=box.known_hosts()) as there:
+        yield there
 
 
 @pytest.fixture

@@ -6,13 +6,10 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import sshd, tmux_world
-from support.sshd import connect_ssh
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote import log_search
@@ -21,20 +18,6 @@ from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_search import Level, LogFilter, LogMatch, SearchProgress, offset_of_time, search_log
 from hudtui.core.remote.logs import lines_before
 from hudtui.pod import search
-
-own_tmux = tmux_world.own_tmux
-ssh_server = sshd.ssh_server
-ssh_box = sshd.ssh_box
-
-
-@pytest.fixture(params=["here", "behind SSH"])
-async def host(request: pytest.FixtureRequest) -> AsyncIterator[Host]:
-    if request.param == "here":
-        yield LocalHost()
-        return
-    box = request.getfixturevalue("ssh_box")
-    async with await connect_ssh(box.target(), known_hosts=box.known_hosts()) as there:
-        yield there
 
 
 async def found(host: Host, path: Path, wanted: LogFilter, **how: Any) -> list[LogMatch]:

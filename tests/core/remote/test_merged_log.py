@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from support import sshd, tmux_world
-from support.sshd import connect_ssh
 
 from hudtui.core.remote import merged_log
 from hudtui.core.remote.host import FileStat, Host
@@ -19,20 +16,6 @@ from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.log_search import LogFilter
 from hudtui.core.remote.merged_log import RESTARTED, Growth, MergedLog, NamedLines, read_growth
-
-own_tmux = tmux_world.own_tmux
-ssh_server = sshd.ssh_server
-ssh_box = sshd.ssh_box
-
-
-@pytest.fixture(params=["here", "behind SSH"])
-async def host(request: pytest.FixtureRequest) -> AsyncIterator[Host]:
-    if request.param == "here":
-        yield LocalHost()
-        return
-    box = request.getfixturevalue("ssh_box")
-    async with await connect_ssh(box.target(), known_hosts=box.known_hosts()) as there:
-        yield there
 
 
 class Stages:
