@@ -859,6 +859,8 @@ async def test_what_was_typed_is_there_after_a_restart_until_a_run_is_started(
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
         await until(pilot, lambda: not app.screen.is_modal and typed(app) == untouched)
+        await pilot.press("escape")  # leaves the form, and brings nothing back
+        assert app.screen.NAME == "run"
         app.open_screen("launch", limit="1", max_turns="1")
         await until(pilot, lambda: app.screen.record is not None and app.screen.record.spec.limit == 1)
         await pilot.press("ctrl+g")

@@ -984,7 +984,10 @@ class LaunchScreen(HudtuiScreen):
         return cast("form.Dropdown", self._rows[name].control)
 
     def _put(self, name: str, text: str) -> None:
-        form.put(self._rows[name].control, text)
+        control = self._rows[name].control
+        form.put(control, text)
+        if control is self.focused:  # Esc comes back to this, and not to what stood here before
+            self._stood = form.text_of(control)
 
     def _value(self, name: str) -> str:
         return form.text_of(self._rows[name].control)
