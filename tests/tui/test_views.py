@@ -128,7 +128,7 @@ async def test_objects_and_lists_of_json_are_folded(show: Any, screen_text: Any)
         whole = lines(app)
         await pilot.press("minus")
         await pilot.pause()
-        assert lines(app)[:6] == [*FOLDED, ""]
+        assert lines(app)[:6] == [*FOLDED, ""] and view.virtual_size.width == max(map(len, FOLDED))
         await pilot.press("minus")
         await pilot.pause()
         assert lines(app) == whole

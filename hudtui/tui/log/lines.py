@@ -117,6 +117,10 @@ class LogLines(ScrollView, can_focus=True):
         """What is shown of a line."""
         return self.buffer.text(number)
 
+    def longest(self, numbers: Sequence[int]) -> int:
+        """Characters of the longest of these lines."""
+        return self.buffer.longest(numbers)
+
     @property
     def shown(self) -> int:
         """How many lines the filter lets through."""
@@ -247,7 +251,7 @@ class LogLines(ScrollView, can_focus=True):
             self._view.extend(fresh)
         if self._tops is None:
             self._rows += len(fresh)
-            self._widest = max(self._widest, buffer.longest(start))
+            self._widest = max(self._widest, self.longest(fresh))
             return
         width = self._text_width
         row = self._base + self._rows

@@ -63,9 +63,11 @@ class LogBuffer:
         """A held line as it came."""
         return self._lines[number - self.first]
 
-    def longest(self, start: int) -> int:
-        """Characters of the longest held line from number `start` on, as it came; 0 where there is none."""
-        return max(map(len, self._lines[max(start - self.first, 0) :]), default=0)
+    def longest(self, numbers: Sequence[int]) -> int:
+        """Characters of the longest of these held lines, as it came; 0 where there is none."""
+        if isinstance(numbers, range):
+            return max(map(len, self._lines[numbers.start - self.first : numbers.stop - self.first]), default=0)
+        return max((len(self._lines[number - self.first]) for number in numbers), default=0)
 
     def text(self, number: int) -> str:
         """A held line as it is shown: cleaned, tabs expanded, cut."""

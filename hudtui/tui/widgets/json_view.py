@@ -164,6 +164,12 @@ class JsonView(Searching, Scrolling, LogLines):
         size = plural(node.size, "field" if opening == "{" else "item")
         return f"{text}… {size}{self._source[node.end].lstrip(' ')}"
 
+    def longest(self, numbers: Sequence[int]) -> int:
+        """Characters of the longest of these lines, and of the sizes of what is folded."""
+        first, folded = self.buffer.first, self._folded
+        sizes = (len(self.line_text(number)) for number in numbers if number - first in folded) if folded else ()
+        return max(super().longest(numbers), max(sizes, default=0))
+
     def _around(self, line: int) -> int | None:
         """The innermost object or list around a line; an object that begins in the line is not around it."""
         return max((start for start, node in self.foldable.items() if start < line <= node.end), default=None)
