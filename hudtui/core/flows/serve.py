@@ -38,6 +38,8 @@ class ServerLoad:
     """Sessions that are open."""
     requests: int
     """Requests and messages so far."""
+    errors: int = 0
+    """Those of them that were answered with an error, and sessions that were refused."""
     denied: int = 0
     """Requests of those who may not use the server: without its token, from a web page, or under another name."""
 
@@ -177,7 +179,7 @@ async def serve_environment(
                 names,
                 request.sessions,
                 job,
-                lambda: ServerLoad(app.sessions, app.requests, app.denied.total()),
+                lambda: ServerLoad(app.sessions, app.requests, app.errors, app.denied.total()),
             )
             while True:
                 event = await over.get()

@@ -110,9 +110,15 @@ class OpenEnvApp:
         self._on_refusal = on_refusal
         self.requests = 0
         """Requests and messages of sessions that were answered."""
+        self.errors = 0
+        """Those of them that were answered with an error, and sessions that were refused."""
         self.denied: Counter[int] = Counter()
         """Requests of those who may not use the server, by the HTTP status of the answer."""
         self.asgi = _guarded(self._routes(), access, self._deny)
+
+    def _refuse(self, refused: Refused) -> None:
+        self.errors += 1
+        self._on_refusal(refused.code, refused.message)
 
     def _deny(self, status: int) -> None:
         """Count a request; whoever reaches the server can send any number of them."""
@@ -145,7 +151,7 @@ class OpenEnvApp:
                 try:
                     return JSONResponse(await handler(request, read_object(await _body(request))))
                 except Refused as refused:
-                    self._on_refusal(refused.code, refused.message)
+                    self._refuse(refused)
                     status = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 500, "FACTORY_ERROR": 500, "SESSION_ERROR": 500}.get(
                         refused.code, 422
                     )
@@ -305,7 +311,7 @@ class OpenEnvApp:
         try:
             self._make_room()
         except Refused as refused:
-            self._on_refusal(refused.code, refused.message)
+            self._refuse(refused)
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 await socket.send_text(json.dumps(refused.to_json()))
                 await socket.close()
@@ -338,11 +344,11 @@ class OpenEnvApp:
                     return
                 answer = await _carry_out(session, message)
             except Refused as refused:
-                self._on_refusal(refused.code, refused.message)
+                self._refuse(refused)
                 answer = refused.to_json()
             except Exception as error:  # a defect costs the message, and not the session
                 failed = Refused("SESSION_ERROR", f"the server failed: {type(error).__name__}")
-                self._on_refusal(failed.code, failed.message)
+                self._refuse(failed)
                 answer = failed.to_json()
             await socket.send_text(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace").decode())
 

@@ -399,6 +399,7 @@ def put(control: Widget, text: str) -> None:
         control.value = text.lower() in ("true", "yes", "1")
     elif isinstance(control, Field):
         control.value = text
+        control.cursor_position = len(text)
 
 
 def text_of(control: Widget) -> str:

@@ -105,7 +105,7 @@ class ServingScreen(HudtuiScreen):
         self._decided: set[str] = set()
         """Choices of the user: none of them is replaced by what the project has."""
         self._lines: deque[Content] = deque(maxlen=_MOST_LINES)
-        self._episodes, self._rewards, self._errors = 0, 0.0, 0
+        self._episodes, self._rewards = 0, 0.0
         self._server, self._events = ServerPane(), EventsPane()
 
     def content(self) -> Iterable[Widget]:
@@ -272,7 +272,7 @@ class ServingScreen(HudtuiScreen):
         from hudtui.core.flows.serve import serve_environment
 
         self._lines.clear()
-        self._episodes, self._rewards, self._errors = 0, 0.0, 0
+        self._episodes, self._rewards = 0, 0.0
         settings = await asyncio.to_thread(self.app.project.settings)
         try:
             self._starting = True
@@ -284,7 +284,6 @@ class ServingScreen(HudtuiScreen):
                         self.serving = event
                         self.say(f"Listening at {event.url}", "success")
                     elif isinstance(event, Notice):
-                        self._errors += event.severity != "info"
                         self._add(event.message, "$warning" if event.severity != "info" else "")
                     else:
                         self._episodes += 1
@@ -321,7 +320,7 @@ class ServingScreen(HudtuiScreen):
             "token": "not required" if serving.token is None else self.app.keys_in("required; {key:serving.copy} copies it"),
             "serves": f"{plural(serving.tasks, 'task')}; {', '.join(serving.actions)}",
             "sessions": f"{load.sessions} of {serving.sessions} open",
-            "requests": f"{load.requests:,}, {plural(self._errors, 'error')}{denied}",
+            "requests": f"{load.requests:,}, {plural(load.errors, 'error')}{denied}",
             "episodes": f"{self._episodes:,}{mean}",
         }
         lines = [Content.assemble((pad(name, 10), "bold $primary"), clean_line(value, 300)) for name, value in rows.items()]
