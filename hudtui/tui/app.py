@@ -864,14 +864,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.open_screen("settings", back=self.leads_back("settings") if name == "settings" else name)
 
     def action_palette(self) -> None:
-        """Open the command palette."""
         from hudtui.tui.palette import Palette
 
         if not isinstance(self.screen, ModalScreen):
             self.push_screen(Palette())
 
     def action_help(self) -> None:
-        """Explain the current screen."""
         from hudtui.core.text import home_short
         from hudtui.tui.help import HelpScreen
         from hudtui.tui.widgets.keybar import active_keys, text_keys
@@ -986,7 +984,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.reload(everything=True)
 
     def action_trust(self) -> None:
-        """Show what the folder asks for, and ask."""
         self.run_worker(self._trust(), group="trust", exit_on_error=False)
 
     async def _trust(self) -> None:
@@ -1008,15 +1005,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.fail(error)
 
     def why_not(self, action_id: str) -> str | None:
-        """There has to be a log."""
         return "no log is written" if action_id == "app.log" and self.log_file is None else super().why_not(action_id)
 
     def action_log(self) -> None:
-        """Follow hudtui's own log."""
         self.open_screen("watch", machine="local", file=str(self.log_file))
 
     def action_doctor(self) -> None:
-        """Show what `hudtui doctor` prints."""
         if isinstance(self.screen, HudtuiScreen):
             self.screen.start(self._examine, group="doctor", busy="Asking the programs for their versions")
 
@@ -1038,13 +1032,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.say(f"The picture cannot be written: {error.strerror}", severity="error")
 
     def action_ring(self) -> None:
-        """Ring, or be silent."""
         on = not self.preferences.bell
         self.preferences = preferences.change(self.places.state / preferences.FILE, bell=on)
         self.say("The bell rings when a run ends or has an alarm." if on else "The bell is off.")
 
     def action_desktop(self) -> None:
-        """Show notifications, or do not."""
         on = not self.preferences.desktop
         self.preferences = preferences.change(self.places.state / preferences.FILE, desktop=on)
         if on:
@@ -1068,7 +1060,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.say(text, severity="warning" if bad else "success")
 
     def action_theme(self) -> None:
-        """Choose a theme."""
         from hudtui.tui.palette import ThemePick, theme_names
 
         before, names = self.theme, theme_names(self.available_themes)
@@ -1095,7 +1086,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.preferences = preferences.change(self.places.state / preferences.FILE, configs=configs)
 
     def action_mouse(self) -> None:
-        """Take the mouse, or leave it to the terminal."""
         on = not self.preferences.mouse
         self.preferences = preferences.change(self.places.state / preferences.FILE, mouse=on)
         driver: Any = self._driver
@@ -1106,7 +1096,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.say("The mouse is hudtui's." if on else "The mouse is the terminal's: drag to select.")
 
     def action_suspend(self) -> None:
-        """Go to the shell."""
         self.action_suspend_process()
 
     def action_message(self) -> None:

@@ -62,7 +62,6 @@ class HelpScreen(Dialog[None]):
             yield Static(Content("↑↓ scroll   / filter   Esc close"), classes="dialog-keys")
 
     def on_mount(self) -> None:
-        """The text takes the keys."""
         self.query_one(VerticalScroll).focus()
 
     def action_filter(self) -> None:
@@ -70,7 +69,6 @@ class HelpScreen(Dialog[None]):
         self.query_one(Field).focus()
 
     def on_input_changed(self, event: Field.Changed) -> None:
-        """Show what matches."""
         event.stop()
         self.on_resize()
 

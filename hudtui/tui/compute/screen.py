@@ -134,7 +134,6 @@ class ComputeScreen(HudtuiScreen):
         """The model that the user has named; empty for none; None for the model that would be trained."""
 
     def content(self) -> Iterable[Widget]:
-        """Whose money, the panes, and what failed."""
         yield CalmStatic(Content.styled("Looking for machines…", "$foreground-muted"), id="compute-account")
         with Panes(), Vertical():
             with Horizontal():
@@ -167,7 +166,6 @@ class ComputeScreen(HudtuiScreen):
             self.start(partial(self.refresh_offers, only_new=True), group="offers")
 
     def on_resize(self) -> None:
-        """Lines are cut to the width."""
         self.call_after_refresh(self._show_all)
 
     # -- what is known -----------------------------------------------------------------------------------------------
@@ -223,7 +221,6 @@ class ComputeScreen(HudtuiScreen):
         return name not in (_OF_AN_OFFER if self._on_pods else _OF_A_POD)
 
     def why_not(self, action_id: str) -> str | None:
-        """What needs an offer, a machine, an answer."""
         name = action_id.partition(".")[2]
         if name == "noted" and not self.app.spending.taken:
             return "no machine was taken back"
@@ -349,7 +346,6 @@ class ComputeScreen(HudtuiScreen):
             self.start(partial(self._renting.end, unclaimed), group="end", exclusive=False)
 
     def action_limits(self) -> None:
-        """Change the limits of the machine under the cursor."""
         if self.pod is not None:
             self.start(partial(self._renting.limits, self.pod), group="limits")
 
@@ -455,7 +451,6 @@ class ComputeScreen(HudtuiScreen):
         return book.histories()
 
     def _take(self, market: Market) -> None:
-        """Show the market as it is known now."""
         self._market = market
         self._show_account()
         self._offers.show(market)

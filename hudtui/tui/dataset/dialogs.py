@@ -186,7 +186,6 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         yield "", Tick("strict: stop at any problem, warnings too", id="make-strict")
 
     def on_mount(self) -> None:
-        """Begin at the first row."""
         for button in self.query(Button):
             button.active_effect_duration = 0
         for name, value in self.entries.items():

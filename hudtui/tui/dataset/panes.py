@@ -91,7 +91,6 @@ class TasksPane(Pane):
         self.search.display = False
 
     def first_focus(self) -> VirtualTable:
-        """The table, also while the filter is shown."""
         return self.table
 
     # -- what is shown -----------------------------------------------------------------------------------------------
@@ -167,7 +166,6 @@ class TasksPane(Pane):
 
     @on(Shown.Sized)
     def _sized(self, event: Shown.Sized) -> None:
-        """How much fits is known now."""
         event.stop()
         self.show_shown()
 
@@ -182,7 +180,6 @@ class TasksPane(Pane):
 
     @on(Field.Changed)
     def _typed(self, event: Field.Changed) -> None:
-        """Filter while it is typed."""
         event.stop()
         if event.value != self._word:
             self._word = event.value
@@ -363,7 +360,6 @@ class TaskDetailPane(ViewsPane):
         yield from self.pages.values()
 
     def on_mount(self) -> None:
-        """Begin with a task that is still to be selected."""
         self.clear()
         self.turn_to("task")
 
@@ -382,7 +378,6 @@ class TaskDetailPane(ViewsPane):
             self.pages[self.view].focus()
 
     def first_focus(self) -> Page:
-        """The page of the view."""
         return self.pages[self.view]
 
 

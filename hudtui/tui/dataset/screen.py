@@ -104,7 +104,6 @@ class DatasetScreen(HudtuiScreen):
     # -- what is on it -----------------------------------------------------------------------------------------------
 
     def content(self) -> Iterable[Widget]:
-        """What is open, table, detail."""
         yield CalmStatic(id="ds-head")
         yield EmptyState("No task file was found in this project.", _NO_TASKS, id="ds-empty")
         with Panes(id="ds-panes"):
@@ -143,7 +142,6 @@ class DatasetScreen(HudtuiScreen):
             self._open(self.app.relative(facts.task_files[0]))
 
     def why_not(self, action_id: str) -> str | None:
-        """What needs tasks, all of them, or a usable one."""
         name = action_id.partition(".")[2]
         if name in ("open", "back", "cancel"):
             return None
@@ -241,7 +239,6 @@ class DatasetScreen(HudtuiScreen):
         return latest_analysis(self.app.folder)
 
     async def _read(self, text: str) -> None:
-        """Read, check and show as it comes."""
         self._reads += 1
         this = self._reads
         self.open.reading = True
@@ -511,7 +508,6 @@ class DatasetScreen(HudtuiScreen):
             self.detail.texts["task"].update(broken_content(row, kinds, line, told, self.app.platform))
 
     def action_back(self) -> None:
-        """Back to the tasks; from there, home."""
         if self.open.source is None or not self.query_one(Panes).back():
             self.leave()
 

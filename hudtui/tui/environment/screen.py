@@ -104,7 +104,6 @@ class EnvironmentScreen(HudtuiScreen):
     # -- what is on it -----------------------------------------------------------------------------------------------
 
     def content(self) -> Iterable[Widget]:
-        """Source line, tree on the left, detail on the right."""
         with Horizontal(id="env-source"):
             yield Static(Content.styled("Source ", "bold $primary"), classes="label")
             yield _Source(placeholder="text-2048, org/name:tag, folder, URL, lock file, -- command …", id="source")
@@ -117,7 +116,6 @@ class EnvironmentScreen(HudtuiScreen):
                 yield self._result
 
     def on_mount(self) -> None:
-        """Begin empty, with the source field waiting."""
         self.query_one(Panes).display = False
         self.query_one(EmptyState).display = False  # until it is known that nothing is remembered
         self._show_state()
@@ -148,7 +146,6 @@ class EnvironmentScreen(HudtuiScreen):
         self.query_one(EmptyState).tell(_NOTHING, hint)
 
     def why_not(self, action_id: str) -> str | None:
-        """What needs a source, a tool, an answer or a connection."""
         name = action_id.partition(".")[2]
         if name in ("look", "generate", "new-task", "notes") and self.source is None:
             return "name an environment first"
@@ -183,7 +180,6 @@ class EnvironmentScreen(HudtuiScreen):
         self._to_tools()
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
-        """Enter in the source field."""
         if event.input.id == "source":
             event.stop()
             self._look_at(event.value.strip() or "text-2048")
@@ -465,7 +461,6 @@ class EnvironmentScreen(HudtuiScreen):
         await self._disconnect()
 
     def action_image(self) -> None:
-        """Save the image and open it with what the desktop has."""
         block = self._result.images[-1]
         self.start(lambda: self.open_image(image_bytes(block)), group="image")
 

@@ -54,7 +54,6 @@ class TextPane(Pane):
         yield self.body
 
     def on_resize(self) -> None:
-        """Lines are cut to the width."""
         self.draw()
 
     def draw(self) -> None:

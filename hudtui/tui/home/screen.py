@@ -68,7 +68,6 @@ class HomeScreen(HudtuiScreen):
             self._present(pane, pane.id == "home-next")
 
     def on_resize(self) -> None:
-        """Panes stand below one another where there is no room beside."""
         self._arrange()
 
     def _arrange(self) -> None:
@@ -84,17 +83,14 @@ class HomeScreen(HudtuiScreen):
         right.display = any(not one.disabled for one in right.query(Pane))
 
     def time_passed(self) -> None:
-        """Runs grow older."""
         facts = self.app.facts
         if facts is not None and self._ages(facts) != self._aged:
             self._show_runs(facts)
 
     def _ages(self, facts: Facts) -> tuple[str, ...]:
-        """Ages of the listed runs."""
         return tuple(age(run, self.app.services.now().timestamp()) for run in facts.runs)
 
     def facts_changed(self, facts: Facts) -> None:
-        """Show the project."""
         self.query_one(NextPane).show(facts)
         self.query_one(ProjectPane).show(facts)
         self._present(self.query_one(ProjectPane), not facts.empty)
@@ -106,7 +102,6 @@ class HomeScreen(HudtuiScreen):
         self.query_one(NextPane).fail()
 
     def money_changed(self) -> None:
-        """Show what is rented."""
         spending, pane = self.app.spending, self.query_one(MoneyPane)
         if spending.money is not None:
             pane.show(spending.money, spending.holdings)
@@ -132,12 +127,10 @@ class HomeScreen(HudtuiScreen):
         self._arrange()
 
     def progress_changed(self) -> None:
-        """Show what runs have measured."""
         if self.app.facts is not None:
             self._show_runs(self.app.facts)
 
     def on_screen_resume(self) -> None:
-        """Coming back: runs went on meanwhile."""
         self.app.progress.look_now()
 
     @on(VirtualTable.Selected)
@@ -153,7 +146,6 @@ class HomeScreen(HudtuiScreen):
         return action_id != "home.demo" or facts is None or facts.empty
 
     def why_not(self, action_id: str) -> str | None:
-        """Why the next step or the demo is not to be had."""
         facts = self.app.facts
         if facts is None:
             return "the project is still being read"
@@ -162,7 +154,6 @@ class HomeScreen(HudtuiScreen):
         return None
 
     def action_next(self) -> None:
-        """Open the next step."""
         facts = self.app.facts
         if facts is None:
             return
@@ -172,14 +163,12 @@ class HomeScreen(HudtuiScreen):
             self.app.open_screen(_goal(facts))
 
     def action_resume(self) -> None:
-        """Go to the last place."""
         if (found := self.app.last_place()) is not None:
             name, given = found
             self.app.open_screen(name, **given)
 
     @started("demo")
     async def action_demo(self) -> None:
-        """Make the demo workspace, in a folder of its own or here."""
         from hudtui.core.demo import DEFAULT_FOLDER, FILES, is_demo
         from hudtui.tui.widgets.pick import Pick
 

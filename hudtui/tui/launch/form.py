@@ -265,11 +265,9 @@ class Dropdown(Acting, Widget, can_focus=True):
         self.post_message(self.Changed(self))
 
     def on_click(self) -> None:
-        """Open the list, as a key does."""
         self.action_choose()
 
     def action_choose(self) -> None:
-        """Open the list of choices."""
         cast("HudtuiScreen", self.screen).start(self._choose, group="choose")
 
     async def _choose(self) -> None:
@@ -375,7 +373,6 @@ class FieldsPane(Pane):
         yield Container(*(row for row in self._rows.values() if row.when in (ALWAYS, PLAYS)))
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Tell the screen which field is meant."""
         if event.widget.has_class("-control"):
             self.post_message(self.Focused(str(event.widget.id).removeprefix("launch-")))
 

@@ -67,16 +67,13 @@ class PlanPane(Pane):
         self._draw()
 
     def why_not(self, action_id: str) -> str | None:
-        """There has to be a plan."""
         return None if self._plan else "there is no plan yet"
 
     def action_unfold(self) -> None:
-        """Unfold or fold."""
         self._unfolded = not self._unfolded
         self._draw()
 
     def on_resize(self) -> None:
-        """Wrap the lines again."""
         self.call_after_refresh(self._draw)
 
     def _draw(self) -> None:

@@ -163,7 +163,6 @@ class LaunchScreen(HudtuiScreen):
         return self.prepared.record if self.prepared is not None else None
 
     def content(self) -> Iterable[Widget]:
-        """Groups of fields, then checks and plan, then the line that says whether it is ready."""
         more = [name for name, when in form.FORM.items() if when in form.ON_DEMAND]
         rows = {title: {name: self._rows[name] for name in names} for title, names in form.GROUPS.items()}
         rows["Training"] |= {name: self._rows[name] for name in more}
@@ -179,7 +178,6 @@ class LaunchScreen(HudtuiScreen):
         yield CalmStatic(id="launch-ready")
 
     def on_mount(self) -> None:
-        """The usual answers."""
         from hudtui.core.training.engine import engine_names
 
         self._choice("engine").offer((name, name) for name in engine_names())
@@ -236,7 +234,6 @@ class LaunchScreen(HudtuiScreen):
 
     @started("reset")
     async def action_reset(self) -> None:
-        """Set the fields back, after a question."""
         if not await self.app.confirm("Set all fields back to their defaults?", yes="Set back"):
             return
         self.offer = None
@@ -308,7 +305,6 @@ class LaunchScreen(HudtuiScreen):
             self._plan_soon()  # no machine is being prepared any more
 
     def why_not(self, action_id: str) -> str | None:
-        """There has to be a plan."""
         if action_id in ("launch.start", "launch.rehearse") and self._getting is not None:
             return f"a machine is being prepared for {clean_line(self._getting.name, 40)}; {{key:launch.cancel}} cancels it"
         if action_id in _OF_THE_PLAN and self.checking:
@@ -336,11 +332,9 @@ class LaunchScreen(HudtuiScreen):
             self.app.open_screen("run")
 
     def action_up(self) -> None:
-        """The field above."""
         self._step(-1)
 
     def action_down(self) -> None:
-        """The field below."""
         self._step(1)
 
     def _step(self, by: int) -> None:
@@ -359,12 +353,10 @@ class LaunchScreen(HudtuiScreen):
             self.query_one(Panes).step(by)
 
     def action_plan_up(self) -> None:
-        """The part of the plan above."""
         if not self._reveal_plan():
             self.query_one(PlanPane).page.scroll_page_up(animate=False)
 
     def action_plan_down(self) -> None:
-        """The part of the plan below."""
         if not self._reveal_plan():
             self.query_one(PlanPane).page.scroll_page_down(animate=False)
 
@@ -391,19 +383,16 @@ class LaunchScreen(HudtuiScreen):
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
-        """Enter goes to the next field."""
         event.stop()
         self._step(1)
 
     @on(form.Dropdown.OtherChosen)
     def _wanted(self, event: form.Dropdown.OtherChosen) -> None:
-        """A text that is not in the list."""
         event.stop()
         self.start(partial(self._ask_for, str(event.control.id).removeprefix("launch-")), group="ask-other")
 
     @on(form.Dropdown.Changed)
     def _chosen(self, event: form.Dropdown.Changed) -> None:
-        """Another choice."""
         event.stop()
         name = str(event.control.id).removeprefix("launch-")
         if name == "machine" and self._value("machine") != form.OFFER:
@@ -433,7 +422,6 @@ class LaunchScreen(HudtuiScreen):
         self._choice("environment").offer((clean_line(name, 60), name) for name in names)
 
     async def _ask_for(self, name: str) -> None:
-        """Ask for a text that is not in the list."""
         words = {"machine": ("Which machine?", "user@host")}
         words |= dict.fromkeys(("tasks", "dataset"), ("Which tasks?", "FILE, or org/name on the Hub"))
         title, placeholder = words.get(name, ("Which configuration?", "FILE"))
@@ -461,7 +449,6 @@ class LaunchScreen(HudtuiScreen):
 
     @on(FieldsPane.Focused)
     def _explain(self, event: FieldsPane.Focused) -> None:
-        """Say what the focused field means."""
         event.stop()
         control = self._rows[event.name].control
         self._stood = control.value if isinstance(control, Field) else ""
@@ -739,7 +726,6 @@ class LaunchScreen(HudtuiScreen):
         return name in form.OF_ART if engine == "art" else engine not in ("", "rollouts") and name not in form.ONLY_OF_ART
 
     def action_copy(self) -> None:
-        """Copy the command."""
         if self._once_checked("launch.copy"):
             self.app.copy(self.command())
 
@@ -813,7 +799,6 @@ class LaunchScreen(HudtuiScreen):
             await self.action_act(action_id)
 
     def action_start(self) -> None:
-        """Start it."""
         if not self._once_checked("launch.start"):
             return
         prepared = self.prepared
@@ -828,7 +813,6 @@ class LaunchScreen(HudtuiScreen):
 
     @started("rehearse", exclusive=False)
     async def action_rehearse(self) -> None:
-        """The rehearsal."""
         from hudtui.core.flows.start import plan_rehearsal
 
         if self._value("engine") == "art":
@@ -925,7 +909,6 @@ class LaunchScreen(HudtuiScreen):
         self.refresh_bindings()
 
     def action_cancel(self) -> None:
-        """Cancel the machine."""
         if self.rented is not None:
             self.start(partial(self._give_up, self.rented), group="give-up")
 

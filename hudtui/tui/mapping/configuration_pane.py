@@ -248,7 +248,6 @@ class ConfigurationPane(Pane):
 
     @on(YamlEditor.Wants)
     def _complete(self, event: YamlEditor.Wants) -> None:
-        """Offer what can stand at the cursor."""
         from hudtui.core.gym.editing.completion import complete
 
         event.stop()

@@ -223,7 +223,6 @@ class MappingScreen(HudtuiScreen):
                 self.say(f"The reply is not kept: {error.what}", "warning")
 
     def theme_changed(self) -> None:
-        """The marks have colours of the theme."""
         self.preview.colours_changed()
 
     # -- which file --------------------------------------------------------------------------------------------------
@@ -391,7 +390,6 @@ class MappingScreen(HudtuiScreen):
         self.app.reload()
 
     def action_outside(self) -> None:
-        """Ask what to do about a change by another program."""
         self.start(partial(self.file.settle, saving=False), group="outside")
 
     async def on_unmount(self) -> None:
@@ -407,7 +405,6 @@ class MappingScreen(HudtuiScreen):
         return action_id != "mapping.outside" or self.file.conflict
 
     def why_not(self, action_id: str) -> str | None:
-        """What needs a file, a call or a finding."""
         name = action_id.partition(".")[2]
         if self.path is None:
             return None if name in ("config", "cancel") else "no configuration is open"
@@ -673,7 +670,6 @@ class MappingScreen(HudtuiScreen):
         self.cancel("send")
 
     def action_play(self) -> None:
-        """Play a task with this configuration on a screen of its own."""
         assert self.path is not None
         config = self.app.workspace.relative(self.path)
         note = f"{config} has changes that are not saved: they are not played." if self.file.modified else None

@@ -44,7 +44,6 @@ class SetupPane(Pane):
         yield CalmStatic(id="play-scores")
 
     def on_mount(self) -> None:
-        """There are no scores before an episode."""
         self.query_one("#play-scores").display = False
 
     def show(self, fields: Sequence[FieldRow]) -> None:
@@ -58,7 +57,6 @@ class SetupPane(Pane):
         scores.update(lines)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Enter on a row."""
         event.stop()
         self.post_message(self.Wanted(str(event.option.id)))
 
@@ -128,7 +126,6 @@ class TranscriptPane(Pane):
             self.call_after_refresh(rows.scroll_end, animate=False)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Enter on a turn."""
         event.stop()
         self.post_message(self.Opened(event.option_index))
 
@@ -177,7 +174,6 @@ class ReplyPane(Pane):
         sheet.show(lines)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """The text has changed."""
         event.stop()
         self.post_message(self.Edited())
 
@@ -201,7 +197,6 @@ class ActionsPane(ViewsPane):
         yield Sheet(id="play-prompt")
 
     def on_mount(self) -> None:
-        """The actions come first."""
         self.turn_to("actions")
 
     def show(self, actions: Iterable[tuple[str, str, str]], prompt: str) -> None:
@@ -225,7 +220,6 @@ class ActionsPane(ViewsPane):
         self.query_one("#play-prompt").display = self.view == "prompt"
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Enter on an action."""
         event.stop()
         self.post_message(self.Taken(str(event.option.id)))
 

@@ -123,7 +123,6 @@ class PlayingScreen(HudtuiScreen):
     # -- what is on it -----------------------------------------------------------------------------------------------
 
     def content(self) -> Iterable[Widget]:
-        """The turns at the left; what is played, the reply and the actions at the right."""
         with Panes():
             yield self._transcript
             with Vertical(id="play-right"):
@@ -132,7 +131,6 @@ class PlayingScreen(HudtuiScreen):
                 yield self._actions
 
     def on_mount(self) -> None:
-        """Begin without an episode."""
         self._transcript.hint("No episode yet: {key:playing.start} plays what the pane Episode names.")
         self._show_setup()
 
@@ -153,16 +151,13 @@ class PlayingScreen(HudtuiScreen):
             self.say(note, "warning")
 
     def facts_changed(self, facts: Facts) -> None:
-        """Files came or went."""
         if self.is_current:
             self.start(self._choose_defaults, group="choose")
 
     async def on_unmount(self) -> None:
-        """Leave no server behind."""
         await self._stop()
 
     def why_not(self, action_id: str) -> str | None:
-        """What needs an episode, a policy, a turn or a text."""
         name = action_id.partition(".")[2]
         if name == "start":
             if self.choice.tasks is None:
@@ -185,7 +180,6 @@ class PlayingScreen(HudtuiScreen):
         return None
 
     def has_use(self, action_id: str) -> bool:
-        """Cancelling has, while an episode is played."""
         return bool(self.going("play"))
 
     # -- choices -----------------------------------------------------------------------------------------------------
@@ -218,7 +212,6 @@ class PlayingScreen(HudtuiScreen):
         self._show_setup()
 
     def _show_setup(self) -> None:
-        """The rows of the choices."""
         model = (self.choice.policy or "").startswith("openai:")
         fields = [
             FieldRow("task", "task", self.choice.task or "", "the first one"),
@@ -243,19 +236,15 @@ class PlayingScreen(HudtuiScreen):
         self.start(getattr(self, f"_ask_{event.name}"), group="ask")
 
     def action_task(self) -> None:
-        """Choose the task."""
         self.start(self._ask_task, group="ask")
 
     def action_tasks(self) -> None:
-        """Choose the task file."""
         self.start(self._ask_tasks, group="ask")
 
     def action_config(self) -> None:
-        """Choose the configuration."""
         self.start(self._ask_config, group="ask")
 
     def action_policy(self) -> None:
-        """Choose who plays."""
         self.start(self._ask_policy, group="ask")
 
     async def _ask_tasks(self) -> None:
@@ -380,11 +369,9 @@ class PlayingScreen(HudtuiScreen):
     # -- an episode --------------------------------------------------------------------------------------------------
 
     def action_start(self) -> None:
-        """Play the chosen task."""
         self.start(lambda: self._begin(self._request()), group="begin")
 
     def action_fork(self) -> None:
-        """Play another episode from the turn under the cursor on."""
         assert self.playing is not None
         turn = self._transcript.turn or 0
         changes: dict[str, Any] = {"policy": self.choice.policy, "base_url": self.choice.base_url, "by_hand": True}
@@ -400,7 +387,6 @@ class PlayingScreen(HudtuiScreen):
         await self._begin(replace(self._request(), fork=fork, by_hand=True))
 
     def _request(self) -> PlayRequest:
-        """What is chosen, as an episode to play."""
         from hudtui.core.flows.playing import PlayRequest
 
         choice = self.choice
@@ -478,7 +464,6 @@ class PlayingScreen(HudtuiScreen):
         return self.app.pictures.lines(image.data, self._transcript.picture_width)
 
     def _take(self, event: PlayEvent) -> None:
-        """Show an event."""
         from hudtui.core.flows.playing import PlayedTurn, PlayEnded, PlayScored, PlayStarted
         from hudtui.tui.playing.view import opening_lines, turn_lines
 
@@ -591,7 +576,6 @@ class PlayingScreen(HudtuiScreen):
     # -- steering ----------------------------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
-        """Pause the policy, or give the episode back to it."""
         assert self.playing is not None
         if self._waits:
             self._waits = False
@@ -600,19 +584,16 @@ class PlayingScreen(HudtuiScreen):
             self.playing.pause()
 
     def action_step(self) -> None:
-        """Let the policy play one turn."""
         assert self.playing is not None
         self._waits = False
         self.playing.step()
 
     def action_write(self) -> None:
-        """Write the next reply; a policy pauses for that."""
         if self.playing is not None and self.playing.running:
             self.playing.pause()
         self.query_one(Panes).open(self._answer)
 
     def action_send(self) -> None:
-        """Play the reply."""
         from hudtui.core.flows.playing import in_tags
 
         assert self.playing is not None
@@ -624,19 +605,16 @@ class PlayingScreen(HudtuiScreen):
             self.query_one(Panes).open(self._transcript)
 
     def action_evaluate(self) -> None:
-        """Evaluate the episode as it stands."""
         assert self.playing is not None
         if self.playing.running:
             self.say("The task is evaluated after this turn.")
         self.playing.evaluate()
 
     def action_end(self) -> None:
-        """End the episode."""
         assert self.playing is not None
         self.playing.end()
 
     def action_cancel(self) -> None:
-        """End the environment at once."""
         if self.going("play"):
             for worker in self.going("play", "begin"):
                 worker.cancel()
@@ -644,7 +622,6 @@ class PlayingScreen(HudtuiScreen):
             self.say("No episode is being played.")
 
     def action_back(self) -> None:
-        """To the transcript; from there, back."""
         if self._transcript.first_focus() is None or not self.query_one(Panes).back():
             self.leave()
 
@@ -670,7 +647,6 @@ class PlayingScreen(HudtuiScreen):
         self._answer.show_meaning(meaning, config, played)
 
     def on_reply_editor_left(self, event: ReplyEditor.Left) -> None:
-        """Esc in the reply."""
         event.stop()
         self.query_one(Panes).open(self._transcript)
 
@@ -708,7 +684,6 @@ class PlayingScreen(HudtuiScreen):
             self.app.read(f"Turn {one.number}, {one.by}", turn_text(one.number, one.turn) + recorded)
 
     def action_copy(self) -> None:
-        """Copy the transcript."""
         from hudtui.core.rollouts.trace import transcript
 
         assert self.playing is not None
@@ -716,7 +691,6 @@ class PlayingScreen(HudtuiScreen):
 
     @started("save")
     async def action_transcript(self) -> None:
-        """Write the transcript into a file."""
         from hudtui.core.flows.playing import save_transcript
 
         assert self.playing is not None
@@ -728,7 +702,6 @@ class PlayingScreen(HudtuiScreen):
 
     @started("save")
     async def action_keep(self) -> None:
-        """Keep the replies as samples, or as examples."""
         from hudtui.core.flows.person import Choice
         from hudtui.core.flows.playing import keep_examples, keep_replies
 

@@ -101,12 +101,10 @@ class EpisodePane(ViewsPane):
         yield self._sheet
 
     def on_mount(self) -> None:
-        """Begin without an episode."""
         self.name_on_border(self._no_episode)
         self.turn_to("turns")
 
     def first_focus(self) -> Sheet | JsonView:
-        """The view that is shown."""
         return self._record if self.view == "record" else self._sheet
 
     # -- what is shown -----------------------------------------------------------------------------------------------
@@ -242,7 +240,6 @@ class EpisodePane(ViewsPane):
         return super().offers(action_id)
 
     def why_not(self, action_id: str) -> str | None:
-        """Turns and matches of the view that is shown."""
         if action_id in ("episode.next-turn", "episode.previous-turn") and (self.view == "record" or not self._page.turns):
             return "there is no turn to go to in this view"
         if action_id in ("episode.next-match", "episode.previous-match") and (self.view == "record" or not self._page.found):

@@ -141,7 +141,6 @@ class Histogram(Acting, Widget, can_focus=True):
         return action_id != "rewards.all" or self.chosen is not None
 
     def why_not(self, action_id: str) -> str | None:
-        """Bars are needed."""
         return None if self.buckets else "there is no reward yet"
 
     def _choose(self, chosen: tuple[int, int] | None) -> None:
@@ -156,11 +155,9 @@ class Histogram(Acting, Widget, can_focus=True):
         return self.buckets[first].low, math.inf if last + 1 == len(self.buckets) else self.buckets[last].high
 
     def action_right(self) -> None:
-        """The next bar that counts something."""
         self._step(1)
 
     def action_left(self) -> None:
-        """The bar before that counts something."""
         self._step(-1)
 
     def _step(self, by: int) -> None:
@@ -175,17 +172,14 @@ class Histogram(Acting, Widget, can_focus=True):
             self._choose((place, place))
 
     def action_wider(self) -> None:
-        """One bar more."""
         first, last = self.chosen or (0, -1)
         self._choose((first, min(last + 1, len(self.buckets) - 1)))
 
     def action_narrower(self) -> None:
-        """One bar less."""
         if self.chosen is not None and self.chosen[1] > self.chosen[0]:
             self._choose((self.chosen[0], self.chosen[1] - 1))
 
     def action_all(self) -> None:
-        """All rewards."""
         self._choose(None)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:

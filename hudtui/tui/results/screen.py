@@ -154,12 +154,10 @@ class ResultsScreen(HudtuiScreen):
         self._complained = 0
 
     def content(self) -> Iterable[Widget]:
-        """Lists on the left, one or two episodes on the right."""
         yield EmptyState("Reading …", id="results-empty")
         yield self.panes
 
     def on_mount(self) -> None:
-        """Nothing is listed yet."""
         self.failures.disabled = self.hits.disabled = self.marked.disabled = True
         self.panes.display = False
 
@@ -259,7 +257,6 @@ class ResultsScreen(HudtuiScreen):
         empty.display, self.panes.display = True, False
 
     def action_refresh(self) -> None:
-        """Read again."""
         if self.sources:
             self._take(self.sources)
         else:
@@ -273,11 +270,9 @@ class ResultsScreen(HudtuiScreen):
             self.run_worker(work, name="forever", group="read", exclusive=True, exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
-        """The screen is hidden: stop reading."""
         self.workers.cancel_group(self, "read")
 
     def on_screen_resume(self) -> None:
-        """Go on where it was left."""
         self._follow()
 
     async def _read(self, index: ResultIndex) -> None:
@@ -460,7 +455,6 @@ class ResultsScreen(HudtuiScreen):
             await cast(Widget, other.parent).mount(pane, after=other)
 
     async def action_failures(self) -> None:
-        """The failures, or the groups."""
         if not self.failures.is_attached:
             await self._place_beside(self.failures, self.groups)
             self.failures.show(self._causes)
@@ -473,7 +467,6 @@ class ResultsScreen(HudtuiScreen):
         self._show_episodes()
 
     def action_rewards(self) -> None:
-        """Go to the rewards."""
         self.panes.open(self.rewards)
 
     async def action_back(self) -> None:
@@ -496,7 +489,6 @@ class ResultsScreen(HudtuiScreen):
         return self.episodes.row
 
     def _open_episode(self) -> None:
-        """Show the episode under the cursor."""
         entry = self._chosen_entry()
         if entry is None:
             self._show_pair(None, None)
@@ -610,7 +602,6 @@ class ResultsScreen(HudtuiScreen):
         self._open_episode()
 
     def action_difference(self) -> None:
-        """The next turn in which the two episodes differ."""
         diff = self.episode.diff
         assert diff is not None
         numbers = [turn.number for turn in diff.turns if turn.change != "same"]
@@ -624,7 +615,6 @@ class ResultsScreen(HudtuiScreen):
 
     @started("search")
     async def action_search(self) -> None:
-        """Ask for a text, and search for it."""
         text = await self.app.ask(
             "Search the texts of all episodes", value=self._searched, placeholder="a word, a call, an error", accept="Search"
         )
@@ -674,7 +664,6 @@ class ResultsScreen(HudtuiScreen):
         self._open_episode()
 
     def action_cancel(self) -> None:
-        """Stop the search."""
         if self.going("export"):
             self.workers.cancel_group(self, "export")
             self.say("The export was cancelled, and nothing was written.")
@@ -686,7 +675,6 @@ class ResultsScreen(HudtuiScreen):
 
     @started("open")
     async def action_open(self) -> None:
-        """Ask what to open."""
         from hudtui.core.compute.hardware import size
         from hudtui.tui.widgets.pick import Pick
         from hudtui.tui.widgets.words import ago
@@ -723,7 +711,6 @@ class ResultsScreen(HudtuiScreen):
             await self.open_image(await asyncio.to_thread(image_data, images[place][1]))
 
     def action_copy(self) -> None:
-        """Copy the episode."""
         from hudtui.core.results.export import markdown
 
         assert self.episode.transcript is not None
@@ -731,7 +718,6 @@ class ResultsScreen(HudtuiScreen):
 
     @started("fork")
     async def action_fork(self) -> None:
-        """Ask for the turn, and play from there on."""
         from hudtui.core.flows.playing import ForkPoint
         from hudtui.core.rollouts.trace import scan_trace
 
@@ -752,7 +738,6 @@ class ResultsScreen(HudtuiScreen):
 
     @started("export")
     async def action_export(self) -> None:
-        """Ask what to write, in which form, and where to."""
         from hudtui.core.flows.export_episodes import export_episodes
 
         index = self.index
@@ -791,7 +776,6 @@ class ResultsScreen(HudtuiScreen):
     # -- what can be done --------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
-        """Reasons of the actions that need episodes, a chosen episode, or two."""
         name = action_id.partition(".")[2]
         if name in ("open", "refresh", "back", "cancel"):
             return None

@@ -184,7 +184,6 @@ class MachinePane(MetricsPane):
         self._show_rows()
 
     def on_resize(self) -> None:
-        """Bars are as long as there is room for."""
         self._show_rows()
 
     def _show_rows(self) -> None:

@@ -257,7 +257,6 @@ class RunPane(Pane):
         return self.query_one("#run-tabs", TabbedContent).active
 
     def first_focus(self) -> Widget | None:
-        """The content of the tab that is shown."""
         if self.tab == "log":
             front: Widget | None = self.logs.front  # type: ignore[attr-defined]
             return front

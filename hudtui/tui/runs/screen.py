@@ -158,7 +158,6 @@ class RunScreen(HudtuiScreen):
         """The run whose plan is shown."""
 
     def content(self) -> Iterable[Widget]:
-        """List on the left, the run on the right."""
         yield EmptyState("Reading the runs …", id="run-empty")
         yield Horizontal(self.panes, id="run-box")
 
@@ -345,7 +344,6 @@ class RunScreen(HudtuiScreen):
         self.logs.rest()
 
     def on_screen_resume(self) -> None:
-        """Go on where it was left."""
         if self.chosen is not None:
             self._follow()
 
@@ -421,7 +419,6 @@ class RunScreen(HudtuiScreen):
     # -- what can be done --------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
-        """Reasons of the actions that need a run, an active or an ended run, or its session."""
         name = action_id.partition(".")[2]
         if name == "stop" and self.going("remove"):
             return "runs are being removed"
@@ -462,7 +459,6 @@ class RunScreen(HudtuiScreen):
         return self.runs.marked if self.runs.has_focus_within else ()
 
     def action_stop(self) -> None:
-        """End the run, or delete it, or delete all marked runs, after a question."""
         run = None if self.view is None else self.view.summary
         ended = () if run is None or run.active or run.holds_machine else (run.id,)
         if runs := self._to_delete or ended:
@@ -647,7 +643,6 @@ class RunScreen(HudtuiScreen):
             self.say("The comment is kept." if text.strip() else "The comment is removed.", "success")
 
     def action_compare(self) -> None:
-        """Add the chosen run to those that are compared, or take it away."""
         if self.chosen is None or self.view is None:
             return
         if self.chosen in self._compared:
@@ -666,7 +661,6 @@ class RunScreen(HudtuiScreen):
         return [run for run in (self.chosen, *others) if run is not None]
 
     def action_differences(self) -> None:
-        """Show how the settings of the compared runs differ."""
         self.start(partial(self._differences, self._of_the_comparison()), group="differences")
 
     async def _differences(self, runs: Sequence[str]) -> None:

@@ -174,7 +174,6 @@ class WatchScreen(HudtuiScreen):
         self._switching = asyncio.Lock()
 
     def content(self) -> Iterable[Widget]:
-        """Sessions on the left, what is followed on the right."""
         yield Horizontal(self.panes, id="watch-box")
 
     def on_mount(self) -> None:
@@ -427,7 +426,6 @@ class WatchScreen(HudtuiScreen):
     # -- moving ------------------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
-        """What needs something that is followed."""
         name = action_id.partition(".")[2]
         if name in ("metrics", "window") and self.foreign is None:
             return "nothing is followed yet" if self.server is None else "a server has curves only"
@@ -451,6 +449,5 @@ class WatchScreen(HudtuiScreen):
         self.pane.turn_to("log")
 
     def action_back(self) -> None:
-        """One level up: to the list, then to the runs."""
         if not self.panes.back():
             self.app.open_screen("run")

@@ -109,11 +109,9 @@ class ServingScreen(HudtuiScreen):
         self._server, self._events = ServerPane(), EventsPane()
 
     def content(self) -> Iterable[Widget]:
-        """The server at the left, what it does at the right."""
         yield Panes(self._server, self._events)
 
     def on_mount(self) -> None:
-        """Nothing is served yet."""
         self._show()
         self.set_interval(_EVERY, self._show_state)
 
@@ -125,16 +123,13 @@ class ServingScreen(HudtuiScreen):
         self.start(self._choose_defaults, group="choose")
 
     def facts_changed(self, facts: Facts) -> None:
-        """Files came or went."""
         if self.is_current:
             self.start(self._choose_defaults, group="choose")
 
     async def on_unmount(self) -> None:
-        """Leave no server behind."""
         await self._stop()
 
     def why_not(self, action_id: str) -> str | None:
-        """What needs a server, or something to serve."""
         name = action_id.partition(".")[2]
         if name == "start" and self.going("serve"):
             return "a server is running; {key:serving.end} ends it"
@@ -145,7 +140,6 @@ class ServingScreen(HudtuiScreen):
         return None
 
     def has_use(self, action_id: str) -> bool:
-        """Cancelling has, while the server starts."""
         return bool(self.going("serve")) and self.serving is None
 
     # -- choices -----------------------------------------------------------------------------------------------------
@@ -261,7 +255,6 @@ class ServingScreen(HudtuiScreen):
 
     @started("begin")
     async def action_start(self) -> None:
-        """Start the server, after a question where other computers reach it."""
         request = self.request
         told = exposure(request)
         if told is not None and not await self.app.confirm(f"Listen at {request.host}?", (told,), yes="Listen", danger=True):
@@ -329,7 +322,6 @@ class ServingScreen(HudtuiScreen):
 
     @started("end")
     async def action_end(self) -> None:
-        """End the server."""
         serving = self.serving
         if serving is None:
             return
@@ -347,13 +339,11 @@ class ServingScreen(HudtuiScreen):
                 await worker.wait()
 
     def action_cancel(self) -> None:
-        """Stop starting the server."""
         for worker in self.going("serve", "begin"):
             worker.cancel()
 
     @started("copy")
     async def action_copy(self) -> None:
-        """Copy an address or the token."""
         serving = self.serving
         assert serving is not None
         texts = {"the address": serving.url, "the address of the socket": serving.socket}
@@ -369,7 +359,6 @@ class ServingScreen(HudtuiScreen):
             self.app.copy(text, secret=serving.token is not None and serving.token in text)
 
     def action_back(self) -> None:
-        """To the first pane; from there, back."""
         if not self.query_one(Panes).back():
             self.leave()
 

@@ -163,7 +163,6 @@ class SettingsScreen(HudtuiScreen):
         self._detail = SettingPane(id="settings-detail")
 
     def content(self) -> Iterable[Widget]:
-        """The table, and the setting under its cursor."""
         with Panes():
             yield self._list
             yield self._detail
@@ -171,7 +170,6 @@ class SettingsScreen(HudtuiScreen):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def facts_changed(self, facts: Facts) -> None:
-        """The project was read again: so are the settings."""
         self.start(self._load, group="load")
 
     async def _load(self) -> None:
@@ -206,7 +204,6 @@ class SettingsScreen(HudtuiScreen):
     # -- actions -----------------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
-        """Why an action is not to be had for the chosen setting."""
         row = self._row
         if row is None:
             return "no setting is chosen"
@@ -224,7 +221,6 @@ class SettingsScreen(HudtuiScreen):
         return None
 
     def action_back(self) -> None:
-        """Back to the table; from there, to the screen before."""
         if not self.query_one(Panes).back():
             self.leave()
 

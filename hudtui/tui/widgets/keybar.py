@@ -93,7 +93,6 @@ class KeyBar(Widget):
         self._asked = False
 
     def on_mount(self) -> None:
-        """Follow the bindings of the screen."""
         self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)
 
     def _bindings_changed(self, screen: Screen[Any]) -> None:

@@ -516,7 +516,6 @@ class MetricsPane(Acting, Vertical):
         self.app.theme_changed_signal.subscribe(self, lambda _: self._make_anew())
 
     def on_resize(self) -> None:
-        """The words are as many as there is room for."""
         self._tell()
 
     def _fill(self) -> None:
@@ -730,12 +729,10 @@ class MetricsPane(Acting, Vertical):
         self._charts.refresh()
 
     def on_descendant_blur(self) -> None:
-        """The cursor is shown while the charts have the focus."""
         self._charts.focused = False
         self._charts.refresh()
 
     def action_others(self) -> None:
-        """All numbers, or those that have a common name."""
         self._charts.everything = not self._charts.everything
         self.action_all()
         self._make_anew()

@@ -95,7 +95,6 @@ class Pick(Dialog["int | None"]):
             moves[event.key]()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Enter or a click in the list."""
         event.stop()
         self._take(event.option_index)
 

@@ -114,7 +114,6 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
         return super().render_lines(crop)
 
     def on_resize(self) -> None:
-        """Wrap to the new width."""
         if self._made_for != self.scrollable_content_region.width:
             top = self.top_line if self._line is None and self.scroll_offset.y else None
             self._wrap()

@@ -88,7 +88,6 @@ class StepBar(Widget):
         return parts, (" ", "  ", "  ", " ")[form]
 
     def on_click(self, event: events.Click) -> None:
-        """Open the step under the pointer."""
         x = event.get_content_offset(self)
         if x is None:
             return
