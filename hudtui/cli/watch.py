@@ -64,7 +64,7 @@ def metrics(
 
 @older_spellings(file="-f")
 def watch(
-    target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, user@host[:port], or a log here.")],
+    target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, user@host[:port], or a log or folder here.")],
     session: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +76,9 @@ def watch(
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", help="A log, or a file of W&B, TensorBoard, trackio or transformers there.", show_default=False),
+        typer.Option(
+            "--file", help="A log, or a file or folder of W&B, TensorBoard, trackio or transformers there.", show_default=False
+        ),
     ] = None,
     port: Annotated[
         int | None,
@@ -93,7 +95,8 @@ def watch(
     """Follow a run that hudtui did not start, or one of a colleague's: a tmux session or a log on any machine.
 
     What is recognised is printed: the numbers of TRL, verifiers, prime-rl, ART and vLLM, key=value and JSON lines, files of W&B,
-    TensorBoard, trackio and transformers, and lines that report a problem. Read-only: nothing is sent to the session, and nothing
+    TensorBoard, trackio and transformers, and lines that report a problem. Of a folder, the newest run of W&B, TensorBoard or
+    transformers in it is followed. Read-only: nothing is sent to the session, and nothing
     is written on the machine.
     """
     if port is not None:
@@ -101,8 +104,7 @@ def watch(
             raise typer.BadParameter("a model server is shown alone", param_hint="--port")
         console.run(_watch_server(target, port, once, as_json), as_json=as_json, compact=True)
         return
-    here = Path(target).is_file() or ("/" in target and Path(target).is_dir())  # a folder is refused as one, not as a machine
-    if session is None and file is None and target != "local" and here:
+    if session is None and file is None and target != "local" and not sessions and Path(target).exists():
         target, file = "local", target
     shown = _Shown(lines, log, once, sessions, as_json, grep, level)
     console.run(_watch(target, session, file, shown), as_json=as_json, compact=not sessions)

@@ -87,7 +87,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     done = hudtui("runs", "watch", "local", "--once")
     assert done.exit_code != 0 and "has no tmux session" in done.stderr and "--file PATH" in done.stderr
     done = hudtui("watch", str(tmp_path), "--once")
-    assert done.exit_code != 0 and "is a folder" in done.stderr
+    assert done.exit_code != 0 and "no file of W&B, TensorBoard or transformers is in it" in done.stderr
     (tmp_path / "log").write_text("loss=1\n")
     done = hudtui("runs", "watch", "local", "--file", str(tmp_path / "log"), "--session", "b")
     assert done.exit_code != 0 and "Give --session or --file" in done.stderr
@@ -117,6 +117,11 @@ def test_a_session_on_another_machine_is_watched(box: Any) -> None:
     assert rows[0]["metrics"]["reward"] == 0.25
     listed = json.loads(hudtui("runs", "watch", "box", "--list", "--json").stdout)
     assert [(one["name"], one["run"]) for one in listed] == [("theirs", None)]
+    folder = Path.home() / "their runs" / "offline-run-1"
+    folder.mkdir(parents=True)
+    (folder / "run-1.wandb").write_bytes(wandb_file([WANDB_HISTORY]))
+    done = hudtui("watch", "box", "--file", "their runs", "--once")
+    assert done.exit_code == 0 and "W&B: offline-run-1/run-1.wandb" in done.stderr and "step 6" in done.stdout, done.output
 
 
 def test_show_and_list_tell_how_it_goes_and_what_is_wrong() -> None:

@@ -75,16 +75,18 @@ async def test_a_session_of_somebody_else_is_followed(open_app: Any, project: Pa
         await until(pilot, lambda: app.screen.NAME == "run")
 
 
-async def test_a_file_of_a_tracker_is_followed_by_its_path(open_app: Any, project: Path, screen_text: Any) -> None:
-    path = project / "run-1.wandb"
+async def test_a_folder_of_a_tracker_is_followed_by_its_path(open_app: Any, project: Path, screen_text: Any) -> None:
+    path = project / "wandb" / "offline-run-1" / "run-1.wandb"
+    path.parent.mkdir(parents=True)
     whole, part = (
         wandb_file(history({"_step": n, "train/reward": n / 4, "loss": 1.0, "text": "hi"}) for n in range(steps))
         for steps in (5, 4)
     )
     path.write_bytes(part)
     async with open_app(project, size=(120, 35)) as (app, pilot):
-        app.open_screen("watch", file=str(path))
+        app.open_screen("watch", file=str(project / "wandb"))
         await until(pilot, lambda: "0.750" in screen_text(app) and '"train/reward": 0.75' in log_text(app.screen))
+        assert "W&B: offline-run-1/run-1.wandb" in log_text(app.screen)
         assert "step 3" in screen_text(app) and "read-only" in screen_text(app)
         with path.open("ab") as file:
             file.write(whole[len(part) :])

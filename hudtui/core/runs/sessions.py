@@ -31,10 +31,12 @@ from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
 from hudtui.core.runs.alarms import Alarm, LogSymptom, RunFacts, find_alarms, find_symptoms, reward_spread
 from hudtui.core.runs.reports import read_status
+from hudtui.core.runs.tracker_folder import newest_run, run_files
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.core.training.log_metrics import LogMetricsReader
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.tracker_files import (
+    EventsFile,
     Row,
     TrackerFile,
     is_trainer_state,
@@ -57,6 +59,7 @@ _HEAD = 4096
 _SQLITE = b"SQLite format 3\0"
 _COPIED = 256 * 1024 * 1024
 """Most bytes of a file that is copied to read it."""
+_PIECE = 1024 * 1024
 _TRIES = 5
 _FOLLOW_INSTEAD = "Follow what the trainer prints instead: its log, or its tmux session."
 _SIGNS = 8
@@ -110,6 +113,8 @@ class LogSource:
     pane: str | None = None
     times: str | None = None
     """The file that records when the log grew, where hudtui has started its run."""
+    folder: str | None = None
+    """The folder in which further event files, or newer checkpoints, continue the file."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,8 @@ class ExternalSession:
     """The run's folder, if this is a run of hudtui."""
     run: str | None = None
     """The run in a database of trackio; None for the newest."""
+    note: str | None = None
+    """Which file of a folder is read, as a sentence."""
 
 
 @dataclass(frozen=True)
@@ -181,15 +188,21 @@ async def find_session(host: Host, *, session: str | None = None, file: str | No
     Args:
         host: The machine.
         session: Name of a tmux session, or a prefix of it, with or without `hudtui-`; with `file`, of a run in that database.
-        file: Path of a log or metrics file on that machine; relative to the current folder here, to the home folder elsewhere.
+        file: Path of a log, of a metrics file, or of a folder with metrics files of one tracker, on that machine; relative to the
+            current folder here, to the home folder elsewhere.
 
     Raises:
-        InputError: There is no match, or several; the error lists the sessions.
+        InputError: There is no match, or several; the error lists them.
         MachineError: The machine does not answer.
     """
     if file is not None:
         if host.name == LOCAL:
             file = str(Path(file).expanduser().absolute())
+        if (facts := await host.stat(file)) is not None and not facts.regular:
+            found, note = await newest_run(host, file)
+            path, grows = found.files[0], found.tracker != "W&B" and PurePosixPath(found.folder).is_relative_to(file)
+            source = LogSource(PurePosixPath(path).name, path=path, folder=found.folder if grows else None)
+            return ExternalSession(clean_line(file), (source,), run=session, note=note)
         return ExternalSession(clean_line(file), (LogSource(PurePosixPath(file).name, path=file),), run=session)
     there = await list_tmux_sessions(host)
     if session is None:
@@ -296,6 +309,8 @@ class SessionWatcher:
         tasks = [asyncio.create_task(follow(source)) for source in self.foreign.sources]
         open_ones = len(tasks)
         try:
+            if self.foreign.note is not None:
+                yield SessionUpdate(self.foreign.sources[0].name, self._now(), note=self.foreign.note)
             while open_ones:
                 one = await queue.get()
                 if one is None:
@@ -325,23 +340,21 @@ class SessionWatcher:
                 raise MachineError(f"there is no file {clean_line(path)} on {host.name}")
             yield SessionUpdate(source.name, self._now(), note=f"not there yet, and waited for: {clean_line(path)}")
             facts = await self._appear(path)
-        if not facts.regular:
-            raise InputError(
-                f"{clean_line(path)} on {host.name} is a folder, or no ordinary file: not read",
-                fix="Name a log in it: --file PATH.",
-            )
         head = await host.get(path, limit=_HEAD)
         database = head.startswith(_SQLITE)
         if self.foreign.run is not None and not database:
             raise InputError(
                 f"{clean_line(path)} on {host.name} is no database with several runs", fix="Give --session or --file, not both."
             )
-        if (tracker := tracker_file(path, head)) is not None:
+        tracker = tracker_file(path, head)
+        if tracker is not None and source.folder is not None:
+            updates = self._rewritten(source, _EventFiles(host, source.folder), once)
+        elif tracker is not None:
             updates = self._grown(source, tracker, facts.size, once)
         elif database:
             updates = self._rewritten(source, _Trackio(host, path, self.foreign.run), once)
         elif is_trainer_state(path, head):
-            updates = self._rewritten(source, _TrainerState(host, path), once)
+            updates = self._rewritten(source, _TrainerState(host, path, source.folder), once)
         elif b"\0" in head:
             raise InputError(f"{clean_line(path)} on {host.name} is not text: not read", fix=_FOLLOW_INSTEAD)
         else:
@@ -432,9 +445,12 @@ class SessionWatcher:
                 rows = []
             self._take(source, rows)
             shown = rows[-self._lines :] if first and self._lines else [] if first and self._lines == 0 else rows
-            if shown or (first and file.note):
-                yield self._told(source, shown, file.note if first else None)
+            note, file.note = file.note, None
+            if shown or note:
+                yield self._told(source, shown, note)
             if once:
+                if file.damage is not None:
+                    raise file.damage
                 return
             first = False
             await asyncio.sleep(max(_AGAIN, 10 * (time.monotonic() - began)))
@@ -501,7 +517,9 @@ class _Snapshots:
     def __init__(self, host: Host, path: str) -> None:
         self.host, self.path = host, path
         self.note: str | None = None
-        """What the user should know, once."""
+        """What the user should know of the newest rows."""
+        self.damage: InputError | None = None
+        """The damaged places that were left out."""
         self._known: Any = None
 
     async def news(self) -> list[Row]:
@@ -539,14 +557,54 @@ class _Snapshots:
 
 
 class _TrainerState(_Snapshots):
-    """The `trainer_state.json` of a checkpoint."""
+    """The `trainer_state.json` of a checkpoint; with a folder, of the newest checkpoint in it."""
 
     _count = 0
+
+    def __init__(self, host: Host, path: str, folder: str | None) -> None:
+        super().__init__(host, path)
+        self._folder = folder
+
+    async def _state(self) -> list[FileStat]:
+        if self._folder is not None:
+            files = await run_files(self.host, "transformers", self._folder)
+            if files and files[0] != self.path:
+                self.path = files[0]
+                self.note = f"read from {PurePosixPath(self.path).parent.name} now"
+        return await super()._state()
 
     async def _read(self) -> list[Row]:
         rows = await asyncio.to_thread(read_trainer_state, await self.host.get(self.path, limit=_COPIED))
         before, self._count = min(self._count, len(rows)), len(rows)
         return rows[before:]
+
+
+class _EventFiles(_Snapshots):
+    """The event files of a folder, in which each continues the one before it."""
+
+    def __init__(self, host: Host, folder: str) -> None:
+        super().__init__(host, folder)
+        self._readers: dict[str, tuple[EventsFile, int]] = {}
+        """For each file, its reader and the bytes that were read."""
+        self._rows: list[Row] = []
+
+    async def _state(self) -> list[FileStat]:
+        self._files = await run_files(self.host, "TensorBoard", self.path)
+        return [facts for path in self._files if (facts := await self.host.stat(path)) is not None]
+
+    async def _read(self) -> list[Row]:
+        for path in reversed(self._files):
+            reader, at = self._readers.get(path, (EventsFile(), 0))
+            while data := await self.host.get(path, offset=at, limit=_PIECE):
+                damaged = reader.damaged
+                self._rows += await asyncio.to_thread(reader.feed, data)
+                at += len(data)
+                self._readers[path] = reader, at
+                if reader.damaged > damaged:
+                    where = f"{clean_line(path)} on {self.host.name} is damaged {_damage_of(reader)}"
+                    self.note, self.damage = f"{where}: what cannot be read there is left out", InputError(where)
+        rows, self._rows = self._rows, []
+        return rows
 
 
 class _Trackio(_Snapshots):

@@ -130,16 +130,16 @@ class WatchScreen(HudtuiScreen):
     CSS_PATH = "watch.tcss"
     HELP = (
         "Runs that this workspace did not start: a colleague's, or those of another trainer. {key:table.select} follows the tmux "
-        "session under the cursor, {key:watch.file} a log or a tracker's file (W&B, TensorBoard, trackio) by its path, or a vLLM "
-        "server by its port; numbers of TRL, verifiers, prime-rl, ART, vLLM, key=value and JSON lines become curves. It only "
-        "looks: nothing is written there."
+        "session under the cursor, {key:watch.file} a log, or a file or folder of W&B, TensorBoard, trackio or transformers, by "
+        "its path, or a vLLM server by its port; numbers of TRL, verifiers, prime-rl, ART, vLLM, key=value and JSON lines become "
+        "curves. It only looks: nothing is written there."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("watch.machine", "Machine", "Look at another machine: local, a name of ~/.ssh/config, user@host.", "M"),
         AppAction(
             "watch.file",
             "Log or port",
-            "Follow a log, or a file of W&B, TensorBoard or trackio, by its path there; or vLLM by its port.",
+            "Follow a log, or a file or folder of a tracker such as W&B or TensorBoard, by its path there; or vLLM by its port.",
             "o",
         ),
         METRICS,

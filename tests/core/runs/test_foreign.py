@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -233,8 +234,6 @@ async def test_what_holds_no_numbers_is_named(
     watch = SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path / name)))
     with pytest.raises(InputError, match=words):
         [seen async for seen in watch.follow(once=True)]
-    with pytest.raises(InputError, match="is a folder, or no ordinary file: not read"):
-        [seen async for seen in SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path))).follow(once=True)]
 
 
 def _changed(whole: bytes, place: int) -> bytes:
@@ -331,6 +330,76 @@ async def test_of_several_runs_the_newest_or_the_named_one(tmp_path: Path) -> No
     (tmp_path / "log").write_text("loss=1\n")
     with pytest.raises(InputError, match="no database with several runs"):
         [one async for one in SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path / "log"), session="x")).follow()]
+
+
+def _events(folder: Path, name: str, moment: int, content: bytes = TENSORBOARD) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (moment, moment))
+    return path
+
+
+def _state(*losses: float) -> bytes:
+    return json.dumps({"log_history": [{"step": step, "loss": loss} for step, loss in enumerate(losses)]}).encode()
+
+
+async def test_of_a_folder_the_newest_run_of_one_tracker(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no file, and no file of W&B, TensorBoard or transformers is in it"):
+        await find_session(HOST, file=str(tmp_path))
+    offline = _events(tmp_path, "wandb/offline-run-2/run-b.wandb", 20, WANDB)
+    _events(tmp_path, "wandb/offline-run-1/run-a.wandb", 10, WANDB[:WANDB_LAST])
+    (tmp_path / "wandb" / "latest-run").symlink_to("offline-run-2")
+    foreign = await find_session(HOST, file=str(tmp_path))
+    assert foreign.sources[0].path == str(offline)
+    words = "W&B: offline-run-2/run-b.wandb, the newest of 2 runs; the others are in offline-run-1"
+    told = [one async for one in SessionWatcher(HOST, await find_session(HOST, file=f"{tmp_path}/wandb")).follow(once=True)]
+    assert told[0].note == words and sum(len(one.rows) for one in told) == 3
+    latest = (await find_session(HOST, file=f"{tmp_path}/wandb/latest-run")).sources[0].path
+    assert latest is not None and os.path.samefile(latest, offline)
+    _events(tmp_path, "runs/a/events.out.tfevents.1.box", 5)
+    with pytest.raises(InputError, match=r"holds files of several trackers: .*run-b\.wandb \(W&B\).*tfevents\.1\.box \(TensorB"):
+        await find_session(HOST, file=str(tmp_path))
+
+
+async def test_event_files_continue_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_AGAIN", 0.01)
+    parts = [TENSORBOARD[:150], TENSORBOARD[150:214], TENSORBOARD[214:]]
+    _events(tmp_path, "runs/a/events.out.tfevents.1.box", 99, parts[0])  # written last, and still continued by the next
+    _events(tmp_path, "runs/a/events.out.tfevents.2.box", 20, parts[1])
+    watch, notes = SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path))), list[str]()
+    async with aclosing(watch.follow()) as events, asyncio.timeout(60):
+        async for one in events:
+            notes += [one.note] if one.note else []
+            if len(notes) == 2:
+                break
+            if len(watch.numbers.series("loss")) == 2:
+                _events(tmp_path, "runs/a/events.out.tfevents.3.box", 30, parts[2] + bytes(20))
+    assert [(point.x, round(point.y, 6)) for point in watch.numbers.quantity("loss")] == [(0, 1.0), (1, 0.5), (2, 0.333333)]
+    assert notes[0] == "TensorBoard: runs/a/events.out.tfevents.2.box" and "tfevents.3.box on local is damaged" in notes[1]
+    with pytest.raises(InputError, match=r"tfevents\.3\.box on local is damaged at byte \d+, after 1 whole record"):
+        [one async for one in SessionWatcher(HOST, watch.foreign).follow(once=True)]
+
+
+async def test_newer_checkpoints_continue_older_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_AGAIN", 0.01)
+    _events(tmp_path, "checkpoint-4/trainer_state.json", 10, _state(1.0))
+    older = _events(tmp_path, "checkpoint-20/trainer_state.json", 20, _state(1.0, 0.5))
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path)))
+    rows: list[float] = []
+    async with aclosing(watch.follow()) as events, asyncio.timeout(60):
+        async for one in events:
+            rows += [row["loss"] for row in one.rows]
+            if len(rows) == 2:
+                _events(tmp_path, "checkpoint-30/trainer_state.json", 30, _state(1.0, 0.5, 0.25))
+            elif len(rows) == 3:
+                assert one.note == "read from checkpoint-30 now"
+                break
+    assert rows == [1.0, 0.5, 0.25]
+    named = SessionWatcher(HOST, await find_session(HOST, file=str(older.parent)))
+    assert [len(one.rows) async for one in named.follow(once=True)] == [0, 2], (
+        "a checkpoint that is named is the one that is read"
+    )
 
 
 async def test_a_log_is_told_from_its_first_line_on(tmp_path: Path) -> None:
