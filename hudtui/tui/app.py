@@ -642,9 +642,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             back: Where Esc leads from there, once; home when None.
             given: Values for the screen's fields.
         """
-        if name not in SCREENS:
-            self.say(f"{name}: this version has no such screen", severity="warning")
-            return
         self._back[name] = back
         self._visited = name if name != "home" else self._visited
         screen = self._opened.get(name)
@@ -837,11 +834,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.notify(copied.note, title="Copied" if copied.way != "file" else "Kept in a file", markup=False)
 
     # -- actions -----------------------------------------------------------------------------------------------------
-
-    def offers(self, action_id: str) -> bool:
-        """A step without a screen is not offered."""
-        name = action_id.removeprefix("app.open-")
-        return name in SCREENS if name != action_id else action_id != "app.settings" or "settings" in SCREENS
 
     def action_home(self) -> None:
         """Go home; with Esc, to where the screen was opened from."""

@@ -43,8 +43,6 @@ class RunFact:
     """Unix time."""
     seconds: float | None = None
     """How long it took; None while it is going."""
-    result: str = ""
-    """One line: mean reward, or why it failed."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,6 @@ class Money:
     machines: int
     """How many are alive, may be, or are being asked for."""
     per_hour: str
-    spent: str
-    """By those that are alive, so far; with `~` where no bill says so."""
     today: str
     budget: str = ""
     """Of the day; empty for none."""

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from hudtui.tui.actions import ActiveKey, AppAction
 from hudtui.tui.screen import HudtuiScreen
-from hudtui.tui.steps import GLYPHS, STYLES, WORDS, State
+from hudtui.tui.steps import GLYPHS, STYLES, State
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fields import Field
@@ -115,7 +115,7 @@ class HelpScreen(Dialog[None]):
                 parts += self._row(names, title, told, "", "", width)
             parts.append(Content(""))
         parts.append(Content.styled("Signs of the steps", "bold $primary"))
-        signs = [Content.styled(f"{GLYPHS[state]} {WORDS[state]}", STYLES[state]) for state in _SIGNS]
+        signs = [Content.styled(f"{GLYPHS[state]} {state}", STYLES[state]) for state in _SIGNS]
         parts += [Content(" ") + Content("   ").join(signs), Content("")]
         parts.append(Content.styled("Changing keys", "bold $primary"))
         parts.append(Content(f'Write {self._keymap_file} with lines like "home.next" = "n" or "app.help" = "f1,h".'))

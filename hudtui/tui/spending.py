@@ -392,7 +392,6 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     return Money(
         machines=len(who),
         per_hour=money(per_hour, spending.currency) + ("+" if spending.mixed else ""),
-        spent=("" if spending.billed else "~") + money(spending.alive, spending.currency),
         today=money(spending.today, spending.currency),
         budget=budget,
         orphans=len(orphans),

@@ -19,15 +19,6 @@ State = Literal["done", "next", "missing", "running", "failed", "unknown"]
 GLYPHS: Mapping[State, str] = {"done": "✓", "next": "►", "missing": "○", "running": "●", "failed": "✗", "unknown": "·"}
 """One cell each, and each readable without colour."""
 
-WORDS: Mapping[State, str] = {
-    "done": "done",
-    "next": "next",
-    "missing": "missing",
-    "running": "running",
-    "failed": "failed",
-    "unknown": "…",
-}
-
 STYLES: Mapping[State, str] = {
     "done": "$success",
     "next": "bold $accent",
@@ -73,7 +64,7 @@ SCREENS: dict[str, str] = {
     "watch": "hudtui.tui.runs.watch:WatchScreen",
     "results": "hudtui.tui.results.screen:ResultsScreen",
 }
-"""Name -> "module:Class". Holds only screens that exist; a step without one is not offered."""
+"""Name -> "module:Class"."""
 
 
 def screen_class(name: str) -> type[HudtuiScreen]:

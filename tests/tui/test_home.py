@@ -13,7 +13,6 @@ from tui.test_run import make_run, make_training
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
-from hudtui.tui import steps
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Facts, Money, RunFact, Services, StepFact, WalletFact
 from hudtui.tui.home.panes import RewardPane
@@ -41,17 +40,9 @@ RUNS = (
         "✗",
         NOON.timestamp() - 90000,
         3.4,
-        "the stage play ended with 1",
     ),
     *(RunFact(f"r{n}", f"run {n}", "stopped", False, "■", NOON.timestamp() - 200000, 61.0) for n in range(6)),
 )
-
-
-@pytest.fixture(autouse=True)
-def all_stations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures of home do not depend on which steps there are."""
-    for step in steps.STEPS:
-        monkeypatch.setitem(steps.SCREENS, step.name, steps.SCREENS.get(step.name, "hudtui.tui.home.screen:HomeScreen"))
 
 
 def app(folder: Path, **changes: Any) -> HudtuiApp:
@@ -380,7 +371,7 @@ async def test_money_is_told_with_the_budget_of_the_day(
 ) -> None:
     async with open_app(project, size=(120, 35), services=app(project, **full(project)).services) as (running, pilot):
         assert "Money" not in screen_text(running)
-        running.spending.money = Money(2, "$4.90", "$1.02", "$1.13", budget="$20.00", orphans=1, warn=True)
+        running.spending.money = Money(2, "$4.90", "$1.13", budget="$20.00", orphans=1, warn=True)
         running.show_money()
         await pilot.pause()
         text = screen_text(running)

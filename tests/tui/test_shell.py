@@ -126,16 +126,6 @@ async def test_opens_a_station_by_key_and_comes_back(open_app: Callable[..., Any
         assert stop.done == ["work"] and stop.given[-1] == {"config": "x.yaml"}
 
 
-async def test_a_station_without_a_screen_is_not_offered(
-    open_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delitem(steps.SCREENS, "compute", raising=False)
-    async with open_app(tmp_path, services=services()) as (app, pilot):
-        await pilot.press("4")
-        assert app.screen.NAME == "home"
-        assert not any(key.binding.id == "app.open-compute" for key in app.screen.active_bindings.values())
-
-
 async def test_a_disabled_action_says_why(
     open_app: Callable[..., Any], screen_text: Callable[[Any], str], with_stop: None, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from textual.content import Content
 
 from hudtui.core.text import clean_line, home_short, plural, seen_from
 from hudtui.tui.facts import Facts, Money, RunFact
-from hudtui.tui.steps import GLYPHS, SCREENS, STEPS, STYLES
+from hudtui.tui.steps import GLYPHS, STEPS, STYLES
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fit import cut, cut_left, pad
 from hudtui.tui.widgets.hanging import hanging_lines
@@ -340,12 +340,8 @@ class ProjectPane(TextPane):
         for step in STEPS:
             fact = facts.step(step.name)
             detail = clean_line(fact.detail) or step.question
-            key = (f"{step.key} ", _KEY if step.name in SCREENS else _MUTED)
-            lines.append(
-                Content.assemble(
-                    key, (f"{GLYPHS[fact.state]} {pad(step.title, 13)}", STYLES[fact.state]), cut(detail, width - 17)
-                )
-            )
+            sign = f"{GLYPHS[fact.state]} {pad(step.title, 13)}"
+            lines.append(Content.assemble((f"{step.key} ", _KEY), (sign, STYLES[fact.state]), cut(detail, width - 17)))
             if wordy:
                 lines.append(Content.styled(cut(" " * 17 + clean_line(fact.what_next), width), _MUTED))
         return Content("\n").join([*lines, Content(""), *files])

@@ -14,7 +14,6 @@ from hudtui.tui.actions import AppAction, keys_of, shown
 from hudtui.tui.facts import Facts
 from hudtui.tui.home.panes import MoneyPane, NextPane, ProjectPane, RecentPane, RewardPane, RunningPane, age
 from hudtui.tui.screen import HudtuiScreen, started
-from hudtui.tui.steps import SCREENS
 from hudtui.tui.widgets.pane import SIDE_BY_SIDE, Pane, Panes
 from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.virtual_table import VirtualTable
@@ -146,12 +145,7 @@ class HomeScreen(HudtuiScreen):
         return action_id != "home.demo" or facts is None or facts.empty
 
     def why_not(self, action_id: str) -> str | None:
-        facts = self.app.facts
-        if facts is None:
-            return "the project is still being read"
-        if action_id == "home.next" and _goal(facts) not in SCREENS:
-            return "that step has no screen in this version"
-        return None
+        return "the project is still being read" if self.app.facts is None else None
 
     def action_next(self) -> None:
         facts = self.app.facts
@@ -160,7 +154,7 @@ class HomeScreen(HudtuiScreen):
         if facts.next_step is None and facts.running:
             self.app.open_screen("run", run=facts.running[0].id)
         else:
-            self.app.open_screen(_goal(facts))
+            self.app.open_screen(facts.next_step or "run")
 
     def action_resume(self) -> None:
         if (found := self.app.last_place()) is not None:
@@ -195,8 +189,3 @@ class HomeScreen(HudtuiScreen):
 
         keys = keys_of(REGISTRY[action_id], self.app._keymap)
         return shown(keys[0]) if keys else "^p"
-
-
-def _goal(facts: Facts) -> str:
-    """Where Enter leads: to the next step; with all of them passed, to the runs."""
-    return facts.next_step or "run"

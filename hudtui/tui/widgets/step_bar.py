@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from hudtui.core.text import plural
 from hudtui.tui.facts import StepFact
-from hudtui.tui.steps import GLYPHS, SCREENS, STEPS, STYLES, ScreenStep, State
+from hudtui.tui.steps import GLYPHS, STEPS, STYLES, ScreenStep, State
 
 
 class StepBar(Widget):
@@ -92,5 +92,5 @@ class StepBar(Widget):
         if x is None:
             return
         for start, end, name in self._spans:
-            if start <= x.x < end and name in SCREENS:
+            if start <= x.x < end:
                 self.post_message(self.Chosen(name))
