@@ -115,6 +115,11 @@ RENAMED: dict[str, str] = {
 """Names that actions had in earlier versions. A keymap file may still use them."""
 
 
+def by_key(name: str, title: str, tooltip: str, keys: str, *, priority: bool = False) -> AppAction:
+    """An action that only its keys carry out, such as a movement: footer and palette leave it out, help has it."""
+    return AppAction(name, title, tooltip, keys, show=False, palette=False, priority=priority)
+
+
 def cancel_action(scope: str, tooltip: str) -> AppAction:
     """The action that ends what a screen waits for."""
     return AppAction(f"{scope}.cancel", "Cancel", tooltip, "ctrl+x", show=False, priority=True, yields=True)

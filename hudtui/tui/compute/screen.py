@@ -21,7 +21,7 @@ from textual.widgets import Static
 from hudtui.core.compute.market import price_kind
 from hudtui.core.compute.offer_filter import OfferList
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.compute.machine import machine_lines
 from hudtui.tui.compute.offers import OffersPane, offer_lines, why_lines
 from hudtui.tui.compute.pods import PodsPane, gone_lines, pod_lines
@@ -114,7 +114,7 @@ class ComputeScreen(HudtuiScreen):
         AppAction("compute.copy", "Copy", "Copy what is under the cursor, as JSON.", "y", show=False),
         AppAction("compute.warnings", "Warnings", "Show in full what could not be asked.", "w", show=False),
         cancel_action("compute", "Stop renting a machine; what was created is ended."),
-        AppAction("compute.back", "Back", "Back to the offers; from there, home.", "escape", show=False, palette=False),
+        by_key("compute.back", "Back", "Back to the offers; from there, home.", "escape"),
     )
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.tasks.masking import masked_json, masked_text
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fields import Field
@@ -125,8 +125,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("make.start", "Start", "Write the dataset.", "ctrl+g", palette=False, priority=True, decides=True),
-        AppAction("make.up", "Row above", "Go to the row above.", "up", palette=False, show=False, priority=True),
-        AppAction("make.down", "Row below", "Go to the row below.", "down,enter", palette=False, show=False, priority=True),
+        by_key("make.up", "Row above", "Go to the row above.", "up", priority=True),
+        by_key("make.down", "Row below", "Go to the row below.", "down,enter", priority=True),
     )
 
     def __init__(self, context: ConvertContext, *, publish: bool, entries: Mapping[str, str | bool] | None = None) -> None:

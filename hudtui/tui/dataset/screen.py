@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.dataset.open_tasks import OpenTasks
 from hudtui.tui.dataset.panes import TICK, ProblemsPane, TaskDetailPane, TasksPane
 from hudtui.tui.dataset.task_work import TaskWork
@@ -88,7 +88,7 @@ class DatasetScreen(HudtuiScreen):
         AppAction("dataset.again", "Refresh", "Read the tasks again from the beginning.", "r", show=False),
         AppAction("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
         cancel_action("dataset", "Cancel the reading, the writing or the test in progress."),
-        AppAction("dataset.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
+        by_key("dataset.back", "To the table", "Back to the table; from there, home.", "escape"),
     )
 
     def __init__(self) -> None:

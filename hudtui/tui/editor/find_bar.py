@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.fields import Field
 
 
@@ -36,7 +36,7 @@ class FindBar(Acting, Horizontal):
         AppAction(
             "find.all", "Replace all", "Replace every match, as one change that can be taken back.", "ctrl+l", palette=False
         ),
-        AppAction("find.case", "Case", "Mind capital letters, or do not.", "ctrl+t", palette=False, show=False),
+        by_key("find.case", "Case", "Mind capital letters, or do not.", "ctrl+t"),
     )
     DEFAULT_CSS = """
     FindBar { height: 1; display: none; background: $surface; }

@@ -9,7 +9,7 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 
 if TYPE_CHECKING:
     from hudtui.core.gym.reply import TagSpan
@@ -19,7 +19,7 @@ class ReplyEditor(Acting, TextArea):
     """Text with think and tool tags coloured as they count. It posts `TextArea.Changed`."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("reply.leave", "Leave reply", "Go from the reply to what it means.", "escape", palette=False, show=False),
+        by_key("reply.leave", "Leave reply", "Go from the reply to what it means.", "escape"),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {"reply--think", "reply--tool", "reply--extra", "reply--unclosed", "reply--outside"}
     DEFAULT_CSS = """

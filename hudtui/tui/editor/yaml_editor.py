@@ -30,7 +30,7 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Location, Selection
 
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.editor.yaml_marks import BLOCK, YamlMarks
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         AppAction("editor.move-up", "Move up", "Move the selected lines up.", "ctrl+shift+up", show=False),
         AppAction("editor.move-down", "Move down", "Move the selected lines down.", "ctrl+shift+down", show=False),
         AppAction("editor.wrap", "Wrap lines", "Break long lines at the side, or let them run on.", "ctrl+shift+w", show=False),
-        AppAction("editor.leave", "Leave editor", "Go from the text to the pane beside it.", "escape", palette=False, show=False),
+        by_key("editor.leave", "Leave editor", "Go from the text to the pane beside it.", "escape"),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "yaml--text",

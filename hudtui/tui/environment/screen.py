@@ -22,7 +22,7 @@ from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE_FOLDER
-from hudtui.tui.actions import AppAction, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.environment.panes import Leaf, ResultPane, ToolPane, ToolsPane
 from hudtui.tui.environment.tool_form import ToolForm
 from hudtui.tui.facts import Facts
@@ -83,14 +83,7 @@ class EnvironmentScreen(HudtuiScreen):
         AppAction("environment.disconnect", "Disconnect", "End the connection that calls by hand keep open.", "x", show=False),
         cancel_action("environment", "Stop the analysis, the call or the test of a new task."),
         AppAction("environment.notes", "Notes", "Read the warnings and the server's instructions.", "i", show=False),
-        AppAction(
-            "environment.back",
-            "Back",
-            "Go to the tools; there, show all of them; from there, home.",
-            "escape",
-            show=False,
-            palette=False,
-        ),
+        by_key("environment.back", "Back", "Go to the tools; there, show all of them; from there, home.", "escape"),
     )
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.lists import MOVES
 
 T = TypeVar("T")
@@ -20,8 +20,8 @@ class Branches(Acting, Tree[T]):
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         *MOVES,
-        AppAction("tree.open", "Open branch", "Open the branch, or go to its first leaf.", "l,right", palette=False, show=False),
-        AppAction("tree.close", "Close branch", "Close the branch, or go to the one above.", "h,left", palette=False, show=False),
+        by_key("tree.open", "Open branch", "Open the branch, or go to its first leaf.", "l,right"),
+        by_key("tree.close", "Close branch", "Close the branch, or go to the one above.", "h,left"),
     )
     DEFAULT_CSS = """
     Branches { background: $background; height: 1fr; padding: 0; }

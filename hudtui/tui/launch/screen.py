@@ -26,7 +26,7 @@ from hudtui.core.runs.art_request import ArtRequest
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line
 from hudtui.core.training.recipe import parse_settings
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.facts import Facts
 from hudtui.tui.launch import form
 from hudtui.tui.launch.form import FieldsPane, label_of
@@ -105,20 +105,10 @@ class LaunchScreen(HudtuiScreen):
             show=False,
             danger=True,
         ),
-        AppAction("launch.up", "Field above", "Go to the field above.", "up", show=False, palette=False, priority=True),
-        AppAction("launch.down", "Field below", "Go to the field below.", "down", show=False, palette=False, priority=True),
-        AppAction(
-            "launch.plan_up", "Plan up", "Show the plan, or scroll it up.", "pageup", show=False, palette=False, priority=True
-        ),
-        AppAction(
-            "launch.plan_down",
-            "Plan down",
-            "Show the plan, or scroll it down.",
-            "pagedown",
-            show=False,
-            palette=False,
-            priority=True,
-        ),
+        by_key("launch.up", "Field above", "Go to the field above.", "up", priority=True),
+        by_key("launch.down", "Field below", "Go to the field below.", "down", priority=True),
+        by_key("launch.plan_up", "Plan up", "Show the plan, or scroll it up.", "pageup", priority=True),
+        by_key("launch.plan_down", "Plan down", "Show the plan, or scroll it down.", "pagedown", priority=True),
     )
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.timer import Timer
 
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.log.lines import FloodLines, LogLines
 from hudtui.tui.log.model import Level, LogBuffer, Pattern
 from hudtui.tui.widgets.search import SearchField, StatusLine, search_words, spaced
@@ -51,20 +51,20 @@ class LogView(Acting, Vertical):
         AppAction("log.now", "Now", "Jump to the newest line and follow it.", "G,f", palette=False),
         AppAction("log.pause", "Pause", "Pause the log, or continue.", "space", palette=False),
         AppAction("log.search", "Search", "Mark and find text in the log.", "slash", palette=False),
-        AppAction("log.next", "Next match", "Go to the next match.", "n", palette=False, show=False),
-        AppAction("log.previous", "Previous match", "Go to the match before.", "N", palette=False, show=False),
+        by_key("log.next", "Next match", "Go to the next match.", "n"),
+        by_key("log.previous", "Previous match", "Go to the match before.", "N"),
         AppAction("log.error", "Next error", "Go to the first error, then to the one after.", "J", palette=False),
         AppAction("log.level", "Level", "Show all lines of the log, or only those from a level up.", "l", palette=False),
         AppAction("log.since", "Since", "Go to what was written in the last minutes or hours.", "F", palette=False, asks=True),
-        AppAction("log.cancel", "Cancel", "Stop searching the log.", "ctrl+x", palette=False, show=False),
-        AppAction("log.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "backslash", palette=False, show=False),
-        AppAction("log.times", "Times", "Show when each line arrived.", "D", palette=False, show=False),
-        AppAction("log.save", "Save", "Write the shown lines into a file.", "W", palette=False, show=False),
-        AppAction("log.copy", "Copy", "Copy the lines in sight.", "y", palette=False, show=False),
-        AppAction("log.copy-all", "Copy all", "Copy every line that the filter lets through.", "Y", palette=False, show=False),
-        AppAction("log.down", "Down", "One line down.", "j", palette=False, show=False),
-        AppAction("log.up", "Up", "One line up.", "k", palette=False, show=False),
-        AppAction("log.top", "First", "Go to the first line of the log.", "g", palette=False, show=False),
+        by_key("log.cancel", "Cancel", "Stop searching the log.", "ctrl+x"),
+        by_key("log.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "backslash"),
+        by_key("log.times", "Times", "Show when each line arrived.", "D"),
+        by_key("log.save", "Save", "Write the shown lines into a file.", "W"),
+        by_key("log.copy", "Copy", "Copy the lines in sight.", "y"),
+        by_key("log.copy-all", "Copy all", "Copy every line that the filter lets through.", "Y"),
+        by_key("log.down", "Down", "One line down.", "j"),
+        by_key("log.up", "Up", "One line up.", "k"),
+        by_key("log.top", "First", "Go to the first line of the log.", "g"),
     )
 
     class Asked(Message):

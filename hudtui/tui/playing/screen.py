@@ -20,7 +20,7 @@ from textual.worker import WorkerCancelled, WorkerFailed
 from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.text import clean_line, plural
-from hudtui.tui.actions import AppAction, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.editor.reply_editor import ReplyEditor
 from hudtui.tui.facts import Facts
 from hudtui.tui.playing.panes import ActionsPane, ReplyPane, SetupPane, TranscriptPane
@@ -95,7 +95,7 @@ class PlayingScreen(HudtuiScreen):
             asks=True,
         ),
         cancel_action("playing", "End the environment at once; the episode is kept without an evaluation."),
-        AppAction("playing.back", "Back", "Go to the transcript; from there, back.", "escape", show=False, palette=False),
+        by_key("playing.back", "Back", "Go to the transcript; from there, back.", "escape"),
     )
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.message import Message
 
 from hudtui.core.results.images import images_by_turn
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.results.transcript import Beside, TranscriptPage, episode_name, head_lines, message_page, reward_text, turn_page
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.json_view import JsonView
@@ -45,18 +45,11 @@ class EpisodePane(ViewsPane):
     VIEWS: ClassVar[tuple[str, ...]] = ("turns", "messages", "group", "record")
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("episode.next-turn", "Next turn", "Scroll to the next turn.", "right", palette=False),
-        AppAction("episode.previous-turn", "Turn before", "Scroll to the turn before.", "left", palette=False, show=False),
+        by_key("episode.previous-turn", "Turn before", "Scroll to the turn before.", "left"),
         AppAction("episode.later", "Next episode", "Show the next episode of the list.", "J", palette=False),
-        AppAction("episode.earlier", "Episode before", "Show the episode before.", "K", palette=False, show=False),
+        by_key("episode.earlier", "Episode before", "Show the episode before.", "K"),
         AppAction("episode.next-match", "Next match", "Scroll to the next line with what was searched for.", "n", palette=False),
-        AppAction(
-            "episode.previous-match",
-            "Match before",
-            "Scroll to the line before with what was searched for.",
-            "N",
-            palette=False,
-            show=False,
-        ),
+        by_key("episode.previous-match", "Match before", "Scroll to the line before with what was searched for.", "N"),
     )
     DEFAULT_CSS = """
     EpisodePane > .episode-head { height: auto; max-height: 6; padding: 0 1; background: $surface; }

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from hudtui.core.text import plural
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.fit import cut
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ class Histogram(Acting, Widget, can_focus=True):
         AppAction(
             "rewards.wider", "Wider", "Add the next range of rewards to the ranges that are shown.", "shift+right", palette=False
         ),
-        AppAction(
-            "rewards.narrower", "Narrower", "Take the last range of rewards away.", "shift+left", palette=False, show=False
-        ),
+        by_key("rewards.narrower", "Narrower", "Take the last range of rewards away.", "shift+left"),
         AppAction("rewards.all", "All rewards", "Show the episodes with all rewards again.", "escape", palette=False),
     )
     DEFAULT_CSS = "Histogram { height: 1fr; width: 1fr; padding: 0 1; }"

@@ -19,7 +19,7 @@ from textual.widget import Widget
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.results.queries import diff_transcripts, failures, histogram
 from hudtui.core.text import clean, clean_line, plural
-from hudtui.tui.actions import AppAction, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.facts import Facts
 from hudtui.tui.results.episode_pane import EpisodePane
 from hudtui.tui.results.group_view import GroupSide, group_lines
@@ -108,14 +108,7 @@ class ResultsScreen(HudtuiScreen):
         AppAction("results.copy", "Copy", "Copy the episode as Markdown.", "y", show=False),
         AppAction("results.refresh", "Refresh", "Read everything again from the beginning.", "r", show=False),
         cancel_action("results", "Stop the search, and keep what it has found; or stop the export."),
-        AppAction(
-            "results.back",
-            "Back",
-            "One level up: to the groups, then to where you came from.",
-            "escape",
-            show=False,
-            palette=False,
-        ),
+        by_key("results.back", "Back", "One level up: to the groups, then to where you came from.", "escape"),
     )
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import TabbedContent, TabPane
 
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.runs.machine import MachinePane
 from hudtui.tui.runs.words import event_cells, result_table
 from hudtui.tui.widgets.calm_static import CalmStatic
@@ -33,10 +33,8 @@ METRICS = AppAction("run.metrics", "Metrics", "Its numbers as curves; again for 
 WINDOW = AppAction(
     "run.window", "Next log", "Show the next log: of another stage, window or file, or of all stages.", "full_stop", show=False
 )
-NEXT_TAB = AppAction(
-    "run.next-tab", "Next tab", "The next tab: curves, log, machine …", "right_square_bracket", show=False, palette=False
-)
-PREVIOUS_TAB = AppAction("run.previous-tab", "Tab before", "The tab before.", "left_square_bracket", show=False, palette=False)
+NEXT_TAB = by_key("run.next-tab", "Next tab", "The next tab: curves, log, machine …", "right_square_bracket")
+PREVIOUS_TAB = by_key("run.previous-tab", "Tab before", "The tab before.", "left_square_bracket")
 EVENTS = 500
 """Events of a run that are listed, the newest."""
 

@@ -18,7 +18,7 @@ from textual.widget import Widget
 from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Choice
 from hudtui.core.text import clean_line, plural, seen_from
-from hudtui.tui.actions import AppAction, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.facts import Facts
 from hudtui.tui.log.reading import SELDOM
 from hudtui.tui.runs.list_pane import RunList
@@ -126,7 +126,7 @@ class RunScreen(HudtuiScreen):
         AppAction("run.reveal", "Paths", "Where the run's files are, and the commands that show it.", "i", show=False),
         AppAction("run.refresh", "Refresh", "Read the runs again.", "r", show=False),
         cancel_action("run", "Stop fetching results, exporting a model or removing runs."),
-        AppAction("run.back", "Back", "Go to the list of runs; from there, home.", "escape", show=False, palette=False),
+        by_key("run.back", "Back", "Go to the list of runs; from there, home.", "escape"),
     )
 
     def __init__(self) -> None:

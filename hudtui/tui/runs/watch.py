@@ -17,7 +17,7 @@ from textual.widgets import ContentSwitcher
 
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.log.reading import ReadLogs
 from hudtui.tui.log.view import LogView
 from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
@@ -147,9 +147,7 @@ class WatchScreen(HudtuiScreen):
         NEXT_TAB,
         PREVIOUS_TAB,
         AppAction("watch.refresh", "Refresh", "List the sessions again.", "r", show=False),
-        AppAction(
-            "watch.back", "Back", "Go to the list of sessions; from there to the runs.", "escape", show=False, palette=False
-        ),
+        by_key("watch.back", "Back", "Go to the list of sessions; from there to the runs.", "escape"),
     )
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from hudtui.core.events import Notice, Progress
 from hudtui.core.flows.serve import Serving, exposure
 from hudtui.core.openenv.options import ServeRequest
 from hudtui.core.text import clean_line, plural
-from hudtui.tui.actions import AppAction, cancel_action
+from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
@@ -91,7 +91,7 @@ class ServingScreen(HudtuiScreen):
         AppAction("serving.end", "End", "End the server and all its sessions.", "x", danger=True, asks=True),
         AppAction("serving.copy", "Copy", "Copy the address, the token or both.", "y", asks=True),
         cancel_action("serving", "Stop starting the server."),
-        AppAction("serving.back", "Back", "To the first pane; from there, back.", "escape", show=False, palette=False),
+        by_key("serving.back", "Back", "To the first pane; from there, back.", "escape"),
     )
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line, home_short, seen_from
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
@@ -140,7 +140,7 @@ class SettingsScreen(HudtuiScreen):
             decides=True,
         ),
         AppAction("settings.copy", "Copy name", "Copy the name of the setting.", "y", show=False),
-        AppAction("settings.back", "Back", "Go to the table; from there, back.", "escape", show=False, palette=False),
+        by_key("settings.back", "Back", "Go to the table; from there, back.", "escape"),
     )
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from textual.widgets import Button, Static
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean, clean_line
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fields import Field
 
@@ -59,7 +59,7 @@ class Confirm(Dialog[bool]):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("confirm.yes", "Yes", "Do it.", "y", palette=False),
         AppAction("confirm.no", "No", "Leave everything as it is.", "n", palette=False),
-        AppAction("confirm.other", "Other button", "Move to the other button.", "left,right,h,l", palette=False, show=False),
+        by_key("confirm.other", "Other button", "Move to the other button.", "left,right,h,l"),
     )
     cancelled = False
 
@@ -119,7 +119,7 @@ class Ask(Dialog["str | None"]):
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("ask.copy", "Copy", "Copy the text of the question, such as an address.", "ctrl+o", palette=False, show=False),
+        by_key("ask.copy", "Copy", "Copy the text of the question, such as an address.", "ctrl+o"),
     )
 
     def __init__(

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from hudtui.core.environment.schema_words import describe_schema
 from hudtui.core.json_text import Node, find_nodes, pretty
 from hudtui.core.text import clean, plural
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.log.lines import LogLines
 from hudtui.tui.log.model import LogBuffer
 from hudtui.tui.widgets.fit import pad
@@ -63,19 +63,10 @@ class JsonView(Searching, Scrolling, LogLines):
         AppAction(
             "json.fold-all", "Fold all", "Fold all objects and lists inside the value, or unfold them.", "minus", palette=False
         ),
-        AppAction(
-            "json.open", "Unfold", "Unfold the object or list, or scroll to the right.", "right", palette=False, show=False
-        ),
-        AppAction(
-            "json.close",
-            "Fold or up",
-            "Scroll to the left, fold the object or list, or go to the one around it.",
-            "left",
-            palette=False,
-            show=False,
-        ),
+        by_key("json.open", "Unfold", "Unfold the object or list, or scroll to the right.", "right"),
+        by_key("json.close", "Fold or up", "Scroll to the left, fold the object or list, or go to the one around it.", "left"),
         AppAction("json.copy", "Copy", "Copy the whole text.", "y", palette=False),
-        AppAction("json.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "backslash", palette=False, show=False),
+        by_key("json.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "backslash"),
         *SEARCH,
         *MOVES,
     )

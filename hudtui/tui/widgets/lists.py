@@ -10,15 +10,15 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 
 MOVES: tuple[AppAction, ...] = (
-    AppAction("list.down", "Down", "One row down.", "j", palette=False, show=False),
-    AppAction("list.up", "Up", "One row up.", "k", palette=False, show=False),
-    AppAction("list.first", "First", "The first row.", "g", palette=False, show=False),
-    AppAction("list.last", "Last", "The last row.", "G", palette=False, show=False),
-    AppAction("list.page-down", "Page down", "One page down.", "ctrl+d", palette=False, show=False),
-    AppAction("list.page-up", "Page up", "One page up.", "ctrl+u", palette=False, show=False),
+    by_key("list.down", "Down", "One row down.", "j"),
+    by_key("list.up", "Up", "One row up.", "k"),
+    by_key("list.first", "First", "The first row.", "g"),
+    by_key("list.last", "Last", "The last row.", "G"),
+    by_key("list.page-down", "Page down", "One page down.", "ctrl+d"),
+    by_key("list.page-up", "Page up", "One page up.", "ctrl+u"),
 )
 """What lists, tables and trees have in common."""
 

@@ -22,7 +22,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.charts import (
     Axis,
     ChartLine,
@@ -431,24 +431,22 @@ class MetricsPane(Acting, Vertical):
     """
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("plots.open", "Episodes", "Open what happened at the step of the cursor.", "enter", palette=False),
-        AppAction("plots.later", "Later", "Move the cursor to the next value.", "right", palette=False, show=False),
-        AppAction("plots.earlier", "Earlier", "Move the cursor to the value before.", "left", palette=False, show=False),
-        AppAction("plots.far-later", "Ten later", "Move the cursor ten values on.", "shift+right", palette=False, show=False),
-        AppAction(
-            "plots.far-earlier", "Ten earlier", "Move the cursor ten values back.", "shift+left", palette=False, show=False
-        ),
-        AppAction("plots.first", "First value", "Move the cursor to the first value.", "home,g", palette=False, show=False),
-        AppAction("plots.newest", "Newest value", "Follow the newest values.", "end,G", palette=False, show=False),
-        AppAction("plots.next", "Next chart", "Go to the next chart, down the column.", "down,j", palette=False, show=False),
-        AppAction("plots.previous", "Chart before", "Go to the chart before.", "up,k", palette=False, show=False),
+        by_key("plots.later", "Later", "Move the cursor to the next value.", "right"),
+        by_key("plots.earlier", "Earlier", "Move the cursor to the value before.", "left"),
+        by_key("plots.far-later", "Ten later", "Move the cursor ten values on.", "shift+right"),
+        by_key("plots.far-earlier", "Ten earlier", "Move the cursor ten values back.", "shift+left"),
+        by_key("plots.first", "First value", "Move the cursor to the first value.", "home,g"),
+        by_key("plots.newest", "Newest value", "Follow the newest values.", "end,G"),
+        by_key("plots.next", "Next chart", "Go to the next chart, down the column.", "down,j"),
+        by_key("plots.previous", "Chart before", "Go to the chart before.", "up,k"),
         AppAction("plots.smooth", "Smooth", "Smooth the curves: not at all, somewhat, strongly.", "u", palette=False),
         AppAction("plots.axis", "Step/time", "Draw by step, or by the time since the first value.", "A", palette=False),
         AppAction("plots.log", "Log scale", "Draw this chart with a logarithmic y axis, or a linear one.", "V", palette=False),
         AppAction("plots.zoom", "One chart", "The chosen chart alone, or all charts.", "v", palette=False),
         AppAction("plots.all", "All charts", "Show all charts again, at their newest values.", "escape", palette=False),
         AppAction("plots.others", "All numbers", "Also show the numbers that have no common name.", "O", palette=False),
-        AppAction("plots.page-down", "Page down", "One page down.", "pagedown,ctrl+d", palette=False, show=False),
-        AppAction("plots.page-up", "Page up", "One page up.", "pageup,ctrl+u", palette=False, show=False),
+        by_key("plots.page-down", "Page down", "One page down.", "pagedown,ctrl+d"),
+        by_key("plots.page-up", "Page up", "One page up.", "pageup,ctrl+u"),
     )
 
     class StepChosen(Message):

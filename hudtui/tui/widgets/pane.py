@@ -19,7 +19,7 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.widget import Widget
 
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.fit import cut
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class ViewsPane(Pane):
     VIEWS: ClassVar[tuple[str, ...]] = ()
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("views.next", "Next view", "Show the next view of this pane.", "right_square_bracket", palette=False),
-        AppAction("views.previous", "View before", "Show the view before.", "left_square_bracket", palette=False, show=False),
+        by_key("views.previous", "View before", "Show the view before.", "left_square_bracket"),
     )
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
@@ -198,8 +198,8 @@ class Panes(Acting, Container):
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("panes.next", "Next pane", "Go to the next pane or field.", "tab", show=False, palette=False),
-        AppAction("panes.previous", "Pane before", "Go to the pane or field before.", "shift+tab", show=False, palette=False),
+        by_key("panes.next", "Next pane", "Go to the next pane or field.", "tab"),
+        by_key("panes.previous", "Pane before", "Go to the pane or field before.", "shift+tab"),
         AppAction("panes.zoom", "Zoom", "Show this pane alone, or all of them again.", "z", show=False),
         AppAction("panes.larger", "Larger pane", "Make this pane larger.", "greater_than_sign", show=False),
         AppAction("panes.smaller", "Smaller pane", "Make this pane smaller.", "less_than_sign", show=False),

@@ -12,13 +12,13 @@ from textual.widget import Widget
 
 from hudtui.core.text import clean_line
 from hudtui.pod.search import Pattern
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.fields import Field
 
 SEARCH: tuple[AppAction, ...] = (
     AppAction("search.find", "Search", "Mark and find text here.", "slash", palette=False),
-    AppAction("search.next-match", "Next match", "Go to the next match.", "n", palette=False, show=False),
-    AppAction("search.previous-match", "Previous match", "Go to the match before.", "N", palette=False, show=False),
+    by_key("search.next-match", "Next match", "Go to the next match.", "n"),
+    by_key("search.previous-match", "Previous match", "Go to the match before.", "N"),
 )
 
 

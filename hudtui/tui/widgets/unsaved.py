@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Button, Static
 
 from hudtui.core.text import clean, clean_line
-from hudtui.tui.actions import AppAction
+from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.widgets.dialog import Dialog
 
 Answer = Literal["save", "leave"]
@@ -31,8 +31,8 @@ class Unsaved(Dialog["Answer | None"]):
         AppAction("unsaved.leave", "Leave", "Leave without saving; a copy is kept.", "y", palette=False),
         AppAction("unsaved.lose", "Lose", "Leave without saving, and lose the changes.", "L", palette=False),
         AppAction("unsaved.stay", "Stay", "Go back to the work.", "n", palette=False),
-        AppAction("unsaved.next", "Next button", "Move to the next button.", "right,l", palette=False, show=False),
-        AppAction("unsaved.previous", "Previous button", "Move to the button before.", "left,h", palette=False, show=False),
+        by_key("unsaved.next", "Next button", "Move to the next button.", "right,l"),
+        by_key("unsaved.previous", "Previous button", "Move to the button before.", "left,h"),
     )
 
     def __init__(self, title: str, lines: tuple[str, ...], *, leave: str, lost: bool) -> None:

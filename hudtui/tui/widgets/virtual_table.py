@@ -16,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from hudtui.core.text import clean_line
-from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.lists import MOVES
 
@@ -69,13 +69,13 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         *MOVES,
-        AppAction("table.up", "Up", "One row up.", "up", palette=False, show=False),
-        AppAction("table.down", "Down", "One row down.", "down", palette=False, show=False),
-        AppAction("table.page-up", "Page up", "One page up.", "pageup", palette=False, show=False),
-        AppAction("table.page-down", "Page down", "One page down.", "pagedown", palette=False, show=False),
-        AppAction("table.first", "First", "The first row.", "home", palette=False, show=False),
-        AppAction("table.last", "Last", "The last row.", "end", palette=False, show=False),
-        AppAction("table.select", "Open", "Open the row under the cursor.", "enter", palette=False, show=False),
+        by_key("table.up", "Up", "One row up.", "up"),
+        by_key("table.down", "Down", "One row down.", "down"),
+        by_key("table.page-up", "Page up", "One page up.", "pageup"),
+        by_key("table.page-down", "Page down", "One page down.", "pagedown"),
+        by_key("table.first", "First", "The first row.", "home"),
+        by_key("table.last", "Last", "The last row.", "end"),
+        by_key("table.select", "Open", "Open the row under the cursor.", "enter"),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "table--heading",
