@@ -180,7 +180,7 @@ async def test_a_real_environment_is_looked_at_and_played(open_app: Any, project
         assert "● connected" in screen_text(app)
         await pilot.press("tab", "x")
         await settle(pilot)
-        assert screen._session is None
+        assert screen.connection.session is None
 
 
 async def test_a_hidden_function_is_called_through_its_hub(open_app: Any, project: Path, settle: Any) -> None:

@@ -25,8 +25,8 @@ from hudtui.core.gym.editing.samples import load_samples, save_samples
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.editor.find_bar import FindBar
 from hudtui.tui.editor.popup import Popup
+from hudtui.tui.environment.connection import Connection
 from hudtui.tui.facts import Services
-from hudtui.tui.mapping.connection import Connection
 from hudtui.tui.mapping.screen import MappingScreen
 from hudtui.tui.widgets.dialog import TextDialog
 from hudtui.tui.widgets.pick import Pick
@@ -880,6 +880,41 @@ async def test_a_call_is_sent_to_the_real_environment_on_a_key_only(
         await pilot.press("escape", "x")
         await settle(pilot)
         assert screen.connection.session is None
+
+
+async def test_a_call_goes_to_the_environment_that_was_analyzed_last(
+    open_app: Any, game: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[str] = []
+    ended: list[str] = []
+
+    class Session:
+        tools = {"move": MOVE}  # noqa: RUF012
+
+        async def call_tool(self, name: str, arguments: Any, *, timeout: float | None = None) -> ToolResult:
+            return ToolResult((ContentBlock("text", "done"),))
+
+    @contextlib.asynccontextmanager
+    async def connect(source: Any, **options: Any) -> AsyncIterator[Session]:
+        began.append(source.text)
+        yield Session()
+        ended.append(source.text)
+
+    monkeypatch.setattr(client, "connect", connect)
+    async with mapping(open_app, settle, game) as (screen, pilot):
+        await pilot.press("f8")
+        await settle(pilot)
+        await pilot.press("f8")
+        await settle(pilot)
+        assert (began, ended) == (["text-2048"], [])
+        url = "http://127.0.0.1:9/mcp"
+        save_analysis(parse_source(url, folder=game, lookup={}.get), Analysis(url, Server("other", "1"), tools=(MOVE,)))
+        pilot.app.open_screen("home")
+        pilot.app.open_screen("mapping")
+        await settle(pilot)
+        await pilot.press("f8")
+        await settle(pilot)
+        assert (began, ended) == (["text-2048", url], ["text-2048"]) and screen.connection.session is not None
 
 
 async def test_a_refused_reply_is_not_sent(open_app: Any, game: Path, settle: Any) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +22,7 @@ from hudtui.core.events import Progress
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE_FOLDER
 from hudtui.tui.actions import AppAction, by_key, cancel_action
+from hudtui.tui.environment.connection import Connection
 from hudtui.tui.environment.panes import Leaf, ResultPane, ToolPane, ToolsPane
 from hudtui.tui.environment.tool_form import ToolForm
 from hudtui.tui.facts import Facts
@@ -34,9 +34,7 @@ from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
-    from hudtui.core.environment.client import EnvironmentSession
     from hudtui.core.environment.source import Source
-    from hudtui.core.flows.answers import PersonAnswers
 
 _NOTHING = "No environment is open."
 _NAME = "Name one above ({key:environment.source}) and press Enter"
@@ -91,8 +89,7 @@ class EnvironmentScreen(HudtuiScreen):
         self.source: Source | None = None
         self.analysis: Analysis | None = None
         self._tools, self._tool, self._result = ToolsPane(), ToolPane(), ResultPane()
-        self._stack: AsyncExitStack | None = None
-        self._session: EnvironmentSession | None = None
+        self.connection = Connection(self, self._connection_changed)
 
     # -- what is on it -----------------------------------------------------------------------------------------------
 
@@ -156,7 +153,7 @@ class EnvironmentScreen(HudtuiScreen):
             return "a login is for environments at an http(s) address"
         if name == "image" and not self._result.images:
             return "the last result has no image"
-        if name == "disconnect" and self._session is None:
+        if name == "disconnect" and self.connection.session is None:
             return "there is no connection"
         return None
 
@@ -230,7 +227,7 @@ class EnvironmentScreen(HudtuiScreen):
 
     async def _forget(self) -> None:
         """Show nothing of the environment before: what stands here belongs to the name above it."""
-        await self._disconnect()
+        await self.connection.close()
         self.source, self.analysis = None, None
         self._tools.show(None)
         self.query_one(Panes).display = False
@@ -246,13 +243,13 @@ class EnvironmentScreen(HudtuiScreen):
         source = self.source
         if source is None:
             return
-        self.busy(f"Analyzing {source.text} ({{key:environment.cancel}} cancels)")
+        self.connection.wait_for(f"Analyzing {source.text}")
         self._show_state("● analyzing", "$accent")
         self.query_one(EmptyState).tell("The environment is being analyzed …")
         shown = ", showing the last analysis" if self.analysis else ""
         try:
-            answers = None if by_itself else await self._answers()
-            found = await analyze_source(source, self.app, on_event=self._progress, answerer=answers)
+            answers = None if by_itself else await self.connection.answers()
+            found = await analyze_source(source, self.app, on_event=self.connection.show_progress, answerer=answers)
         except HudtuiError:
             self._show_state(f"✗ connection failed{shown}", "$error")
             self._show_nothing()
@@ -265,11 +262,6 @@ class EnvironmentScreen(HudtuiScreen):
         if self.is_busy:
             self.clear_message()
         self.app.reload()
-
-    async def _answers(self) -> PersonAnswers:
-        from hudtui.core.flows.answers import PersonAnswers
-
-        return PersonAnswers(self.app, await asyncio.to_thread(self.app.project.settings))
 
     @started("look")
     async def action_login(self) -> None:
@@ -285,20 +277,17 @@ class EnvironmentScreen(HudtuiScreen):
             if wanted is None:
                 return
             if wanted == "out":
-                await self._disconnect()
+                await self.connection.close()
                 await log_out(source)
                 self.say("The login is forgotten.", "success")
                 return
-        self.busy(f"Logging in at {source.text} ({{key:environment.cancel}} cancels)")
+        self.connection.wait_for(f"Logging in at {source.text}")
         settings = await asyncio.to_thread(self.app.project.settings)
         options = LoginOptions(again=True)
-        made = await log_in(source, self.app, settings, options=options, on_event=self._progress)
+        made = await log_in(source, self.app, settings, options=options, on_event=self.connection.show_progress)
         await self._look()
         words = "; ".join(login.words() for login in made)
         self.say(words[:1].upper() + words[1:] + "." if made else f"{source.text} asks for no login.", "success")
-
-    def _progress(self, event: Progress) -> None:
-        self.busy(f"{event.message or event.stage} ({{key:environment.cancel}} cancels)")
 
     def has_use(self, action_id: str) -> bool:
         """There is something to cancel."""
@@ -329,7 +318,7 @@ class EnvironmentScreen(HudtuiScreen):
         self.refresh_bindings()
 
     def _show_state(self, text: str = "", style: str = "$foreground-muted", server: str = "") -> None:
-        if self._session is not None:
+        if self.connection.session is not None:
             text, style = "● connected", "bold $success"
         parts: list[Any] = [(f" {text}" if text else "", style)]
         if server:
@@ -406,52 +395,27 @@ class EnvironmentScreen(HudtuiScreen):
 
     async def _called(self, tool: Tool, typed: Any) -> None:
         name, arguments = hub_call(tool, read_form(tool, typed))
-        session = await self._connected()
-        self.busy(f"Waiting for {tool.name} ({{key:environment.cancel}} cancels)")
-        began = time.monotonic()
-        try:
-            result = await session.call_tool(name, arguments)
-        except HudtuiError:
-            await self._disconnect()
-            raise
-        self.clear_message()
+        assert self.source is not None
+        result, seconds = await self.connection.call(self.source, name, arguments, title=tool.name)
         self._tools.called(tool)
         if tool is self.selected:
-            self._result.show_result({"tool": name, "arguments": arguments}, result, time.monotonic() - began)
+            self._result.show_result({"tool": name, "arguments": arguments}, result, seconds)
         panes = self.query_one(Panes)
         if panes.alone and panes.current is not self._tools:
             panes.open(self._result)
         self.refresh_bindings()
 
-    async def _connected(self) -> EnvironmentSession:
-        from hudtui.core.environment.client import connect
-
-        if self._session is None:
-            assert self.source is not None
-            self.busy(f"Connecting to {self.source.text} ({{key:environment.cancel}} cancels)")
-            stack = AsyncExitStack()
-            self._session = await stack.enter_async_context(
-                connect(self.source, on_event=self._progress, answerer=await self._answers())
-            )
-            self._stack = stack
-            self._show_state()
-        return self._session
+    def _connection_changed(self) -> None:
+        self._show_state("○ not connected")
+        self.refresh_bindings()
 
     @started("call", busy="Disconnecting")
     async def action_disconnect(self) -> None:
-        await self._disconnect()
+        await self.connection.close()
         self.say("Disconnected: the environment that calls by hand went to has ended.")
 
-    async def _disconnect(self) -> None:
-        stack, self._stack, self._session = self._stack, None, None
-        if stack is not None:
-            await stack.aclose()
-            if self.is_running:
-                self._show_state("○ not connected")
-                self.refresh_bindings()
-
     async def on_unmount(self) -> None:
-        await self._disconnect()
+        await self.connection.close()
 
     def action_image(self) -> None:
         block = self._result.images[-1]
@@ -494,7 +458,7 @@ class EnvironmentScreen(HudtuiScreen):
         async with aclosing(new_task(self.app.project, self.source, self.analysis, self.app)) as steps:
             async for step in steps:
                 if isinstance(step, Progress):
-                    self._progress(step)
+                    self.connection.show_progress(step)
                     continue
                 self.clear_message()
                 if isinstance(step, NewTask):

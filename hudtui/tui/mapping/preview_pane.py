@@ -139,11 +139,18 @@ class PreviewPane(Pane):
         event.stop()
         self.sheet.focus()
 
-    def show_sample(self, connection: tuple[str, str]) -> None:
-        """Show which reply is tried, and the state of the connection to send it over: words and their style."""
-        label = (clean_line(self.sample.label, 40), "$foreground-muted")
+    def show_sample(self, *, connected: bool) -> None:
+        """Show which reply is tried, and the state of the connection to send it over."""
+        draft, muted = self._draft, "$foreground-muted"
+        state = ("● connected", "bold $success") if connected else ("○ no environment was inspected", muted)
+        if not connected and draft.analysis is not None:
+            source = clean_line(draft.analysis.source, 40)
+            state = (f"○ not connected ({source})", muted)
+            if draft.foreign is not None:
+                state = (f"○ not checked: for {clean_line(draft.foreign, 30)}; last analyzed: {source}", muted)
+        label = (clean_line(self.sample.label, 40), muted)
         self.query_one("#map-sample-name", CalmStatic).update(
-            Content.assemble(("sample reply ", "bold $primary"), label, "  ", connection), layout=False
+            Content.assemble(("sample reply ", "bold $primary"), label, "  ", state), layout=False
         )
 
     def show_meaning(self) -> Interpretation | None:

@@ -19,9 +19,9 @@ from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.editor.find_bar import FindBar
 from hudtui.tui.editor.yaml_editor import YamlEditor
+from hudtui.tui.environment.connection import Connection
 from hudtui.tui.facts import Facts
 from hudtui.tui.mapping.configuration_pane import ConfigurationPane
-from hudtui.tui.mapping.connection import Connection
 from hudtui.tui.mapping.draft import LiveConfig
 from hudtui.tui.mapping.open_file import OpenFile
 from hudtui.tui.mapping.preview_pane import PreviewPane
@@ -170,7 +170,7 @@ class MappingScreen(HudtuiScreen):
         meaning = self.preview.show_meaning()
         words = Content("") if meaning is None else brief(meaning)
         self.text.show_brief(Content.assemble(("! " if meaning is not None and self.draft.stale else "", "bold $warning"), words))
-        self.preview.show_sample(self.connection.words(self.draft))
+        self.preview.show_sample(connected=self.connection.session is not None)
 
     def _later(self) -> None:
         """Check the whole text when the typing pauses; one wait at a time, and only the newest text counts."""
@@ -647,14 +647,22 @@ class MappingScreen(HudtuiScreen):
     # -- the environment ---------------------------------------------------------------------------------------------
 
     def _connection_changed(self) -> None:
-        self.preview.show_sample(self.connection.words(self.draft))
+        self.preview.show_sample(connected=self.connection.session is not None)
         self.refresh_bindings()
 
     @started("send")
     async def action_send(self) -> None:
+        from hudtui.core.flows.generate import typed_source
+        from hudtui.tui.mapping.view import answer_lines
+
         meaning, analysis = self.preview.meaning, self.draft.analysis
         assert meaning is not None and meaning.call is not None and analysis is not None
-        self.preview.answer = await self.connection.send(meaning.call, analysis.source)
+        file, call = self.app.project.state_dir / "analyses", meaning.call
+        source = await asyncio.to_thread(typed_source, self.app.project, analysis.source, file=file)
+        result, seconds = await self.connection.call(source, call.tool, call.arguments, title=call.tool)
+        self.preview.answer = answer_lines(result, seconds)
+        if self.connection.session is not None and call.tool not in self.connection.session.tools:
+            self.preview.answer.insert(1, Content.styled("  ! the environment does not list this tool", "$warning"))
         self.show_meaning()
         self.preview.tabs.active = "preview"
         if self.size.width < BOTH_PANES:
