@@ -41,19 +41,17 @@ Machines = Annotated[
 _WHEEL = "|/-\\"
 
 
-def settings(*, as_json: bool = False) -> Settings:
-    """The settings of the project folder, all of which count; see `failures` for what ends the command.
+def settings() -> Settings:
+    """The settings of the project folder, all of which count.
 
     Raises:
         Untrusted: The user has not agreed to what the project's files ask for.
     """
     from hudtui.core.settings import load_settings
 
-    with console.failures(as_json=as_json):
-        found = load_settings(Path.cwd())
-        found.require_trust()
-        return found
-    raise AssertionError("unreachable")  # pragma: no cover
+    found = load_settings(Path.cwd())
+    found.require_trust()
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import sys
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import typer
 
@@ -18,6 +19,7 @@ from hudtui.core.events import Progress
 from hudtui.core.text import clean, dump_json
 from hudtui.core.trust import Untrusted, agree
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 FOUND = 1
@@ -202,6 +204,19 @@ def run(work: Coroutine[Any, Any, T], *, as_json: bool = False, compact: bool = 
             say(f"{how}; {when_ended}" if when_ended else how)
             raise typer.Exit(128 + end.number) from None
     raise AssertionError("unreachable")  # pragma: no cover
+
+
+def run_async(*, compact: bool = False, when_ended: str = "") -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, T]]:
+    """Make a command of an async function: `run` carries it out, with the value of its own `as_json`."""
+
+    def decorate(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+        @functools.wraps(command)
+        def carry_out(*args: P.args, **kwargs: P.kwargs) -> T:
+            return run(command(*args, **kwargs), as_json=bool(kwargs.get("as_json")), compact=compact, when_ended=when_ended)
+
+        return carry_out
+
+    return decorate
 
 
 async def _until_ended(work: Coroutine[Any, Any, T]) -> T:

@@ -15,11 +15,12 @@ def register(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
 
 
-def doctor(as_json: Json = False) -> None:
+@console.run_async()
+async def doctor(as_json: Json = False) -> None:
     """Show versions, folders and files, and missing programs. Exit code 1 if something is wrong."""
     from hudtui.core.doctor import examine
 
-    report = console.run(examine(Path.cwd()), as_json=as_json)
+    report = await examine(Path.cwd())
     if as_json:
         console.out_json(report.to_json())
     else:

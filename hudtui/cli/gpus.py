@@ -27,7 +27,8 @@ def register(app: typer.Typer) -> None:
 
 @older_spellings(host="--machine")
 @takes_request(kind=OfferOptions)
-def gpus(
+@console.run_async()
+async def gpus(
     spec: Spec = None,
     *,
     request: OfferOptions,
@@ -54,39 +55,32 @@ def gpus(
     from hudtui.core.compute.registry import unavailable_providers
     from hudtui.core.errors import InputError
 
-    settings = compute.settings(as_json=as_json)
-    with console.failures(as_json=as_json):
-        wanted = parse_spec(spec) if spec is not None else None
-        query = request.query
-        typed = parse_filter(offer_filter or "")
-        if typed.incomplete:
-            raise InputError(f"--filter does not know {typed.incomplete[0]!r}", fix="For instance: '4xh100 <6 >=80 -spot eu'.")
-        options = {name: value for name, value in vars(query).items() if value not in (None, ())}
-        query = replace(typed.query, **options)
-        demand = request.demand()
+    settings = compute.settings()
+    wanted = parse_spec(spec) if spec is not None else None
+    typed = parse_filter(offer_filter or "")
+    if typed.incomplete:
+        raise InputError(f"--filter does not know {typed.incomplete[0]!r}", fix="For instance: '4xh100 <6 >=80 -spot eu'.")
+    options = {name: value for name, value in vars(request.query).items() if value not in (None, ())}
+    query = replace(typed.query, **options)
+    demand = request.demand()
     fit = None if demand is None else demand.fit
-
-    async def work() -> tuple[Offers, frozenset[str]]:
-        async with compute.asked(settings, request.provider, machines=host or ()) as providers:
-            return await compute.gather_offers(providers, strict=len(request.provider) == 1)
-
-    market, simulated = console.run(work(), as_json=as_json)
+    async with compute.asked(settings, request.provider, machines=host or ()) as providers:
+        market, simulated = await compute.gather_offers(providers, strict=len(request.provider) == 1)
     absent = {} if request.provider else dict(unavailable_providers(settings.get))
     named = [offer for offer in market.found if typed.names(offer)]
     conditions = (wanted, typed.words, typed.without, *vars(query).values())
     narrow = demand is not None or any(value not in (None, ()) for value in conditions)
-    with console.failures(as_json=as_json):
-        if market.found and not named:
-            raise InputError(
-                "no offer has these words", why=offer_filter, fix="hudtui pods offers without --filter shows all offers."
-            )
-        try:
-            selection = select(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit)
-            choice = choose(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit) if narrow else None
-        except InputError as error:
-            told = [*market.warnings, *([absent["prime"]] if "prime" in absent else [])]
-            lines = [error.fix, *told] if error.fix else told
-            raise InputError(error.what, why=error.why, fix="\n".join(lines) or None) from None
+    if market.found and not named:
+        raise InputError(
+            "no offer has these words", why=offer_filter, fix="hudtui pods offers without --filter shows all offers."
+        )
+    try:
+        selection = select(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit)
+        choice = choose(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit) if narrow else None
+    except InputError as error:
+        told = [*market.warnings, *([absent["prime"]] if "prime" in absent else [])]
+        lines = [error.fix, *told] if error.fix else told
+        raise InputError(error.what, why=error.why, fix="\n".join(lines) or None) from None
     if as_json:
         console.out_json(_to_json(market, simulated, selection, choice, absent, limit, demand))
         return

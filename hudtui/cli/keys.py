@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,12 +32,13 @@ def _default(context: typer.Context, as_json: Json = False) -> None:
         list_keys(as_json=as_json)
 
 
-def list_keys(as_json: Json = False) -> None:
+@console.run_async()
+async def list_keys(as_json: Json = False) -> None:
     """Show your key, whether it can be used, and the public keys that the provider knows."""
     from hudtui.core.compute.ssh_key import VARIABLE, find_registered, key_path, read_key
     from hudtui.core.errors import HudtuiError, InputError
 
-    settings = compute.settings(as_json=as_json)
+    settings = compute.settings()
     path, own, trouble = key_path(settings.get), None, None
     try:
         if path is None:
@@ -46,12 +47,8 @@ def list_keys(as_json: Json = False) -> None:
         trouble = own.warning
     except HudtuiError as error:
         trouble = "; ".join(error.lines())
-
-    async def work() -> dict[str, tuple[SshKey, ...]]:
-        async with compute.asked(settings, paid=True) as providers, compute.busy("asking for the keys"):
-            return {one.title: await one.keys() for one in providers.values()}
-
-    known = console.run(work(), as_json=as_json)
+    async with compute.asked(settings, paid=True) as providers, compute.busy("asking for the keys"):
+        known = {one.title: await one.keys() for one in providers.values()}
     if as_json:
         console.out_json(
             {
@@ -85,7 +82,8 @@ def _brief(key: SshKey) -> str:
     return f"{words[0]} …{words[1][-12:]}" if len(words) > 1 else "–"
 
 
-def create(
+@console.run_async()
+async def create(
     path: Annotated[
         Path | None, typer.Argument(metavar="[PATH]", help="Where; by default ~/.ssh/prime_key.pem.", show_default=False)
     ] = None,
@@ -97,7 +95,7 @@ def create(
     from hudtui.core.project import open_project
 
     target = (path or usual_path()).expanduser().absolute()
-    key, file = console.run(create_key(open_project(), target, Terminal()), as_json=as_json)
+    key, file = await create_key(open_project(), target, Terminal())
     if as_json:
         told = {"path": str(key.path), "public": key.public_key, "fingerprint": key.fingerprint, "file": file and str(file)}
         console.out_json(told)
@@ -106,7 +104,8 @@ def create(
     console.say("hudtui pods keys register makes it known to Prime Intellect")
 
 
-def register_key(
+@console.run_async()
+async def register_key(
     path: Annotated[
         Path | None, typer.Argument(metavar="[PATH]", help="Private key; the configured key by default.", show_default=False)
     ] = None,
@@ -121,31 +120,27 @@ def register_key(
     from hudtui.core.errors import InputError
     from hudtui.core.flows import keys
 
-    settings, person = compute.settings(as_json=as_json), Terminal(yes=yes)
-
-    async def work() -> list[dict[str, Any]]:
-        chosen = path or key_path(settings.get)
-        if chosen is None:
-            raise InputError("you have no SSH key", fix="Make one with: hudtui pods keys create")
-        key = await keys.make_private(read_key(chosen), person)
-        entries = []
-        async with compute.asked(settings, paid=True) as providers:
-            for one in providers.values():
-                if one.features.brings_ssh_key:
-                    continue
-                known = find_registered(key, await one.keys())
-                entry = await keys.register(key, one, person, known=known, name=name)
-                if entry is None:
-                    raise typer.Abort
-                entries.append({**vars(entry), "provider": one.title})
-        return entries
-
-    entries = console.run(work(), as_json=as_json)
+    settings, person = compute.settings(), Terminal(yes=yes)
+    chosen = path or key_path(settings.get)
+    if chosen is None:
+        raise InputError("you have no SSH key", fix="Make one with: hudtui pods keys create")
+    key = await keys.make_private(read_key(chosen), person)
+    entries = []
+    async with compute.asked(settings, paid=True) as providers:
+        for one in providers.values():
+            if one.features.brings_ssh_key:
+                continue
+            known = find_registered(key, await one.keys())
+            entry = await keys.register(key, one, person, known=known, name=name)
+            if entry is None:
+                raise typer.Abort
+            entries.append({**vars(entry), "provider": one.title})
     if as_json:
         console.out_json(entries)
 
 
-def set_path(
+@console.run_async()
+async def set_path(
     path: Annotated[Path, typer.Argument(help="Private key, for instance ~/.ssh/prime_key.pem.")],
     project: Annotated[bool, typer.Option("--project", help="Store it in the project's .env, not in your own file.")] = False,
     as_json: Json = False,
@@ -155,14 +150,12 @@ def set_path(
     from hudtui.core.flows.keys import make_private
     from hudtui.core.settings import save_project_setting, save_user_setting
 
-    with console.failures(as_json=as_json):
-        key = read_key(path)
-        file = (
-            save_project_setting(Path.cwd(), VARIABLE, str(key.path)) if project else save_user_setting(VARIABLE, str(key.path))
-        )
-        hidden = compute.settings()
+    key = read_key(path)
+    value = str(key.path)
+    file = save_project_setting(Path.cwd(), VARIABLE, value) if project else save_user_setting(VARIABLE, value)
+    hidden = compute.settings()
     if console.interactive():
-        key = console.run(make_private(key, Terminal()), as_json=as_json)
+        key = await make_private(key, Terminal())
     if key.warning:
         console.say(f"warning: {key.warning}")
     if hidden.get(VARIABLE) != str(key.path):

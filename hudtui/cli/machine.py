@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import Annotated
 
 import typer
 
 from hudtui.cli import console
 from hudtui.cli.options import Json
-
-if TYPE_CHECKING:
-    from hudtui.core.compute.hardware import Hardware
 
 
 def register(app: typer.Typer) -> None:
@@ -18,16 +16,21 @@ def register(app: typer.Typer) -> None:
     app.command("machine")(machine)
 
 
-def machine(
+@console.run_async()
+async def machine(
     target: Annotated[
         str, typer.Argument(help="`local`, a name of ~/.ssh/config, or user@host[:port].", metavar="[TARGET]")
     ] = "local",
     as_json: Json = False,
 ) -> None:
     """Show the hardware and programs of this machine, or of a machine behind SSH."""
-    from hudtui.core.compute.hardware import size
+    from hudtui.core.compute.hardware import inspect, size
+    from hudtui.core.remote.hosts import HostPool
+    from hudtui.core.remote.known_hosts import KnownHosts
 
-    found = console.run(_inspect(target), as_json=as_json)
+    async with HostPool(KnownHosts(), **console.host_prompts()) as pool:
+        host = await pool.open(target)
+        found = await inspect(host, python=sys.executable if host.name == "local" else "python3")
     if as_json:
         console.out_json(found.to_json())
         return
@@ -44,15 +47,3 @@ def machine(
         console.out(f"{name:<11} {place or 'missing'}")
     for warning in found.warnings:
         console.say(f"warning: {warning}")
-
-
-async def _inspect(target: str) -> Hardware:
-    import sys
-
-    from hudtui.core.compute.hardware import inspect
-    from hudtui.core.remote.hosts import HostPool
-    from hudtui.core.remote.known_hosts import KnownHosts
-
-    async with HostPool(KnownHosts(), **console.host_prompts()) as pool:
-        host = await pool.open(target)
-        return await inspect(host, python=sys.executable if host.name == "local" else "python3")

@@ -20,9 +20,8 @@ from hudtui.core.text import duration
 if TYPE_CHECKING:
     from hudtui.core.compute.costs import CostSummary
     from hudtui.core.compute.known_pods import KnownPod
-    from hudtui.core.compute.limits import Limits
     from hudtui.core.compute.overview import PodRow, PodsSnapshot
-    from hudtui.core.compute.pods import Ledger, PodRecord
+    from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.reconcile import Orphan, Reconciliation
     from hudtui.core.compute.values import Pod
@@ -82,22 +81,18 @@ def _seen(at: float | None) -> str:
     return "never seen" if at is None else f"as of {duration(max(time.time() - at, 0.0))} ago"
 
 
-def list_pods(provider: Providers = None, as_json: Json = False) -> None:
+@console.run_async()
+async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
     """List the machines that are rented now, with what they have cost so far.
 
     Machines of a provider that does not answer are shown in their last known state.
     """
-    settings = compute.settings(as_json=as_json)
-
-    async def work() -> tuple[PodsSnapshot, tuple[PodRecord, ...], frozenset[str]]:
-        async with compute.asked(settings, provider or (), paid=True) as providers:
-            ledger = _ledger()
-            found = await _look(providers, ledger)
-            silent = {one.provider for one in found.silent}
-            unseen = [owned for name in found.unclear if (owned := ledger.get(name)) and owned.provider not in silent]
-            return found, tuple(unseen), frozenset(one.name for one in providers.values() if one.features.simulated)
-
-    found, unseen, simulated = console.run(work(), as_json=as_json)
+    async with compute.asked(compute.settings(), provider or (), paid=True) as providers:
+        ledger = _ledger()
+        found = await _look(providers, ledger)
+        silent = {one.provider for one in found.silent}
+        unseen = [owned for name in found.unclear if (owned := ledger.get(name)) and owned.provider not in silent]
+        simulated = frozenset(one.name for one in providers.values() if one.features.simulated)
     spending = found.spending
     if as_json:
         console.out_json(
@@ -166,24 +161,20 @@ def _state(pod: Pod) -> str:
     return f"{pod.stage}{progress}" + (f": {pod.failure}" if pod.failure else "")
 
 
-def status(
+@console.run_async()
+async def status(
     names: Annotated[list[str] | None, typer.Argument(metavar="[POD...]", help="By default all rented pods.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show all details of pods."""
-    settings = compute.settings(as_json=as_json)
+    from hudtui.core.compute.known_pods import find_pod
 
-    async def work() -> tuple[list[KnownPod], PodsSnapshot, bool]:
-        from hudtui.core.compute.known_pods import find_pod
-
-        ledger = _ledger()
-        async with compute.asked(settings, paid=True) as providers:
-            seen = await _look(providers, ledger)
-            wanted = names or [one.pod.id or one.pod.name for one in seen.pods if one.pod.provider in providers]
-            found = [await find_pod(name, providers, ledger) for name in wanted]
-            return found, seen, any(one.features.simulated for one in providers.values())
-
-    found, seen, simulated = console.run(work(), as_json=as_json)
+    ledger = _ledger()
+    async with compute.asked(compute.settings(), paid=True) as providers:
+        seen = await _look(providers, ledger)
+        wanted = names or [one.pod.id or one.pod.name for one in seen.pods if one.pod.provider in providers]
+        found = [await find_pod(name, providers, ledger) for name in wanted]
+        simulated = any(one.features.simulated for one in providers.values())
     spending = seen.spending
     if as_json:
         console.out_json([_to_json(one, spending) for one in found])
@@ -226,12 +217,12 @@ def ssh(
     It trusts the host key that hudtui has seen and no other, and uses your key for pods. The exit code is the one of ssh: that of
     the command, or 255 without a connection.
     """
-    settings = compute.settings(as_json=as_json)
 
     async def work() -> tuple[str, ...]:
         from hudtui.core.compute.known_pods import find_pod
         from hudtui.core.compute.registry import pod_ssh_command
 
+        settings = compute.settings()
         async with compute.asked(settings, paid=True) as providers:
             found = await find_pod(name, providers, _ledger())
             if not found.reachable:
@@ -255,7 +246,8 @@ def ssh(
         console.out(shlex.join(argv))
 
 
-def limits(
+@console.run_async()
+async def limits(
     name: Name,
     budget: Annotated[
         str | None, typer.Option("--budget", help="Spending limit for the pod, or none.", show_default=False)
@@ -269,67 +261,52 @@ def limits(
     as_json: Json = False,
 ) -> None:
     """Show the limits of a pod without a run, or change them: here, and for the guard on the pod."""
-    settings = compute.settings(as_json=as_json)
+    from hudtui.core.compute.known_pods import find_pod
+    from hudtui.core.compute.limits import Limits, limits_from_settings
+    from hudtui.core.flows.rent import change_limits, limits_sentence
+
+    settings, ledger = compute.settings(), _ledger()
     given = {"run_budget": budget, "day_budget": day_budget, "max_hours": max_hours}
     changes = {field: text for field, text in given.items() if text is not None}
-
-    async def work() -> Limits:
-        from hudtui.core.compute.known_pods import find_pod
-        from hudtui.core.compute.limits import Limits, limits_from_settings
-        from hudtui.core.flows.rent import change_limits
-
-        ledger = _ledger()
-        async with compute.asked(settings, paid=True) as providers:
-            found = await find_pod(name, providers, ledger)
-            if found.record is None:
-                raise InputError(
-                    f"{found.pod.name or found.pod.id} was not rented by hudtui", why="hudtui keeps no limits for it."
-                )
-            if not found.pod.alive:
-                raise InputError(f"{found.record.name} has ended")
-            if found.record.run is not None:
-                run = found.record.run
-                raise InputError(f"{found.record.name} has the limits of its run", fix=f"See: hudtui runs limits {run}")
-            none = limits_from_settings(settings) if changes else Limits(None, None, None, None)
-            limits = await ledger.run(ledger.limits, found.record.name) or none
-            for field, text in changes.items():
-                limits = limits.with_value(field, text)
-            if changes:
-                async with compute.busy(f"telling {found.record.name}"):
-                    guard = await change_limits(found.pod, limits, found.provider, ledger, settings.get)
-                if guard:
-                    console.say(guard)
-            return limits
-
-    found = console.run(work(), as_json=as_json)
+    async with compute.asked(settings, paid=True) as providers:
+        found = await find_pod(name, providers, ledger)
+        if found.record is None:
+            raise InputError(f"{found.pod.name or found.pod.id} was not rented by hudtui", why="hudtui keeps no limits for it.")
+        if not found.pod.alive:
+            raise InputError(f"{found.record.name} has ended")
+        if found.record.run is not None:
+            run = found.record.run
+            raise InputError(f"{found.record.name} has the limits of its run", fix=f"See: hudtui runs limits {run}")
+        none = limits_from_settings(settings) if changes else Limits(None, None, None, None)
+        now = await ledger.run(ledger.limits, found.record.name) or none
+        for field, text in changes.items():
+            now = now.with_value(field, text)
+        if changes:
+            async with compute.busy(f"telling {found.record.name}"):
+                guard = await change_limits(found.pod, now, found.provider, ledger, settings.get)
+            if guard:
+                console.say(guard)
     if as_json:
-        console.out_json(found.to_json())
-        return
-    from hudtui.core.flows.rent import limits_sentence
-
-    console.out(limits_sentence(found))
+        console.out_json(now.to_json())
+    else:
+        console.out(limits_sentence(now))
 
 
-def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
+@console.run_async(when_ended=_MAY_LIVE)
+async def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
     """End pods, verify that they have ended, and show their bills."""
-    settings = compute.settings(as_json=as_json)
+    from hudtui.core.compute.known_pods import find_pod
 
-    async def work() -> list[dict[str, Any]]:
-        from hudtui.core.compute.known_pods import find_pod
-
-        ledger = _ledger()
-        async with compute.asked(settings, paid=True) as providers:
-            found = [await find_pod(name, providers, ledger, ended=True) for name in names]
-            already = [one for one in found if not one.pod.alive]
-            for one in already:
-                console.say(f"{one.pod.name or one.pod.id} has ended already")
-            living = await _to_end([one for one in found if one.pod.alive], ledger)
-            ended = await _end(living, ledger, Terminal(yes=yes))
-            return [*(_to_json(one) for one in already), *ended]
-
-    ended = console.run(work(), as_json=as_json, when_ended=_MAY_LIVE)
+    ledger = _ledger()
+    async with compute.asked(compute.settings(), paid=True) as providers:
+        found = [await find_pod(name, providers, ledger, ended=True) for name in names]
+        already = [one for one in found if not one.pod.alive]
+        for one in already:
+            console.say(f"{one.pod.name or one.pod.id} has ended already")
+        living = await _to_end([one for one in found if one.pod.alive], ledger)
+        ended = await _end(living, ledger, Terminal(yes=yes))
     if as_json:
-        console.out_json(ended)
+        console.out_json([*map(_to_json, already), *ended])
 
 
 async def _end(pods: Sequence[PodToEnd], ledger: Ledger, person: Terminal) -> list[dict[str, Any]]:
@@ -377,30 +354,23 @@ async def _to_end(found: Sequence[KnownPod], ledger: Ledger) -> list[PodToEnd]:
     return await ledger.run(work)
 
 
-def history(
+@console.run_async()
+async def history(
     provider: Providers = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List the pods that ended lately with their cost and the reason, the newest first."""
-    settings = compute.settings(as_json=as_json)
+    from hudtui.core.compute.known_pods import HISTORY_HEAD, history_row, pods_history
 
-    async def work() -> list[KnownPod]:
-        from hudtui.core.compute.known_pods import pods_history
-
-        async with compute.asked(settings, provider or (), paid=True) as providers, compute.busy("asking for the history"):
-            found, warnings = await pods_history(providers, _ledger())
-        for warning in warnings:
-            console.say(f"warning: {warning}")
-        return found
-
-    found = console.run(work(), as_json=as_json)[:limit]
+    async with compute.asked(compute.settings(), provider or (), paid=True) as providers, compute.busy("asking for the history"):
+        found, warnings = await pods_history(providers, _ledger())
+    for warning in warnings:
+        console.say(f"warning: {warning}")
+    found = found[:limit]
     if as_json:
         console.out_json([_to_json(one) for one in found])
-        return
-    from hudtui.core.compute.known_pods import HISTORY_HEAD, history_row
-
-    if found:
+    elif found:
         compute.table(HISTORY_HEAD, [history_row(one) for one in found], right=(3, 4, 5))
     else:
         console.say("No pod has ended yet.")
@@ -414,22 +384,21 @@ def reconcile(
     as_json: Json = False,
 ) -> None:
     """Compare the providers' machines with hudtui's records, and show machines without a run, with age and cost."""
-    settings = compute.settings(as_json=as_json)
+    console.run(_reconcile(end=end, yes=yes, as_json=as_json), as_json=as_json, when_ended=_MAY_LIVE if end else "")
 
-    async def work() -> list[dict[str, Any]]:
-        from hudtui.core.compute.reconcile import reconcile as compare
-        from hudtui.core.flows.rent import PodToEnd
 
-        ledger = _ledger()
-        async with compute.asked(settings, paid=True) as providers:
-            async with compute.busy("comparing"):
-                found = await compare(providers, ledger)
-            if not (as_json and end):
-                _print_reconciled(found, providers, as_json)
-            orphans = [PodToEnd(one.pod, providers[one.pod.provider], cost=one.cost_text) for one in found.orphans]
-            return await _end(orphans, ledger, Terminal(yes=yes)) if end else []
+async def _reconcile(*, end: bool, yes: bool, as_json: bool) -> None:
+    from hudtui.core.compute.reconcile import reconcile as compare
+    from hudtui.core.flows.rent import PodToEnd
 
-    ended = console.run(work(), as_json=as_json, when_ended=_MAY_LIVE if end else "")
+    ledger = _ledger()
+    async with compute.asked(compute.settings(), paid=True) as providers:
+        async with compute.busy("comparing"):
+            found = await compare(providers, ledger)
+        if not (as_json and end):
+            _print_reconciled(found, providers, as_json)
+        orphans = [PodToEnd(one.pod, providers[one.pod.provider], cost=one.cost_text) for one in found.orphans]
+        ended = await _end(orphans, ledger, Terminal(yes=yes)) if end else []
     if end and as_json:
         console.out_json(ended)
 

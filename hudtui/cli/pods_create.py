@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,10 +17,12 @@ from hudtui.cli.person import Terminal
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice
     from hudtui.core.compute.provider import Provider
+    from hudtui.core.compute.values import Pod
 
 
 @takes_request(kind=OfferOptions)
-def create(
+@console.run_async()
+async def create(
     spec: Annotated[
         str | None,
         typer.Argument(
@@ -47,43 +49,39 @@ def create(
     With --model or --training, the machine is chosen by the memory that the training needs, then by price. A machine on which the
     model certainly does not fit is not rented.
     """
-    settings = compute.settings(as_json=as_json)
+    from hudtui.core.compute.choose import price_text
+    from hudtui.core.compute.pods import Ledger
+    from hudtui.core.flows.rent import Ordered, Rented, RentRequest, rent
+    from hudtui.core.project import open_project
 
-    async def work() -> dict[str, Any]:
-        from hudtui.core.compute.choose import price_text
-        from hudtui.core.compute.pods import Ledger
-        from hudtui.core.flows.rent import Ordered, Rented, RentRequest, rent
-        from hudtui.core.project import open_project
-
-        async with compute.asked(settings, request.provider, paid=True) as providers:
-            choice = await _choose(providers, spec, request)
-            chosen = providers[choice.offer.provider]
-            wanted = RentRequest(choice.offer, choice.reasons, request.hours, name or "pod", image, disk)
-            # --yes agrees to the price, and to no change of the account.
-            steps = rent(open_project(), wanted, chosen, Ledger(), Terminal(yes=yes), set_up_key=not yes)
-            line, said = compute.Spinner(""), ""
-            async with AsyncExitStack() as stack, aclosing(steps):
-                async for step in steps:
-                    if isinstance(step, Ordered):
-                        line = await stack.enter_async_context(compute.busy(f"renting {step.name}"))
-                    elif isinstance(step, Rented):
-                        pod = step.pod
-                        line.say(f"  {step.guard}")
-                        simulated = " (simulated)" if chosen.features.simulated else ""
-                        line.say(f"It is ready, and costs {price_text(choice.offer.price)} an hour{simulated} until it is ended:")
-                        line.say(f"  hudtui pods ssh {pod.name}")
-                        line.say(f"  hudtui pods terminate {pod.name}")
-                        return {**pod.to_json(), "simulated": chosen.features.simulated}
-                    elif step.text != said:
-                        line.say(f"  {step.text}")
-                        said = line.text = step.text
+    pod: Pod | None = None
+    async with compute.asked(compute.settings(), request.provider, paid=True) as providers:
+        choice = await _choose(providers, spec, request)
+        chosen = providers[choice.offer.provider]
+        wanted = RentRequest(choice.offer, choice.reasons, request.hours, name or "pod", image, disk)
+        # --yes agrees to the price, and to no change of the account.
+        steps = rent(open_project(), wanted, chosen, Ledger(), Terminal(yes=yes), set_up_key=not yes)
+        line, said = compute.Spinner(""), ""
+        async with AsyncExitStack() as stack, aclosing(steps):
+            async for step in steps:
+                if isinstance(step, Ordered):
+                    line = await stack.enter_async_context(compute.busy(f"renting {step.name}"))
+                elif isinstance(step, Rented):
+                    pod = step.pod
+                    line.say(f"  {step.guard}")
+                    simulated = " (simulated)" if chosen.features.simulated else ""
+                    line.say(f"It is ready, and costs {price_text(choice.offer.price)} an hour{simulated} until it is ended:")
+                    line.say(f"  hudtui pods ssh {pod.name}")
+                    line.say(f"  hudtui pods terminate {pod.name}")
+                elif step.text != said:
+                    line.say(f"  {step.text}")
+                    said = line.text = step.text
+    if pod is None:
         raise typer.Abort
-
-    made = console.run(work(), as_json=as_json)
     if as_json:
-        console.out_json(made)
+        console.out_json({**pod.to_json(), "simulated": chosen.features.simulated})
     else:
-        console.out(made["name"])
+        console.out(pod.name)
 
 
 async def _choose(providers: Mapping[str, Provider], spec: str | None, request: OfferOptions) -> OfferChoice:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,30 +11,23 @@ from hudtui.cli.compute import Providers
 from hudtui.cli.options import Json
 from hudtui.core.text import duration
 
-if TYPE_CHECKING:
-    from hudtui.core.compute.costs import CostSummary
-    from hudtui.core.compute.values import Account
-
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("wallet")(wallet)
 
 
-def wallet(provider: Providers = None, as_json: Json = False) -> None:
+@console.run_async()
+async def wallet(provider: Providers = None, as_json: Json = False) -> None:
     """Show the account, its balance, and the cost of the rented machines."""
-    settings = compute.settings(as_json=as_json)
+    from hudtui.core.compute.costs import sum_costs
+    from hudtui.core.compute.limits import money
+    from hudtui.core.compute.pods import Ledger
 
-    async def work() -> tuple[dict[str, tuple[str, bool, Account]], CostSummary]:
-        from hudtui.core.compute.costs import sum_costs
-        from hudtui.core.compute.pods import Ledger
-
-        async with compute.asked(settings, provider or (), paid=True) as providers, compute.busy("asking for the wallet"):
-            found = {one.name: (one.title, one.features.simulated, await one.account()) for one in providers.values()}
-            accounts = {name: account for name, (_, _, account) in found.items()}
-            return found, sum_costs(Ledger(), accounts, time.time(), here=tuple(providers.values()), elsewhere=False)
-
-    found, spending = console.run(work(), as_json=as_json)
+    async with compute.asked(compute.settings(), provider or (), paid=True) as providers, compute.busy("asking for the wallet"):
+        found = {one.name: (one.title, one.features.simulated, await one.account()) for one in providers.values()}
+        accounts = {name: account for name, (_, _, account) in found.items()}
+        spending = sum_costs(Ledger(), accounts, time.time(), here=tuple(providers.values()), elsewhere=False)
     if as_json:
         console.out_json(
             [
@@ -50,8 +42,6 @@ def wallet(provider: Providers = None, as_json: Json = False) -> None:
             ]
         )
         return
-    from hudtui.core.compute.limits import money
-
     for name, (title, simulated, account) in found.items():
         unreal = " (simulated)" if simulated else ""
         console.out(f"{title}: {account.name}" + (f", team {account.team}" if account.team else ""))
