@@ -44,24 +44,12 @@ class _JudgeMayBeLeftOut(HelpCommand):
 @takes_request(
     *("environment", "art_config", "dataset", "model", "model_name", "project", "scenarios", "val_scenarios", "steps", "epochs"),
     *("groups_per_step", "rollouts_per_group", "learning_rate", "max_turns", "max_seq_length", "gpu_memory_utilization"),
-    *(
-        "ruler",
-        "reward",
-        "rehearse",
-        "base_url",
-        "seed",
-        "gpus",
-        "provider",
-        "offer_name",
-        "clouds",
-        "regions",
-        "host",
-        "output_dir",
-    ),
-    *("budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "python", "environments", "engine_version"),
+    *("ruler", "reward", "rehearse", "base_url", "seed", "gpus", "provider", "offer_name", "clouds", "regions", "host"),
+    *("output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "python", "environments", "engine_version"),
     kind=ArtRequest,
 )
-def train(
+@console.run_async(when_ended=GOES_ON)
+async def train(
     request: ArtRequest,
     settings: TrainerSettings = None,
     yes: StartWithoutAsking = False,
@@ -76,8 +64,7 @@ def train(
     --rehearse does the same on this computer without a model: random calls, or those of --base-url, are played, judged and
     recorded. Exit code 1 if the run did not finish, 2 if something is missing.
     """
-    how = How(yes, detach, dry_run, emit_script, not no_tmux, as_json)
-    console.run(train_art(checked(request, settings), how), as_json=as_json, when_ended=GOES_ON)
+    await train_art(checked(request, settings), How(yes, detach, dry_run, emit_script, not no_tmux, as_json))
 
 
 async def train_art(request: ArtRequest, how: How) -> None:

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import typer
 
 from hudtui.core.errors import HudtuiError
-from hudtui.core.events import Progress
+from hudtui.core.events import Notice, Progress
 from hudtui.core.text import clean, dump_json
 from hudtui.core.trust import Untrusted, agree
 
@@ -219,6 +219,16 @@ def run_async(*, compact: bool = False, when_ended: str = "") -> Callable[[Calla
     return decorate
 
 
+async def outcome(steps: Any, kind: type[T], tell: Callable[[Any], object]) -> T:
+    """The value of this kind that async steps end with. The steps before it, such as progress, are told."""
+    async with contextlib.aclosing(steps):
+        async for step in steps:
+            if isinstance(step, kind):
+                return step
+            tell(step)
+    raise AssertionError(f"the steps end with a {kind.__name__}")
+
+
 async def _until_ended(work: Coroutine[Any, Any, T]) -> T:
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     received: list[signal.Signals] = []
@@ -237,9 +247,11 @@ async def _until_ended(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def tell(event: Progress) -> None:
-    """Show progress where stderr is a terminal."""
-    if interactive() and event.message:
+def tell(event: Progress | Notice) -> None:
+    """Show a notice, and progress where stderr is a terminal."""
+    if isinstance(event, Notice):
+        say(f"{event.severity}: {event.message}")
+    elif interactive() and event.message:
         say(event.message)
 
 

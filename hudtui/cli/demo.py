@@ -12,7 +12,7 @@ import typer
 from hudtui.cli import console
 
 if TYPE_CHECKING:
-    from hudtui.core.demo import DemoResult, DemoWorkspace
+    from hudtui.core.demo import DemoResult
 
 
 def register(app: typer.Typer) -> None:
@@ -38,9 +38,11 @@ def demo(
     """
     if as_json and not headless:
         raise typer.BadParameter("--json goes with --headless", param_hint="--json")
-    folder = folder or _usual_folder()
+    from hudtui.core.demo import DEFAULT_FOLDER, DemoWorkspace, is_demo, prepare
+
+    folder = folder or (Path() if is_demo(Path()) else Path(DEFAULT_FOLDER))
     if not headless:
-        workspace = console.run(_prepare(folder))
+        workspace = console.run(console.outcome(prepare(folder), DemoWorkspace, lambda event: console.say(event.message)))
         os.chdir(workspace.folder)
         from hudtui.tui.app import run_app
 
@@ -51,25 +53,6 @@ def demo(
         return
     for line in reward_table(result):
         console.out(line)
-
-
-def _usual_folder() -> Path:
-    from hudtui.core.demo import DEFAULT_FOLDER, is_demo
-
-    return Path() if is_demo(Path()) else Path(DEFAULT_FOLDER)
-
-
-async def _prepare(folder: Path) -> DemoWorkspace:
-    from hudtui.core.demo import DemoWorkspace, prepare
-    from hudtui.core.events import Progress
-
-    async with contextlib.aclosing(prepare(folder)) as events:
-        async for event in events:
-            if isinstance(event, Progress):
-                console.say(event.message)
-            elif isinstance(event, DemoWorkspace):
-                return event
-    raise AssertionError("prepare ends with the workspace")
 
 
 async def _walk(folder: Path) -> DemoResult:

@@ -46,7 +46,8 @@ def register(app: typer.Typer) -> None:
 
 @older_spellings(env="-e")
 @takes_request(kind=SourceOptions)
-def analyze(
+@console.run_async()
+async def analyze(
     ctx: typer.Context,
     source: Annotated[str | None, typer.Argument(help=_SOURCE, show_default=False)] = None,
     live: Annotated[
@@ -61,13 +62,11 @@ def analyze(
 
     The result is cached in the workspace and shown the next time; --live inspects the environment again.
     """
-    with console.failures(as_json=as_json):
-        place = read_source(source, given_command(ctx), request)
     from hudtui.core.flows.login import kept_logins
 
-    found = console.run(look(place, live=live, timeout=request.timeout), as_json=as_json)
-    with console.failures(as_json=as_json):
-        kept = kept_logins(place)
+    place = read_source(source, given_command(ctx), request)
+    found = await look(place, live=live, timeout=request.timeout)
+    kept = kept_logins(place)
     if as_json:
         console.out_json({**found.to_json(), "logins": [one.to_json() for one in kept]})
         return
@@ -76,7 +75,8 @@ def analyze(
 
 @older_spellings(env="-e")
 @takes_request(kind=SourceOptions)
-def call(
+@console.run_async()
+async def call(
     ctx: typer.Context,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="SOURCE TOOL [ARGS-JSON]", help="The source is left out before `-- COMMAND`.")
@@ -102,10 +102,8 @@ def call(
             "name a tool, and its arguments as one JSON text" if not given else f"what is {given[2]!r} for? Quote the JSON text",
             param_hint="TOOL [ARGS-JSON]",
         )
-    with console.failures(as_json=as_json):
-        arguments = _arguments(given[1] if len(given) > 1 else "{}")
-        place = read_source(source, command, request)
-    result = console.run(_call(place, given[0], arguments, request.timeout), as_json=as_json)
+    arguments = _arguments(given[1] if len(given) > 1 else "{}")
+    result = await _call(read_source(source, command, request), given[0], arguments, request.timeout)
     if as_json:
         console.out_json(
             {
@@ -123,7 +121,8 @@ def call(
 
 
 @takes_request(kind=ServeRequest)
-def serve(
+@console.run_async(when_ended="all sessions are closed")
+async def serve(
     config: Annotated[
         Path | None, typer.Argument(help="Gym configuration (YAML); without one every tool is an action.", show_default=False)
     ] = None,
@@ -139,15 +138,11 @@ def serve(
     Each client of /ws has an environment of its own, which ends with its connection. The address and the token go to
     standard output, a line for each episode to standard error.
     """
-    request = replace(request, config=config, tasks=tasks)
-    console.run(_serve(request, as_json=as_json), as_json=as_json, when_ended="all sessions are closed")
-
-
-async def _serve(request: ServeRequest, *, as_json: bool) -> None:
     from hudtui.core.events import Notice, Progress
     from hudtui.core.flows.serve import Serving, exposure, serve_environment
     from hudtui.core.settings import load_settings
 
+    request = replace(request, config=config, tasks=tasks)
     settings = load_settings(Path.cwd())
     if (told := exposure(request)) is not None:
         console.say(f"warning: {told}")
@@ -160,9 +155,7 @@ async def _serve(request: ServeRequest, *, as_json: bool) -> None:
                 else:
                     _announce(event)
                 sys.stdout.flush()
-            elif isinstance(event, Notice):
-                console.say(f"{event.severity}: {event.message}")
-            elif isinstance(event, Progress):
+            elif isinstance(event, Notice | Progress):
                 console.tell(event)
             else:
                 console.say(f"{time.strftime('%H:%M:%S')} {event.line()}")

@@ -40,7 +40,8 @@ def register(app: typer.Typer) -> None:
 
 @older_spellings(output="--out")
 @takes_request(kind=EpisodeOptions)
-def evaluate(
+@console.run_async(when_ended="to continue, run the same command with --resume")
+async def evaluate(
     tasks: Annotated[
         str,
         typer.Argument(
@@ -100,8 +101,7 @@ def evaluate(
         if policy != "greedy":
             raise typer.BadParameter("these options exclude each other", param_hint="--model, --policy")
         policy = f"openai:{model}"
-    with console.failures(as_json=as_json):
-        played, platform = _of_gym(_Played(tasks, config, request.split, limit, group, reward), env_args)
+    played, platform = _of_gym(_Played(tasks, config, request.split, limit, group, reward), env_args)
     if played.config is None:
         raise typer.BadParameter("name the gym configuration: --config FILE", param_hint="--config")
     asked = EvalRequest(
@@ -117,11 +117,7 @@ def evaluate(
         resume=resume,
         reuse=reuse,
     )
-    ended = console.run(
-        _play(asked, platform, played.gym if via is Via.VERIFIERS else None, as_json=as_json),
-        as_json=as_json,
-        when_ended="to continue, run the same command with --resume",
-    )
+    ended = await _play(asked, platform, played.gym if via is Via.VERIFIERS else None, as_json=as_json)
     if ended.failed == ended.expected:
         console.say("error: every episode failed")
         raise typer.Exit(console.FOUND)
@@ -191,7 +187,7 @@ async def _play(request: EvalRequest, platform: Platform, gym: str | None, *, as
                     gc.freeze()
                 _log(event.line())
             elif isinstance(event, Notice):
-                console.say(f"{event.severity}: {event.message}")
+                console.tell(event)
             elif isinstance(event, EvalFinished):
                 finished = event
     assert prepared is not None and finished is not None

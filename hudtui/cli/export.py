@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hudtui.cli import console
 from hudtui.cli.command import older_spellings
 from hudtui.cli.options import Json
-
-if TYPE_CHECKING:
-    from hudtui.core.flows.export import Exported, ExportRequest
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +19,8 @@ def register(app: typer.Typer) -> None:
 
 
 @older_spellings(form="-f", output="--out")
-def export(
+@console.run_async()
+async def export(
     run: Annotated[
         str | None, typer.Argument(help="A run: its id, its name, or the beginning of an id; by default the newest.")
     ] = None,
@@ -47,12 +45,16 @@ def export(
     if form not in ("adapter", "merged"):
         raise typer.BadParameter("adapter or merged", param_hint="--format")
     if script:
-        console.run(_script(run), as_json=as_json)
+        from hudtui.cli import runlog
+
+        store, _ = runlog.open_store()
+        runlog.print_script(store.record(store.find(run)))
         return
-    from hudtui.core.flows.export import ExportRequest
+    from hudtui.core.flows.export import Exported, ExportRequest, export_model
+    from hudtui.core.project import open_project
 
     request = ExportRequest(run, folder, step, form == "merged", output, push_to, public)
-    made = console.run(_export(request), as_json=as_json)
+    made = await console.outcome(export_model(open_project(), request), Exported, lambda step: console.say(step.message))
     if as_json:
         console.out_json(
             {
@@ -69,21 +71,3 @@ def export(
     if made.address:
         console.say(f"pushed: {made.address}")
     console.say(f"serve it: {shlex.join(made.serve)}" if made.serve else made.model.why_not_served)
-
-
-async def _script(run: str | None) -> None:
-    from hudtui.cli import runlog
-
-    store, _ = runlog.open_store()
-    runlog.print_script(store.record(store.find(run)))
-
-
-async def _export(request: ExportRequest) -> Exported:
-    from hudtui.core.flows.export import Exported, export_model
-    from hudtui.core.project import open_project
-
-    async for step in export_model(open_project(), request):
-        if isinstance(step, Exported):
-            return step
-        console.say(step.message)
-    raise AssertionError("unreachable")  # pragma: no cover

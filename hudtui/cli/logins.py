@@ -13,7 +13,6 @@ from hudtui.cli.sources import read_source
 
 if TYPE_CHECKING:
     from hudtui.core.environment.asking import LoginOptions
-    from hudtui.core.environment.login_file import KeptLogin
     from hudtui.core.settings import Settings
 
 _Source = Annotated[
@@ -21,7 +20,8 @@ _Source = Annotated[
 ]
 
 
-def login(
+@console.run_async()
+async def login(
     source: _Source,
     scope: Annotated[
         str | None, typer.Option("--scope", help="Scopes to ask for besides those that the server names.", show_default=False)
@@ -63,22 +63,15 @@ def login(
     The address to open goes to standard error. If the browser runs on another computer, paste the address of its last page.
     The tokens are kept in your state folder, go to this server alone, and are renewed where the server allows it.
     """
+    from hudtui.cli.person import Terminal
+    from hudtui.core.flows.login import log_in
     from hudtui.core.settings import load_settings
 
-    with console.failures(as_json=as_json):
-        place = read_source(source)
-        settings = load_settings(Path.cwd())
-        options = _options(
-            settings, scope, browser, port, client_id, secret_variable, private_key, algorithm, alone=alone, issuer=issuer
-        )
-
-    async def work() -> tuple[KeptLogin, ...]:
-        from hudtui.cli.person import Terminal
-        from hudtui.core.flows.login import log_in
-
-        return await log_in(place, Terminal(), settings, options=options, timeout=timeout, on_event=console.tell)
-
-    made = console.run(work(), as_json=as_json)
+    place, settings = read_source(source), load_settings(Path.cwd())
+    options = _options(
+        settings, scope, browser, port, client_id, secret_variable, private_key, algorithm, alone=alone, issuer=issuer
+    )
+    made = await log_in(place, Terminal(), settings, options=options, timeout=timeout, on_event=console.tell)
     if as_json:
         console.out_json([one.to_json() for one in made])
         return
@@ -88,17 +81,13 @@ def login(
         console.say(f"{place.text} asks for no login.")
 
 
-def logout(source: _Source, as_json: Json = False) -> None:
+@console.run_async()
+async def logout(source: _Source, as_json: Json = False) -> None:
     """Forget the login at an environment. Its tokens are removed here; the server may honour them until they expire."""
-    with console.failures(as_json=as_json):
-        place = read_source(source)
+    from hudtui.core.flows.login import log_out
 
-    async def work() -> tuple[str, ...]:
-        from hudtui.core.flows.login import log_out
-
-        return await log_out(place)
-
-    gone = console.run(work(), as_json=as_json)
+    place = read_source(source)
+    gone = await log_out(place)
     if as_json:
         console.out_json({"removed": len(gone)})
     elif gone:

@@ -8,6 +8,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.options import DryRunInWords, Json, NoTmux, StartWithoutAsking, TrainerSettings, takes_request
+from hudtui.cli.rl_run import GOES_ON, How, carry_out, checked
 from hudtui.core.runs.request import RunRequest
 
 
@@ -17,7 +18,8 @@ def register(app: typer.Typer) -> None:
 
 
 @takes_request("tasks", "config", "model", "training", "steps", steps=3)
-def rehearse(
+@console.run_async(when_ended=GOES_ON)
+async def rehearse(
     request: RunRequest,
     settings: TrainerSettings = None,
     yes: StartWithoutAsking = False,
@@ -30,8 +32,6 @@ def rehearse(
     Errors in tasks, configuration, environment or rewards show here, before a GPU is paid for. The model knows nothing and is
     not worth keeping; --model takes a small real one instead. Exit code 1 if the run did not finish.
     """
-    from hudtui.cli.rl_run import GOES_ON, How, carry_out, checked
-
     how = How(yes, False, dry_run, False, not no_tmux, as_json, brief=True)
     request = replace(request, rehearse=True, rehearse_model=request.model, model=None)
-    console.run(carry_out(checked(request, settings), how), as_json=as_json, when_ended=GOES_ON)
+    await carry_out(checked(request, settings), how)

@@ -29,6 +29,9 @@ Filter = Annotated[
     ),
 ]
 
+_GROUP_COLUMNS = ["run", "step", "split", "task", "episodes", "reward", "spread", "failed", "turns"]
+_EPISODE_COLUMNS = ["number", "run", "step", "split", "task", "rollout", "reward", "stop", "turns", "tokens", "seconds", "error"]
+
 
 def register(rollouts: typer.Typer) -> None:
     """Add the commands to their group."""
@@ -42,7 +45,8 @@ def register(rollouts: typer.Typer) -> None:
     rollouts.command("export")(export)
 
 
-def list_results(
+@console.run_async()
+async def list_results(
     results: Annotated[
         str | None, typer.Argument(metavar="[RESULTS]", help=f"{_RESULTS} Without it: all results here.", show_default=False)
     ] = None,
@@ -65,49 +69,29 @@ def list_results(
     fields are task, reward, step, split, rollout, stop, turns, tokens, seconds, cause, error, run, started and number; of groups
     task, reward, spread, step, split, episodes, failed, turns and run.
     """
+    from hudtui.core.results.queries import GROUP_FIELDS
+    from hudtui.core.row_filter import arrange
+
     if results is None:
-        with console.failures(as_json=as_json):
-            _list_runs(limit, as_json=as_json)
+        await _list_runs(limit, as_json=as_json)
         return
-
-    async def work() -> None:
-        from hudtui.core.results.queries import EPISODE_FIELDS, GROUP_FIELDS
-        from hudtui.core.row_filter import arrange
-
-        index = await _index(results)
-        text = " ".join(wanted or ())
-        columns: tuple[str, ...]
-        if groups:
-            found = arrange(index.groups(), GROUP_FIELDS, wanted=text, sort=sort, reverse=reverse)
-            rows = [{name: value(group) for name, value in GROUP_FIELDS.items()} for group in found[:limit]]
-            columns = ("run", "step", "split", "task", "episodes", "reward", "spread", "failed", "turns")
-        else:
-            entries = arrange(index.entries, EPISODE_FIELDS, wanted=text, sort=sort, reverse=reverse)
-            rows = [entry_json(entry) for entry in entries[:limit]]
-            columns = (
-                "number",
-                "run",
-                "step",
-                "split",
-                "task",
-                "rollout",
-                "reward",
-                "stop",
-                "turns",
-                "tokens",
-                "seconds",
-                "error",
-            )
-        if as_json:
-            console.out_json(rows)
-        else:
-            _table([name for name in columns if any(row[name] is not None for row in rows)], rows)
-        _say_unread(index)
-
-    console.run(work(), as_json=as_json)
+    index = await _index(results)
+    if groups:
+        found = arrange(index.groups(), GROUP_FIELDS, wanted=" ".join(wanted or ()), sort=sort, reverse=reverse)
+        rows = [{name: value(group) for name, value in GROUP_FIELDS.items()} for group in found[:limit]]
+        columns = _GROUP_COLUMNS
+    else:
+        rows = [entry_json(entry) for entry in _chosen(index, wanted, sort=sort, reverse=reverse)[:limit]]
+        columns = _EPISODE_COLUMNS
+    if as_json:
+        console.out_json(rows)
+    else:
+        _table([name for name in columns if any(row[name] is not None for row in rows)], rows)
+    _say_unread(index)
 
 
-def show(
+@console.run_async()
+async def show(
     results: Results,
     number: Annotated[int, typer.Argument(metavar="[NUMBER]", min=0, help="Number of the episode; the first by default.")] = 0,
     image: Annotated[
@@ -126,26 +110,22 @@ def show(
     """
     if image is None and output is not None:
         raise typer.BadParameter("name the image that is written: --image NUMBER", param_hint="--output")
+    from hudtui.core.results.export import markdown
+    from hudtui.core.results.images import write_image
 
-    async def work() -> None:
-        from hudtui.core.results.export import markdown
-        from hudtui.core.results.images import write_image
-
-        index = await _index(results)
-        transcript = await _transcript(index, number)
-        if image is not None:
-            path, what = write_image(transcript, image, output, replace=force)
-            if as_json:
-                console.out_json({"path": str(path), "image": what})
-            else:
-                console.say(what)
-                console.out(str(path))
-        elif as_json:
-            console.out_json(transcript_json(transcript))
+    index = await _index(results)
+    transcript = await _transcript(index, number)
+    if image is not None:
+        path, what = write_image(transcript, image, output, replace=force)
+        if as_json:
+            console.out_json({"path": str(path), "image": what})
         else:
-            console.out(markdown(transcript).rstrip("\n"))
-
-    console.run(work(), as_json=as_json)
+            console.say(what)
+            console.out(str(path))
+    elif as_json:
+        console.out_json(transcript_json(transcript))
+    else:
+        console.out(markdown(transcript).rstrip("\n"))
 
 
 def open_app(results: Results) -> None:
@@ -159,7 +139,8 @@ def open_app(results: Results) -> None:
     raise typer.Exit(run_app(debug=console.debug, opens=("results", {"path": path.absolute()})))
 
 
-def stats(
+@console.run_async()
+async def stats(
     results: Results,
     wanted: Filter = None,
     solved_at: Annotated[float, typer.Option("--solved-at", help="Reward from which an episode counts as solved.")] = 1.0,
@@ -173,64 +154,59 @@ def stats(
 
     pass@k is the chance that at least one of k rollouts of a task solves it, estimated without bias from its rollouts.
     """
+    from hudtui.core.results.queries import failures, histogram, pass_table
 
-    async def work() -> None:
-        from hudtui.core.results.queries import failures, histogram, pass_table
-
-        index = await _index(results)
-        entries = _chosen(index, wanted)
-        rewards = [entry.reward for entry in entries if entry.reward is not None]
-        bars, causes = histogram(entries), failures(entries)
-        table = pass_table(entries, k, solved_at=solved_at) if k else pass_table(entries, solved_at=solved_at)
-        mean = sum(rewards) / len(rewards) if rewards else None
-        if as_json:
-            console.out_json(
-                {
-                    "episodes": len(entries),
-                    "rewards": len(rewards),
-                    "reward": mean,
-                    "failed": sum(len(cause.numbers) for cause in causes),
-                    "histogram": [{"low": bar.low, "high": bar.high, "episodes": bar.count} for bar in bars],
-                    "failures": [
-                        {"cause": one.cause, "episodes": len(one.numbers), "tasks": one.tasks, "example": one.example,
-                         "numbers": list(one.numbers)} for one in causes
+    index = await _index(results)
+    entries = _chosen(index, wanted)
+    rewards = [entry.reward for entry in entries if entry.reward is not None]
+    bars, causes = histogram(entries), failures(entries)
+    table = pass_table(entries, k, solved_at=solved_at) if k else pass_table(entries, solved_at=solved_at)
+    mean = sum(rewards) / len(rewards) if rewards else None
+    if as_json:
+        console.out_json(
+            {
+                "episodes": len(entries),
+                "rewards": len(rewards),
+                "reward": mean,
+                "failed": sum(len(cause.numbers) for cause in causes),
+                "histogram": [{"low": bar.low, "high": bar.high, "episodes": bar.count} for bar in bars],
+                "failures": [
+                    {"cause": one.cause, "episodes": len(one.numbers), "tasks": one.tasks, "example": one.example,
+                     "numbers": list(one.numbers)} for one in causes
+                ],
+                "pass": {
+                    "solved_at": solved_at,
+                    "rates": {str(k): rate for k, rate in table.rates.items()},
+                    "tasks": [
+                        {"task": task.task, "episodes": task.episodes, "solved": task.solved,
+                         "rates": {str(k): rate for k, rate in task.rates.items()}}
+                        for task in table.tasks
                     ],
-                    "pass": {
-                        "solved_at": solved_at,
-                        "rates": {str(k): rate for k, rate in table.rates.items()},
-                        "tasks": [
-                            {"task": task.task, "episodes": task.episodes, "solved": task.solved,
-                             "rates": {str(k): rate for k, rate in task.rates.items()}}
-                            for task in table.tasks
-                        ],
-                    },
-                    "unread": index.unread_count,
-                }
-            )  # fmt: skip
-            return
-        told = "" if mean is None else f", mean reward {mean:.4g}"
-        console.out(f"{plural(len(entries), 'episode')} of {plural(len(table.tasks), 'task')}{told}")
-        if bars:
-            console.out("\nreward")
-            most = max(bar.count for bar in bars)
-            for bar in bars:
-                console.out(
-                    f"  {bar.low:>8.3g} to {bar.high:<8.3g} {bar.count:>8,}  {'█' * round(40 * bar.count / most)}".rstrip()
-                )
-        if table.rates:
-            console.out(f"\npass@k (solved: a reward of {solved_at:g} or more)")
-            for place, rate in table.rates.items():
-                console.out(f"  pass@{place:<4} {rate:.3f}  ({plural(table.counted[place], 'task')})")
-        if causes:
-            console.out("\nfailures")
-            for cause in causes:
-                console.out(f"  {len(cause.numbers):>8,}  {clean_line(cause.cause, 150)}")
-        _say_unread(index)
-
-    console.run(work(), as_json=as_json)
+                },
+                "unread": index.unread_count,
+            }
+        )  # fmt: skip
+        return
+    told = "" if mean is None else f", mean reward {mean:.4g}"
+    console.out(f"{plural(len(entries), 'episode')} of {plural(len(table.tasks), 'task')}{told}")
+    if bars:
+        console.out("\nreward")
+        most = max(bar.count for bar in bars)
+        for bar in bars:
+            console.out(f"  {bar.low:>8.3g} to {bar.high:<8.3g} {bar.count:>8,}  {'█' * round(40 * bar.count / most)}".rstrip())
+    if table.rates:
+        console.out(f"\npass@k (solved: a reward of {solved_at:g} or more)")
+        for place, rate in table.rates.items():
+            console.out(f"  pass@{place:<4} {rate:.3f}  ({plural(table.counted[place], 'task')})")
+    if causes:
+        console.out("\nfailures")
+        for cause in causes:
+            console.out(f"  {len(cause.numbers):>8,}  {clean_line(cause.cause, 150)}")
+    _say_unread(index)
 
 
-def compare(
+@console.run_async()
+async def compare(
     results: Results,
     other: Annotated[str, typer.Argument(metavar="OTHER", help="Other results.", show_default=False)],
     step: Annotated[int | None, typer.Option("--step", min=0, help="Step of RESULTS; the last one by default.")] = None,
@@ -241,31 +217,27 @@ def compare(
 
     Two steps of one training are compared with `hudtui rollouts compare RUN RUN --step 1 --other-step 40`.
     """
+    from hudtui.core.results.queries import compare_groups
 
-    async def work() -> None:
-        from hudtui.core.results.queries import compare_groups
-
-        left, right = await _index(results), await _index(other)
-        pairs = compare_groups(_at(left, step), _at(right, other_step))
-        rows: list[dict[str, Any]] = [
-            {
-                "task": pair.task,
-                "left": pair.left and pair.left.reward,
-                "right": pair.right and pair.right.reward,
-                "gain": pair.gain,
-                "episodes": [len(group.numbers) if group else 0 for group in (pair.left, pair.right)],
-            }
-            for pair in pairs
-        ]
-        if as_json:
-            console.out_json(rows)
-            return
-        _table(("task", "left", "right", "gain", "episodes"), rows)
-        gains = [pair.gain for pair in pairs if pair.gain is not None]
-        if gains:
-            console.say(f"{plural(len(gains), 'task')} in both, mean gain {sum(gains) / len(gains):+.4g}")
-
-    console.run(work(), as_json=as_json)
+    left, right = await _index(results), await _index(other)
+    pairs = compare_groups(_at(left, step), _at(right, other_step))
+    rows: list[dict[str, Any]] = [
+        {
+            "task": pair.task,
+            "left": pair.left and pair.left.reward,
+            "right": pair.right and pair.right.reward,
+            "gain": pair.gain,
+            "episodes": [len(group.numbers) if group else 0 for group in (pair.left, pair.right)],
+        }
+        for pair in pairs
+    ]
+    if as_json:
+        console.out_json(rows)
+        return
+    _table(("task", "left", "right", "gain", "episodes"), rows)
+    gains = [pair.gain for pair in pairs if pair.gain is not None]
+    if gains:
+        console.say(f"{plural(len(gains), 'task')} in both, mean gain {sum(gains) / len(gains):+.4g}")
 
 
 def _at(index: ResultIndex, step: int | None) -> list[ResultGroup]:
@@ -273,27 +245,24 @@ def _at(index: ResultIndex, step: int | None) -> list[ResultGroup]:
     return [group for group in index.groups() if step is None or group.key.step == step]
 
 
-def diff(
+@console.run_async()
+async def diff(
     results: Results,
     left: Annotated[int, typer.Argument(min=0, help="Number of an episode.", show_default=False)],
     right: Annotated[int, typer.Argument(min=0, help="Number of another one.", show_default=False)],
     as_json: Json = False,
 ) -> None:
     """Compare two episodes turn by turn. Exit code 1 if they differ."""
+    from hudtui.core.results.queries import diff_transcripts
 
-    async def work() -> bool:
-        from hudtui.core.results.queries import diff_transcripts
-
-        index = await _index(results)
-        found = diff_transcripts(await _transcript(index, left), await _transcript(index, right))
-        if as_json:
-            turns = [{"turn": turn.number, "change": turn.change, "fields": list(turn.fields)} for turn in found.turns]
-            console.out_json({"same_opening": found.opening, "first": found.first and found.first.number, "turns": turns})
-        else:
-            _show_diff(found)
-        return found.opening and found.first is None
-
-    if not console.run(work(), as_json=as_json):
+    index = await _index(results)
+    found = diff_transcripts(await _transcript(index, left), await _transcript(index, right))
+    if as_json:
+        turns = [{"turn": turn.number, "change": turn.change, "fields": list(turn.fields)} for turn in found.turns]
+        console.out_json({"same_opening": found.opening, "first": found.first and found.first.number, "turns": turns})
+    else:
+        _show_diff(found)
+    if not found.opening or found.first is not None:
         raise typer.Exit(console.FOUND)
 
 
@@ -319,7 +288,8 @@ def _show_diff(found: Any) -> None:
                     console.out(f"  {line}")
 
 
-def search(
+@console.run_async(compact=True)
+async def search(
     results: Results,
     text: Annotated[str, typer.Argument(help="Text to search for; small letters match large ones.", show_default=False)],
     wanted: Filter = None,
@@ -327,34 +297,31 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Search the conversations for a text, and print each turn that has it. Exit code 1 if none has."""
+    from hudtui.core.results.search import search as find
 
-    async def work() -> int:
-        from hudtui.core.results.search import search as find
-
-        index = await _index(results, whole=bool(wanted))
-        within = [entry.number for entry in _chosen(index, wanted)] if wanted else None
-        found = 0
-        async with aclosing(find(index, text, limit=limit, within=within)) as pieces:
-            async for piece in pieces:
-                found = piece.found
-                for hit in piece.hits:
-                    entry = index.entries[hit.number]
-                    if as_json:
-                        about = {"number": hit.number, "run": entry.run, "task": entry.task, "turn": hit.turn}
-                        console.out_json({**about, "field": hit.field, "excerpt": hit.excerpt}, compact=True)
-                    else:
-                        where = f"{hit.number}:{hit.turn}"
-                        console.out(f"{where:<10} {clean_line(entry.task, 30)} {hit.field}: {clean_line(hit.excerpt, 200)}")
-        if found >= limit:
-            console.say(f"stopped after {plural(found, 'hit')}; --limit N finds more")
-        _say_unread(index)
-        return found
-
-    if not console.run(work(), as_json=as_json, compact=True):
+    index = await _index(results, whole=bool(wanted))
+    within = [entry.number for entry in _chosen(index, wanted)] if wanted else None
+    found = 0
+    async with aclosing(find(index, text, limit=limit, within=within)) as pieces:
+        async for piece in pieces:
+            found = piece.found
+            for hit in piece.hits:
+                entry = index.entries[hit.number]
+                if as_json:
+                    about = {"number": hit.number, "run": entry.run, "task": entry.task, "turn": hit.turn}
+                    console.out_json({**about, "field": hit.field, "excerpt": hit.excerpt}, compact=True)
+                else:
+                    where = f"{hit.number}:{hit.turn}"
+                    console.out(f"{where:<10} {clean_line(entry.task, 30)} {hit.field}: {clean_line(hit.excerpt, 200)}")
+    if found >= limit:
+        console.say(f"stopped after {plural(found, 'hit')}; --limit N finds more")
+    _say_unread(index)
+    if not found:
         raise typer.Exit(console.FOUND)
 
 
-def export(
+@console.run_async()
+async def export(
     results: Results,
     wanted: Filter = None,
     output: Annotated[
@@ -391,32 +358,28 @@ def export(
         raise typer.BadParameter(f"one of {', '.join(FORMS)}", param_hint="--format")
     if output is None and as_json:
         raise typer.BadParameter("needs --output: standard output holds the episodes", param_hint="--json")
-
-    async def work() -> None:
-        index = await _index(results)
-        numbers = [entry.number for entry in _chosen(index, wanted, sort=sort, reverse=reverse)][:limit]
-        if output is None:
-            skipped = 0
-            for piece in export_pieces(index, numbers, chosen):
-                skipped += piece is None
-                if piece:
-                    text = piece.decode("utf-8", "replace")
-                    typer.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
-                    await asyncio.sleep(0)  # a signal may end it
-            if skipped:
-                console.say(f"{plural(skipped, 'episode')} without a reply left out")
+    index = await _index(results)
+    numbers = [entry.number for entry in _chosen(index, wanted, sort=sort, reverse=reverse)][:limit]
+    if output is None:
+        skipped = 0
+        for piece in export_pieces(index, numbers, chosen):
+            skipped += piece is None
+            if piece:
+                text = piece.decode("utf-8", "replace")
+                typer.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
+                await asyncio.sleep(0)  # a signal may end it
+        if skipped:
+            console.say(f"{plural(skipped, 'episode')} without a reply left out")
+    else:
+        made = await asyncio.to_thread(export_results, index, numbers, chosen, output, replace=force)
+        if as_json:
+            found = {"path": str(made.path), "format": made.form, "episodes": made.episodes}
+            console.out_json({**found, "skipped": made.skipped, "bytes": made.size})
         else:
-            made = await asyncio.to_thread(export_results, index, numbers, chosen, output, replace=force)
-            if as_json:
-                found = {"path": str(made.path), "format": made.form, "episodes": made.episodes}
-                console.out_json({**found, "skipped": made.skipped, "bytes": made.size})
-            else:
-                left = f", {plural(made.skipped, 'episode')} without a reply left out" if made.skipped else ""
-                console.say(f"{plural(made.episodes, 'episode')} written as {made.form}{left}")
-                console.out(str(made.path))
-        _say_unread(index)
-
-    console.run(work(), as_json=as_json)
+            left = f", {plural(made.skipped, 'episode')} without a reply left out" if made.skipped else ""
+            console.say(f"{plural(made.episodes, 'episode')} written as {made.form}{left}")
+            console.out(str(made.path))
+    _say_unread(index)
 
 
 def entry_json(entry: EpisodeEntry) -> dict[str, Any]:
@@ -546,13 +509,13 @@ def _say_unread(index: ResultIndex) -> None:
         console.say(f"warning: {index.unread_count - 3:,} more lines are no episodes, and were passed over")
 
 
-def _list_runs(limit: int | None, *, as_json: bool) -> None:
+async def _list_runs(limit: int | None, *, as_json: bool) -> None:
     from hudtui.core.compute.hardware import size
     from hudtui.core.project import open_project
     from hudtui.core.results.find import find_results
 
     project = open_project()
-    found = find_results(project.folder, project.runs)[:limit]
+    found = (await asyncio.to_thread(find_results, project.folder, project.runs))[:limit]
     if as_json:
         console.out_json(
             [

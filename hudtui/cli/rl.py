@@ -79,7 +79,8 @@ def _group() -> None:
 
 @older_spellings(force="-f", env="-e")
 @takes_request(kind=SourceOptions)
-def init(
+@console.run_async()
+async def init(
     ctx: typer.Context,
     source: Annotated[
         str | None,
@@ -113,28 +114,24 @@ def init(
     """
     if to_stdout and output is not None:
         raise typer.BadParameter("these options exclude each other", param_hint="--stdout, --output")
+    from hudtui.cli.analyses import look, say_warnings
     from hudtui.core.flows.generate import default_file, make_config, require_free, write_config
     from hudtui.core.project import open_project
 
-    with console.failures(as_json=as_json):
-        project = open_project()
-        place = read_source(source, given_command(ctx), request)
-        target = None if to_stdout else output
-        if not to_stdout and (output is None or output.is_dir()):
-            target = default_file(name or place.image or place.text, folder=output or Path("configs"))
-        if target is not None and not force:
-            require_free(project, target)  # before the environment is started in vain
-
-    async def work() -> Generated | None:
-        from hudtui.cli.analyses import look, say_warnings
-
-        analysis = await look(place, live=live or place.kind != "lock", timeout=request.timeout)
-        say_warnings(analysis)
-        if target is None:
-            return make_config(project, analysis, name=name, per_value=per_value)
-        return await write_config(project, analysis, Terminal(), file=target, name=name, per_value=per_value, replace=force)
-
-    made = console.run(work(), as_json=as_json)
+    project = open_project()
+    place = read_source(source, given_command(ctx), request)
+    target = None if to_stdout else output
+    if not to_stdout and (output is None or output.is_dir()):
+        target = default_file(name or place.image or place.text, folder=output or Path("configs"))
+    if target is not None and not force:
+        require_free(project, target)  # before the environment is started in vain
+    analysis = await look(place, live=live or place.kind != "lock", timeout=request.timeout)
+    say_warnings(analysis)
+    made: Generated | None
+    if target is None:
+        made = make_config(project, analysis, name=name, per_value=per_value)
+    else:
+        made = await write_config(project, analysis, Terminal(), file=target, name=name, per_value=per_value, replace=force)
     assert made is not None  # there was no question to decline
     if as_json:
         found = [finding.to_json() for finding in made.findings]

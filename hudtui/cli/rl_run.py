@@ -34,7 +34,8 @@ GOES_ON = "a run that has started keeps running: hudtui runs shows it"
     *("regions", "host", "output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "group"),
     *("concurrency", "limit", "seed", "max_turns", "base_url", "environments", "python", "rehearse", "rehearse_model"),
 )
-def run(
+@console.run_async(when_ended=GOES_ON)
+async def run(
     request: RunRequest,
     settings: TrainerSettings = None,
     push_image: Annotated[
@@ -59,7 +60,7 @@ def run(
     how = How(yes, detach, dry_run, emit_script, not no_tmux, as_json, push_image)
     if push_image is not None and how.only_looks:
         raise typer.BadParameter("an image is pushed for a run that is started", param_hint="--push-image")
-    console.run(carry_out(checked(request, settings), how), as_json=as_json, when_ended=GOES_ON)
+    await carry_out(checked(request, settings), how)
 
 
 def checked(request: R, settings: list[str] | None) -> R:

@@ -46,7 +46,8 @@ def register(app: typer.Typer) -> None:
 
 
 @takes_request(kind=EpisodeOptions)
-def play(
+@console.run_async(compact=True, when_ended="the environment has ended")
+async def play(
     tasks: Annotated[
         str, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).", show_default=False)
     ],
@@ -106,62 +107,42 @@ def play(
         policy = f"openai:{model}"
     if policy is None and take_over is not None:
         raise typer.BadParameter("name the policy that plays before that: --policy", param_hint="--take-over")
-    given: dict[str, Any] = {
-        **vars(request),
-        "task": task,
-        "policy": policy,
-        "by_hand": by_hand,
-        "take_over": take_over,
-    }
-    if no_trace or output is not None:
-        given["keep"] = None if no_trace else output
-    console.run(
-        _play(tasks, config, fork, given, samples=samples, examples=examples, as_json=as_json),
-        as_json=as_json,
-        compact=True,
-        when_ended="the environment has ended",
-    )
-
-
-async def _play(
-    tasks: str, config: Path | None, fork: str | None, given: dict[str, Any], *, samples: bool, examples: bool, as_json: bool
-) -> None:
-    from hudtui.core.flows.playing import (
-        PlayEnded,
-        PlayRequest,
-        ReplyWanted,
-        keep_examples,
-        keep_replies,
-        prepare_playing,
-        read_fork,
-    )
+    from hudtui.core.flows import playing as flow
     from hudtui.core.project import open_project
 
     project = open_project()
-    if fork is not None:
-        given["fork"] = await asyncio.to_thread(read_fork, fork, project.folder, given["task"])
-    request = PlayRequest(tasks, config or _only_config(project), **given)
+    asked = flow.PlayRequest(
+        tasks,
+        config or _only_config(project),
+        **vars(request),
+        task=task,
+        policy=policy,
+        by_hand=by_hand,
+        take_over=take_over,
+        fork=None if fork is None else await asyncio.to_thread(flow.read_fork, fork, project.folder, task),
+        keep=None if no_trace else output or flow.PLAYED,
+    )
     for notice in project.settings().notices:
         console.say(f"warning: {notice}")
-    playing = await prepare_playing(project, request)
+    playing = await flow.prepare_playing(project, asked)
     person = _Person(playing, as_json=as_json)
     ended: PlayEnded | None = None
     async with contextlib.aclosing(playing.play()) as events:
         async for event in events:
             (_print_json if as_json else _print)(event, playing)
-            if isinstance(event, ReplyWanted):
+            if isinstance(event, flow.ReplyWanted):
                 await person.reply(event)
-            elif isinstance(event, PlayEnded):
+            elif isinstance(event, flow.PlayEnded):
                 ended = event
     assert ended is not None
     if ended.file is not None:
-        console.say(f"kept in {request.keep}, episode {playing.number}")
+        console.say(f"kept in {asked.keep}, episode {playing.number}")
     if samples:
-        count = await asyncio.to_thread(keep_replies, project, request.config, ended.episode)
-        console.say(f"{count} {'reply is' if count == 1 else 'replies are'} new among the samples of {request.config}")
+        count = await asyncio.to_thread(flow.keep_replies, project, asked.config, ended.episode)
+        console.say(f"{count} {'reply is' if count == 1 else 'replies are'} new among the samples of {asked.config}")
     if examples:
-        count = await asyncio.to_thread(keep_examples, project, request.config, playing.redacted())
-        console.say(f"{plural(count, 'example')} added to {request.config}")
+        count = await asyncio.to_thread(flow.keep_examples, project, asked.config, playing.redacted())
+        console.say(f"{plural(count, 'example')} added to {asked.config}")
     if ended.episode.stop == "error":
         from hudtui.core.errors import HudtuiError, ToolError
 
@@ -192,7 +173,7 @@ def _print(event: PlayEvent, playing: Playing) -> None:
     if isinstance(event, Progress):
         _tell(event, playing)
     elif isinstance(event, Notice):
-        console.say(f"{event.severity}: {event.message}")
+        console.tell(event)
     elif isinstance(event, flow.PlayStarted):
         console.out(opening_text(event.task.id, event.opening))
         if event.recorded is not None:

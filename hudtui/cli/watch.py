@@ -33,7 +33,8 @@ def register(app: typer.Typer) -> None:
     group.command("watch")(watch)
 
 
-def metrics(
+@console.run_async()
+async def metrics(
     runs: Annotated[
         list[str] | None, typer.Argument(metavar="[RUN]...", help="Ids or names of runs; by default the newest.")
     ] = None,
@@ -41,25 +42,21 @@ def metrics(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every point.")] = False,
 ) -> None:
     """Show the metrics of runs: reward, loss, KL and others, with their curves."""
-
-    async def work() -> None:
-        store, monitor = runlog.open_store()
-        async with runlog.machines():
-            views = [await monitor.view(store.find(run)) for run in runs or (None,)]
-        if as_json:
-            told = [{"id": view.summary.id, "name": view.summary.name, **_data(view.metrics)} for view in views]
-            console.out_json({"runs": told})
-            return
-        for place, view in enumerate(views):
-            if place:
-                console.out()
-            head = f"{view.summary.id}  {view.summary.state}"
-            console.out(f"{head}  step {view.step}" if view.step else head)
-            _table(view.metrics, others)
-            for alarm in view.alarms:
-                console.say(f"{view.summary.id}: {alarm.text}")
-
-    console.run(work(), as_json=as_json)
+    store, monitor = runlog.open_store()
+    async with runlog.machines():
+        views = [await monitor.view(store.find(run)) for run in runs or (None,)]
+    if as_json:
+        told = [{"id": view.summary.id, "name": view.summary.name, **_data(view.metrics)} for view in views]
+        console.out_json({"runs": told})
+        return
+    for place, view in enumerate(views):
+        if place:
+            console.out()
+        head = f"{view.summary.id}  {view.summary.state}"
+        console.out(f"{head}  step {view.step}" if view.step else head)
+        _table(view.metrics, others)
+        for alarm in view.alarms:
+            console.say(f"{view.summary.id}: {alarm.text}")
 
 
 @older_spellings(file="-f")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import shlex
@@ -614,12 +615,26 @@ async def test_the_command_that_does_the_same(open_app: Any, workspace: Path, mo
     assert copied == [words]
 
 
+def asked_by_command(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
+    """The requests that commands make from now on. None of them is carried out."""
+    asked: list[Any] = []
+
+    async def note(request: Any, how: Any) -> None:
+        asked.append(request)
+
+    def run(work: Any, **_: Any) -> None:
+        with contextlib.suppress(StopIteration):
+            work.send(None)
+
+    monkeypatch.setattr(module, name, note)
+    monkeypatch.setattr(console, "run", run)
+    return asked
+
+
 async def test_the_copied_command_asks_for_the_very_same_run(
     open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(rl_run, "carry_out", lambda request, how: asked.append(request))
-    monkeypatch.setattr(console, "run", lambda work, **_: None)
+    asked = asked_by_command(monkeypatch, rl_run, "carry_out")
     given = {"machine": "prime", "gpus": "2xH100", "steps": "7", "learning_rate": "3e-6", "lora": "false", "temperature": "0.7"}
     given |= {
         "model": "x/y-3B",
@@ -655,9 +670,7 @@ async def test_a_training_with_art_is_that_of_its_command(
     open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (workspace / "art.yaml").write_text(ART)
-    asked: list[Any] = []
-    monkeypatch.setattr(art_command, "train_art", lambda request, how: asked.append(request))
-    monkeypatch.setattr(console, "run", lambda work, **_: None)
+    asked = asked_by_command(monkeypatch, art_command, "train_art")
     given = {"model": "medium", "scenarios": "3", "val_scenarios": "0", "num_generations": "3", "learning_rate": "3e-6"}
     given |= {"steps": "2", "groups_per_step": "1", "epochs": "2", "max_turns": "4", "project": "games", "model_name": "seven"}
     given |= {"max_seq_len": "4096", "gpu_memory_utilization": "0.7", "temperature": "0.7", "batch_size": "3"}  # the last: of trl
