@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from hudtui.cli import console
 from hudtui.cli.command import older_spellings
+from hudtui.core.events import Notice, Progress
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.convert import ConversionResult
     from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult
     from hudtui.core.tasks.task import TaskProblem
+
+T = TypeVar("T")
 
 SHOWN = 20
 """Problems that are shown in full; --json has more."""
@@ -36,7 +39,8 @@ def register(app: typer.Typer) -> None:
 
 
 @older_spellings(name="-n")
-def hf(
+@console.run_async()
+async def hf(
     tasks: Annotated[
         str,
         typer.Argument(help="JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."),
@@ -104,60 +108,59 @@ def hf(
         raise typer.BadParameter(f"{form!r} is none of {', '.join(_FORMATS)}", param_hint="--format")
     if remote is False and image is not None:
         raise typer.BadParameter("an image is for --remote", param_hint="--image")
-    with console.failures(as_json=as_json):
-        from hudtui.core.flows.publish import find_choices, take_choices
-        from hudtui.core.project import open_project
-        from hudtui.core.tasks.convert import TaskErrors
-        from hudtui.core.tasks.dataset import DatasetRequest, check_tasks
-        from hudtui.core.tasks.hub import use_hub_of
-        from hudtui.core.tasks.select import TaskSelection
+    from hudtui.core.flows.publish import find_choices, take_choices
+    from hudtui.core.project import open_project
+    from hudtui.core.tasks.convert import ConversionResult, TaskErrors
+    from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult, check_tasks, make_dataset
+    from hudtui.core.tasks.hub import use_hub_of
+    from hudtui.core.tasks.select import TaskSelection
 
-        settings = open_project().settings()
-        if not no_push:
-            settings.require_trust()
-        use_hub_of(settings)
-        request = DatasetRequest(
-            tasks=tasks,
-            name=name,
-            private=private,
-            push=not no_push,
-            output=output,
-            format=form,  # type: ignore[arg-type]
-            split=split,
-            strict=strict,
-            token_budget=token_budget,
-            image=image,
-            remote=bool(remote),
-            replace_secrets=replace_secrets,
-            keep_secrets=keep_secrets,
-            name_in_lock=lock,
-            in_place=in_place,
-            min_tasks=min_tasks or 0,
-            selection=TaskSelection(tuple(filters or ()), shuffle, sample, test or None, seed),
-            analysis=known_analysis(env, settings, as_json=as_json) if env is not None else None,
-            token=token,
-        )
-        decided = {
-            *(("remote",) if remote is not None else ()),
-            *(("replace_secrets",) if replace_secrets or keep_secrets else ()),
-            *(("min_tasks",) if min_tasks is not None else ()),
-        }
-        if yes:
-            request = take_choices(request, settings, decided)
-        elif console.interactive() and not as_json:
-            found: ConversionResult = follow(check_tasks(request, settings))
-            offers = find_choices(request, settings, found.rewritten, found.tasks)
-            request = console.run(_ask(request, settings, offers, decided))
-        try:
-            made = _make(request, settings, quiet=as_json)
-        except TaskErrors as error:
-            if as_json:
-                answer = _answer(error.converted) | {"output": None, "pushed": None, "lock": None} | error.to_json()
-                console.out_json(answer)
-                console.say(f"error: {error.lines()[0]}")
-                raise typer.Exit(error.exit_code) from None
-            show_problems(error.converted)
-            raise
+    settings = open_project().settings()
+    if not no_push:
+        settings.require_trust()
+    use_hub_of(settings)
+    request = DatasetRequest(
+        tasks=tasks,
+        name=name,
+        private=private,
+        push=not no_push,
+        output=output,
+        format=form,  # type: ignore[arg-type]
+        split=split,
+        strict=strict,
+        token_budget=token_budget,
+        image=image,
+        remote=bool(remote),
+        replace_secrets=replace_secrets,
+        keep_secrets=keep_secrets,
+        name_in_lock=lock,
+        in_place=in_place,
+        min_tasks=min_tasks or 0,
+        selection=TaskSelection(tuple(filters or ()), shuffle, sample, test or None, seed),
+        analysis=await known_analysis(env, settings) if env is not None else None,
+        token=token,
+    )
+    decided = {
+        *(("remote",) if remote is not None else ()),
+        *(("replace_secrets",) if replace_secrets or keep_secrets else ()),
+        *(("min_tasks",) if min_tasks is not None else ()),
+    }
+    if yes:
+        request = take_choices(request, settings, decided)
+    elif console.interactive() and not as_json:
+        found = await follow(check_tasks(request, settings), ConversionResult)
+        offers = find_choices(request, settings, found.rewritten, found.tasks)
+        request = await _ask(request, settings, offers, decided)
+    try:
+        made = await follow(make_dataset(request, settings), DatasetResult, quiet=as_json)
+    except TaskErrors as error:
+        if as_json:
+            answer = _answer(error.converted) | {"output": None, "pushed": None, "lock": None} | error.to_json()
+            console.out_json(answer)
+            console.say(f"error: {error.lines()[0]}")
+            raise typer.Exit(error.exit_code) from None
+        show_problems(error.converted)
+        raise
     if as_json:
         console.out_json(
             _answer(made.converted)
@@ -171,7 +174,7 @@ def hf(
     _show(made)
 
 
-def known_analysis(text: str, settings: Settings, *, as_json: bool = False) -> Analysis:
+async def known_analysis(text: str, settings: Settings) -> Analysis:
     """Return the analysis of an environment: stored, from its lock file, or made now.
 
     Raises:
@@ -182,56 +185,36 @@ def known_analysis(text: str, settings: Settings, *, as_json: bool = False) -> A
     from hudtui.core.environment.source import parse_source
 
     source = parse_source(text, folder=settings.folder, lookup=settings.lookup)
-    found = console.run(look(source, live=False, timeout=60.0), as_json=as_json)
+    found = await look(source, live=False, timeout=60.0)
     say_warnings(found)
     return found
 
 
-def follow(steps: Iterator[Any], *, quiet: bool = False) -> Any:
-    """Run steps and print their progress; return the last step."""
-    last, tell = None, teller(quiet=quiet)
-    try:
-        for step in steps:
-            if not tell(step):
-                last = step
-    finally:
-        close = getattr(steps, "close", None)
-        if close is not None:
-            close()
-    return last
+async def follow(steps: Iterator[Any], kind: type[T], *, quiet: bool = False) -> T:
+    """Carry out steps in a thread and print their progress. Returns the value of this kind that they end with."""
+    from hudtui.core.events import iterate_in_thread
+
+    return await console.outcome(iterate_in_thread(steps), kind, teller(quiet=quiet))
 
 
-def teller(*, quiet: bool = False) -> Callable[[Any], bool]:
-    """Return a function that prints a notice or the progress of work, and returns whether a step is one of these."""
-    from hudtui.core.events import Notice, Progress
-
+def teller(*, quiet: bool = False) -> Callable[[Progress | Notice], None]:
+    """Return a function that prints notices and, unless it is to be quiet, the progress of work with tasks."""
     printed, stage = time.monotonic(), ""
 
-    def tell(step: Any) -> bool:
+    def tell(step: Progress | Notice) -> None:
         nonlocal printed, stage
         if isinstance(step, Notice):
-            console.say(f"{step.severity}: {step.message}")
-        elif isinstance(step, Progress):
-            now = time.monotonic()
-            # Reading is reported every two seconds; anything else when it begins, too.
-            if not quiet and (now - printed > 2 or (step.stage != stage and step.stage != "read")):
-                share = f" ({100 * step.done // step.total} %)" if step.done is not None and step.total else ""
-                console.say(f"{step.stage}: {step.message}{share}")
-                printed = now
-            stage = step.stage
-        else:
-            return False
-        return True
+            console.tell(step)
+            return
+        now = time.monotonic()
+        # Reading is reported every two seconds; anything else when it begins, too.
+        if not quiet and (now - printed > 2 or (step.stage != stage and step.stage != "read")):
+            share = f" ({100 * step.done // step.total} %)" if step.done is not None and step.total else ""
+            console.say(f"{step.stage}: {step.message}{share}")
+            printed = now
+        stage = step.stage
 
     return tell
-
-
-def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> DatasetResult:
-    from hudtui.core.tasks.dataset import DatasetResult, make_dataset
-
-    made = follow(make_dataset(request, settings), quiet=quiet)
-    assert isinstance(made, DatasetResult)
-    return made
 
 
 async def _ask(request: DatasetRequest, settings: Settings, offers: DatasetChoices, decided: set[str]) -> DatasetRequest:

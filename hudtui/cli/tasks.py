@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from hudtui.core.flows.new_task import NewTask, TaskDraft
     from hudtui.core.flows.trial import Trial
     from hudtui.core.settings import Settings
-    from hudtui.core.tasks.dataset import DatasetRequest
-    from hudtui.core.tasks.migrate import Migration
     from hudtui.core.tasks.read import OpenedSource, TaskSource
-    from hudtui.core.tasks.table import TaskStats
-    from hudtui.core.tasks.task import Task
 
 _TASKS = "JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."
 _Split = Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several.")]
@@ -47,7 +43,8 @@ def register(app: typer.Typer) -> None:
     app.add_typer(tasks, name="tasks")
 
 
-def check(
+@console.run_async()
+async def check(
     tasks: Annotated[str, typer.Argument(help=_TASKS)],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors.")] = False,
     split: _Split = None,
@@ -58,13 +55,13 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check every task and list every problem. Exit code 1 if there is an error."""
+    from hudtui.core.tasks.convert import ConversionResult
     from hudtui.core.tasks.dataset import DatasetRequest, check_tasks
 
-    with console.failures(as_json=as_json):
-        settings = _settings()
-        analysis = known_analysis(env, settings, as_json=as_json) if env is not None else None
-        request = DatasetRequest(tasks, split=split, token_budget=token_budget, analysis=analysis)
-        found = follow(check_tasks(request, settings), quiet=as_json)
+    settings = _settings()
+    analysis = await known_analysis(env, settings) if env is not None else None
+    request = DatasetRequest(tasks, split=split, token_budget=token_budget, analysis=analysis)
+    found = await follow(check_tasks(request, settings), ConversionResult, quiet=as_json)
     findings = found.findings
     failed = findings.count("error") + (findings.count("warning") if strict else 0)
     if as_json:
@@ -91,35 +88,36 @@ def check(
         raise typer.Exit(console.FOUND)
 
 
-def list_tasks(
+@console.run_async()
+async def list_tasks(
     tasks: Annotated[str | None, typer.Argument(help=f"{_TASKS} Without it: the task files of this folder.")] = None,
     split: _Split = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Show only the first N.")] = None,
     as_json: Json = False,
 ) -> None:
     """List the task files of this folder, or the usable tasks of one of them."""
-    with console.failures(as_json=as_json):
-        settings = _settings()
-        if tasks is None:
-            _list_files(settings, as_json=as_json)
-            return
-        from hudtui.core.tasks.dataset import DatasetRequest
+    settings = _settings()
+    if tasks is None:
+        await _list_files(settings, as_json=as_json)
+        return
+    listed = []
+    async with contextlib.aclosing(_rows(tasks, split, settings, limit)) as rows:
+        async for row in rows:
+            if as_json:
+                listed.append(row)
+            else:
+                calls = ", ".join(row["evaluate"])
+                console.out(f"{clean_line(row['id'], 30):<30}  {clean_line(row['prompt'], 70):<70}  {clean_line(calls, 60)}")
+    if as_json:
+        console.out_json(listed)
 
-        rows = islice(_rows(DatasetRequest(tasks, split=split), settings), limit)
-        if as_json:
-            console.out_json(list(rows))
-            return
-        for row in rows:
-            calls = ", ".join(row["evaluate"])
-            console.out(f"{clean_line(row['id'], 30):<30}  {clean_line(row['prompt'], 70):<70}  {clean_line(calls, 60)}")
 
-
-def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: _Split = None, as_json: Json = False) -> None:
+@console.run_async()
+async def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: _Split = None, as_json: Json = False) -> None:
     """Count the usable tasks by prompt length, evaluator, setup, server and metadata."""
-    from hudtui.core.tasks.table import read_stats
+    from hudtui.core.tasks.table import TaskStats, read_stats
 
-    with console.failures(as_json=as_json):
-        found: TaskStats = follow(read_stats(_opened(tasks, split)), quiet=as_json)
+    found = await follow(read_stats(await _opened(tasks, split)), TaskStats, quiet=as_json)
     if as_json:
         console.out_json({"source": tasks, **found.to_json()})
         return
@@ -132,7 +130,8 @@ def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: _Split = No
         _counts(group.title, group.bars, found.tasks, group.note)
 
 
-def test(
+@console.run_async()
+async def test(
     tasks: Annotated[str, typer.Argument(help=_TASKS)],
     task: Annotated[
         str | None, typer.Option("--task", metavar="ID", help="Id of the task; by default the first usable one.")
@@ -144,11 +143,14 @@ def test(
 
     Finds a broken setup or evaluator before a training does. Exit code 1 if the test fails.
     """
+    from hudtui.cli.person import Terminal
+    from hudtui.core.flows.trial import Trial, try_task
+    from hudtui.core.project import open_project
     from hudtui.core.tasks.read import find_task
 
-    with console.failures(as_json=as_json):
-        chosen = find_task(_opened(tasks, split), task)
-    trial = console.run(_test(chosen, tasks), as_json=as_json)
+    chosen = await asyncio.to_thread(find_task, await _opened(tasks, split), task)
+    # The command names the task, so that there is nothing to ask.
+    trial = await console.outcome(try_task(open_project(), Terminal(yes=True), chosen, tasks), Trial, console.tell)
     if as_json:
         console.out_json(trial.to_json())
     else:
@@ -157,7 +159,8 @@ def test(
         raise typer.Exit(console.FOUND)
 
 
-def new(
+@console.run_async()
+async def new(
     ctx: typer.Context,
     source: Annotated[
         str | None,
@@ -204,21 +207,19 @@ def new(
     given = {"--prompt": prompt is not None, "--evaluate": bool(evaluate) or no_evaluate, "--output": output is not None}
     if (missing := [name for name, known in given.items() if not known]) and not console.interactive():
         raise typer.BadParameter("required, because this is not a terminal and hudtui cannot ask", param_hint=missing[0])
-    with console.failures(as_json=as_json):
-        place = read_source(source, given_command(ctx))
-    analysis = console.run(look(place, live=live, timeout=60.0), as_json=as_json)
+    place = read_source(source, given_command(ctx))
+    analysis = await look(place, live=live, timeout=60.0)
     say_warnings(analysis)
-    with console.failures(as_json=as_json):
-        calls = tuple(read_call(text, "setup", analysis) for text in setup or ())
-        draft = TaskDraft(
-            prompt=prompt,
-            setup=calls if calls or no_setup or not console.interactive() else None,
-            evaluate=tuple(read_call(text, "evaluate", analysis) for text in evaluate or ()) or (() if no_evaluate else None),
-            id=task,
-            file=output,
-            test=test,
-        )
-    made, trial = console.run(_new(place, analysis, draft, yes=yes), as_json=as_json)
+    calls = tuple(read_call(text, "setup", analysis) for text in setup or ())
+    draft = TaskDraft(
+        prompt=prompt,
+        setup=calls if calls or no_setup or not console.interactive() else None,
+        evaluate=tuple(read_call(text, "evaluate", analysis) for text in evaluate or ()) or (() if no_evaluate else None),
+        id=task,
+        file=output,
+        test=test,
+    )
+    made, trial = await _new(place, analysis, draft, yes=yes)
     if as_json:
         empty = {"file": None, "tasks": None, "task": None, "test": None if trial is None else trial.to_json()}
         console.out_json(empty if made is None else made.to_json())
@@ -230,7 +231,8 @@ def new(
         raise typer.Exit(console.FOUND)
 
 
-def convert(
+@console.run_async()
+async def convert(
     tasks: Annotated[str, typer.Argument(help=_TASKS)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Task file to write: .json or .jsonl.", show_default=False)],
     to: Annotated[str, typer.Option("--to", help="v4 (fields as nested objects) or v6 (from v5).")] = "v4",
@@ -245,9 +247,7 @@ def convert(
         raise typer.BadParameter(f"{to!r} is neither v4 nor v6", param_hint="--to")
     if output.suffix not in (".json", ".jsonl", ".ndjson"):
         raise typer.BadParameter("a task file ends in .json or .jsonl", param_hint="--output")
-    with console.failures(as_json=as_json):
-        settings = _settings()
-        result = _convert(tasks, output, to, split, settings, quiet=as_json)
+    result = await _convert(tasks, output, to, split, quiet=as_json)
     findings = result.findings
     written = result.written if to == "v6" else result.tasks
     if as_json:
@@ -269,28 +269,15 @@ def convert(
         raise typer.Exit(console.FOUND)
 
 
-def _opened(tasks: str, split: str | None) -> OpenedSource:
+async def _opened(tasks: str, split: str | None) -> OpenedSource:
     from hudtui.core.project import open_project
     from hudtui.core.tasks.read import download_source, open_source
 
     project = open_project()
     opened = open_source(tasks, project.folder, project.platform, split=split)
     for notice in opened.notices:
-        console.say(f"{notice.severity}: {notice.message}")
-    return download_source(opened)
-
-
-async def _test(task: Task, tasks: str) -> Trial:
-    from hudtui.cli.person import Terminal
-    from hudtui.core.flows.trial import Trial, try_task
-    from hudtui.core.project import open_project
-
-    # The command names the task, so that there is nothing to ask.
-    async for step in try_task(open_project(), Terminal(yes=True), task, tasks):
-        if isinstance(step, Trial):
-            return step
-        console.tell(step)
-    raise AssertionError("unreachable")  # pragma: no cover
+        console.tell(notice)
+    return await asyncio.to_thread(download_source, opened)
 
 
 async def _new(source: Source, analysis: Analysis, draft: TaskDraft, *, yes: bool) -> tuple[NewTask | None, Trial | None]:
@@ -343,37 +330,38 @@ def _settings() -> Settings:
     return settings
 
 
-def _convert(tasks: str, output: Path, to: str, split: str | None, settings: Settings, *, quiet: bool) -> Any:
-    from hudtui.core.tasks.dataset import DatasetRequest, convert_request, hub_token
-    from hudtui.core.tasks.read import download, find_source, lock_image
-    from hudtui.core.tasks.write import Target
-
-    request = DatasetRequest(tasks, split=split)
-    if to == "v4":
-        _, image, _ = lock_image(settings)
-        target = Target(output, "json" if output.suffix == ".json" else "tasks-jsonl")
-        return follow(convert_request(request, settings, image, [target]), quiet=quiet)
-    source = download(find_source(tasks, split=split), token=hub_token(request, settings))
-    return console.run(_carry(source, output, quiet=quiet), as_json=quiet)
-
-
-async def _carry(source: TaskSource, output: Path, *, quiet: bool) -> Migration:
+async def _convert(tasks: str, output: Path, to: str, split: str | None, *, quiet: bool) -> Any:
     from hudtui.cli.person import Terminal
     from hudtui.core.flows.publish import carry_to_v6
     from hudtui.core.project import open_project
+    from hudtui.core.tasks.convert import ConversionResult
+    from hudtui.core.tasks.dataset import DatasetRequest, convert_request
     from hudtui.core.tasks.migrate import Migration
+    from hudtui.core.tasks.read import lock_image
+    from hudtui.core.tasks.write import Target
 
-    tell = teller(quiet=quiet)
+    settings = _settings()
+    if to == "v4":
+        _, image, _ = lock_image(settings)
+        target = Target(output, "json" if output.suffix == ".json" else "tasks-jsonl")
+        steps = convert_request(DatasetRequest(tasks, split=split), settings, image, [target])
+        return await follow(steps, ConversionResult, quiet=quiet)
     # The command names the file, so that there is nothing to ask.
-    async for step in carry_to_v6(open_project(), Terminal(yes=True), source, output):
-        if isinstance(step, Migration):
-            return step
-        tell(step)
-    raise AssertionError("unreachable")  # pragma: no cover
+    carried = carry_to_v6(open_project(), Terminal(yes=True), await _downloaded(tasks, split, settings), output)
+    return await console.outcome(carried, Migration, teller(quiet=quiet))
 
 
-def _list_files(settings: Settings, *, as_json: bool) -> None:
+async def _downloaded(tasks: str, split: str | None, settings: Settings) -> TaskSource:
+    from hudtui.core.tasks.dataset import DatasetRequest, hub_token
+    from hudtui.core.tasks.read import download, find_source
+
+    token = hub_token(DatasetRequest(tasks), settings)
+    return await asyncio.to_thread(download, find_source(tasks, split=split), token=token)
+
+
+async def _list_files(settings: Settings, *, as_json: bool) -> None:
     from hudtui.core.errors import HudtuiError
+    from hudtui.core.tasks.convert import ConversionResult
     from hudtui.core.tasks.dataset import DatasetRequest, check_tasks
     from hudtui.core.workspace import open_workspace
 
@@ -382,7 +370,7 @@ def _list_files(settings: Settings, *, as_json: bool) -> None:
     for path in workspace.task_files:
         row: dict[str, Any] = {"file": workspace.relative(path), "tasks": None, "valid": None, "error": None}
         try:
-            found = follow(check_tasks(DatasetRequest(path), settings), quiet=True)
+            found = await follow(check_tasks(DatasetRequest(path), settings), ConversionResult, quiet=True)
             row |= {"tasks": found.total, "valid": found.valid}
         except HudtuiError as error:
             row["error"] = error.lines()[0]
@@ -397,23 +385,28 @@ def _list_files(settings: Settings, *, as_json: bool) -> None:
         console.say("there are no task files here")
 
 
-def _rows(request: DatasetRequest, settings: Settings) -> Iterator[dict[str, Any]]:
-    from hudtui.core.tasks.dataset import hub_token
-    from hudtui.core.tasks.read import as_task, download, find_source, lock_image, scan
+async def _rows(tasks: str, split: str | None, settings: Settings, limit: int | None) -> AsyncGenerator[dict[str, Any], None]:
+    from hudtui.core.events import iterate_in_thread
+    from hudtui.core.tasks.read import as_task, lock_image, scan
     from hudtui.core.tasks.validate import Rules
 
     _, image, _ = lock_image(settings)
-    source = download(find_source(request.tasks, split=request.split), token=hub_token(request, settings))
-    for batch in scan(source, Rules(lock_image=image, platform=settings.platform)):
-        for task in map(as_task, batch.tasks):
-            yield {
-                "id": task.id,
-                "prompt": task.prompt,
-                "setup": [_words(call.name, call.arguments) for call in task.setup],
-                "evaluate": [_words(call.name, call.arguments) for call in task.evaluate],
-                "servers": list(task.mcp_config),
-                "metadata": dict(task.metadata),
-            }
+    source = await _downloaded(tasks, split, settings)
+    batches: Any = iterate_in_thread(scan(source, Rules(lock_image=image, platform=settings.platform)))
+    async with contextlib.aclosing(batches):
+        async for batch in batches:
+            for task in map(as_task, batch.tasks[:limit]):
+                yield {
+                    "id": task.id,
+                    "prompt": task.prompt,
+                    "setup": [_words(call.name, call.arguments) for call in task.setup],
+                    "evaluate": [_words(call.name, call.arguments) for call in task.evaluate],
+                    "servers": list(task.mcp_config),
+                    "metadata": dict(task.metadata),
+                }
+            limit = None if limit is None else limit - len(batch.tasks)
+            if limit is not None and limit <= 0:
+                return
 
 
 def _words(name: str, arguments: Any) -> str:
