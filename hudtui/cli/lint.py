@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.analyses import look, read_analysis, say_warnings
 from hudtui.cli.options import Json
 from hudtui.cli.sources import TakesCommand, given_command, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hudtui.core.environment.values import Tool
     from hudtui.core.gym.lint.findings import Finding
 
 
@@ -23,7 +23,8 @@ def register(app: typer.Typer) -> None:
     app.command("lint", cls=TakesCommand)(lint)
 
 
-def lint(
+@console.run_async()
+async def lint(
     ctx: typer.Context,
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration (YAML).", show_default=False)],
     env: Annotated[
@@ -46,30 +47,21 @@ def lint(
     command = given_command(ctx)
     if sum(map(bool, (env, analysis, command))) > 1:
         raise typer.BadParameter("give one environment", param_hint="--env, --analysis, -- COMMAND")
-    tools: dict[str, Tool] | None = None
+    from hudtui.core.files import read_text
+    from hudtui.core.gym.lint import check as checks
+    from hudtui.core.gym.lint import fixes
+
+    found = None if analysis is None else read_analysis(analysis)
     if env is not None or command:
-        from hudtui.cli.analyses import look, say_warnings
-
-        with console.failures(as_json=as_json):
-            place = read_source(env, command)
-        found = console.run(look(place, live=live, timeout=timeout), as_json=as_json)
+        found = await look(read_source(env, command), live=live, timeout=timeout)
         say_warnings(found)
-        tools = {tool.name: tool for tool in found.tools}
-    with console.failures(as_json=as_json):
-        from hudtui.core.files import read_text
-        from hudtui.core.gym.lint import check as checks
-        from hudtui.core.gym.lint import fixes
-
-        if analysis is not None:
-            from hudtui.cli.analyses import read_analysis
-
-            tools = {tool.name: tool for tool in read_analysis(analysis).tools}
-        applied: Sequence[Finding] = ()
-        if fix:
-            fixed = fixes.fix_file(config, tools=tools)
-            findings, applied = fixed.findings, fixed.applied
-        else:
-            findings = checks.lint(read_text(config), name=str(config), tools=tools)
+    tools = None if found is None else {tool.name: tool for tool in found.tools}
+    applied: Sequence[Finding] = ()
+    if fix:
+        fixed = fixes.fix_file(config, tools=tools)
+        findings, applied = fixed.findings, fixed.applied
+    else:
+        findings = checks.lint(read_text(config), name=str(config), tools=tools)
     errors = sum(finding.severity == "error" for finding in findings)
     if as_json:
         console.out_json(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,8 @@ from hudtui.cli.options import Json
 from hudtui.core.errors import ConnectError, InputError
 
 if TYPE_CHECKING:
-    from hudtui.core.credentials import KeyCheck
+    from collections.abc import Mapping
+
     from hudtui.core.settings import Settings
 
 User = Annotated[bool, typer.Option("--user", help="In your own file for all projects, not in the project's .env.")]
@@ -67,11 +69,10 @@ def list_settings(as_json: Json = False) -> None:
             console.say(notice)
 
 
-def _listing(found: Settings, problems: object) -> dict[str, object]:
+def _listing(found: Settings, problems: Mapping[str, str]) -> dict[str, object]:
     from hudtui.core.credentials import can_check
     from hudtui.core.settings import user_file
 
-    assert isinstance(problems, dict)
     entries = []
     for name, key in found.keys.items():
         place = found.location(name)
@@ -174,7 +175,8 @@ def unset_setting(
             console.say(f"It still has a value: from {after.location(name) or after.origin(name)}.")
 
 
-def test_keys(
+@console.run_async()
+async def test_keys(
     names: Annotated[list[str] | None, typer.Argument(help="Keys to test; by default all keys with a value.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for a service.")] = 15.0,
     as_json: Json = False,
@@ -183,42 +185,28 @@ def test_keys(
 
     Exit code 1 if a key is refused. Exit code 3 if a service could not be asked.
     """
-    with console.failures(as_json=as_json):
-        found = _load()
-        found.require_trust()
-        wanted = list(dict.fromkeys(names or ())) or [name for name, key in found.keys.items() if key.secret and found.get(name)]
-        for name in wanted:
-            _must_be_testable(name, found)
-        results = console.run(_test_all(wanted, found, timeout), as_json=as_json)
-        if as_json:
-            console.out_json({"keys": [result.to_json() for result in results]})
-        else:
-            for result in results:
-                seconds = f" ({result.seconds:.2f} s)" if result.seconds is not None else ""
-                console.out(f"{_GLYPHS[result.verdict]} {result.name}: {result.message}{seconds}")
-            if not results:
-                console.say("No key is set. To set one: hudtui settings set NAME")
-        verdicts = {result.verdict for result in results}
-        if verdicts & {"refused", "limited"} or (names and "missing" in verdicts):
-            raise typer.Exit(console.FOUND)
-        if verdicts & {"unreachable", "unclear"}:
-            raise typer.Exit(ConnectError.exit_code)
-
-
-def _must_be_testable(name: str, found: Settings) -> None:
-
-    key = found.keys.get(name)
-    if key is None or not key.secret:
-        keys = ", ".join(known for known, one in found.keys.items() if one.secret)
-        raise InputError(f"{name} is not a key that can be tested", fix=f"Keys: {keys}.")
-
-
-async def _test_all(names: list[str], found: Settings, timeout: float) -> list[KeyCheck]:
-    import asyncio
-
     from hudtui.core.credentials import check_key
 
-    return list(await asyncio.gather(*(check_key(name, found, timeout=timeout) for name in names)))
+    found = _load()
+    found.require_trust()
+    keys = [name for name, key in found.keys.items() if key.secret]
+    wanted = list(dict.fromkeys(names or ())) or [name for name in keys if found.get(name)]
+    if unknown := [name for name in wanted if name not in keys]:
+        raise InputError(f"{unknown[0]} is not a key that can be tested", fix=f"Keys: {', '.join(keys)}.")
+    results = await asyncio.gather(*(check_key(name, found, timeout=timeout) for name in wanted))
+    if as_json:
+        console.out_json({"keys": [result.to_json() for result in results]})
+    else:
+        for result in results:
+            seconds = f" ({result.seconds:.2f} s)" if result.seconds is not None else ""
+            console.out(f"{_GLYPHS[result.verdict]} {result.name}: {result.message}{seconds}")
+        if not results:
+            console.say("No key is set. To set one: hudtui settings set NAME")
+    verdicts = {result.verdict for result in results}
+    if verdicts & {"refused", "limited"} or (names and "missing" in verdicts):
+        raise typer.Exit(console.FOUND)
+    if verdicts & {"unreachable", "unclear"}:
+        raise typer.Exit(ConnectError.exit_code)
 
 
 def _load() -> Settings:
