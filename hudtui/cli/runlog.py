@@ -301,6 +301,7 @@ def print_view(view: RunView, record: RunRecord | None = None, job: TelemetryJob
     facts: list[tuple[str, Any]] = [
         ("run", f"{run.id}  ({run.name})"),
         ("comment", clean_line(run.comment) if run.comment else None),
+        ("tags", " ".join(run.tags) if run.tags else None),
         ("continues", record.spec.continues.text.partition(" ")[2] if record is not None and record.spec.continues else None),
         ("state", state_text(run) + (f": {run.why}" if run.why else "")),
         ("engine", run.engine),

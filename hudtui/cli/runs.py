@@ -28,7 +28,7 @@ from hudtui.cli.options import (
 )
 from hudtui.cli.person import Terminal
 from hudtui.core.runs.request import RunRequest
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
     from hudtui.core.runs.listing import RunRow
@@ -64,6 +64,8 @@ def register(app: typer.Typer) -> None:
         ("limits", limits),
         ("rename", rename),
         ("comment", comment),
+        ("tag", tag),
+        ("archive", archive),
         ("diff", diff),
         ("rm", remove),
     ):
@@ -94,13 +96,14 @@ def list_runs(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
     active: Annotated[bool, typer.Option("--active", help="Only runs that have not ended.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also archived runs.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the runs of this workspace, the newest first.
 
     A word of a filter is a regular expression that is searched for in every text of a run; FIELD:VALUE searches one field,
     FIELD:>NUMBER compares, and !WORD excludes. All must match. The fields are state, name, id, model, engine, tasks, config,
-    machine, stage, started, minutes, cost, why, comment, reward, step, steps and alarm.
+    machine, stage, started, minutes, cost, why, comment, tag, reward, step, steps and alarm.
     """
 
     async def work() -> None:
@@ -112,7 +115,8 @@ def list_runs(
         asked = parse_filter(text, RUN_FIELDS)
         store, monitor = runlog.open_store()
         await runlog.reconcile_runs(store)
-        summaries = [run for run in (await monitor.refresh())[::-1] if run.active or not active]
+        known = [run for run in (await monitor.refresh())[::-1] if run.active or not active]
+        summaries = [run for run in known if everything or not run.hidden]
         specs, now = await asyncio.to_thread(store.specs), time.time()
 
         async def read(rows: Sequence[RunRow]) -> list[RunRow]:
@@ -127,9 +131,15 @@ def list_runs(
         if as_json:
             console.out_json([_row_json(one) for _, members in groups for one in members])
             return
-        if not found:
+        if not known:
             start = "Start one: hudtui rl TASKS --config FILE, or play tasks: hudtui runs start TASKS --config FILE"
-            console.say("No run matches." if summaries else f"No runs yet. {start}")
+            console.say(f"No runs yet. {start}")
+            return
+        if len(known) > len(summaries):
+            console.say(f"Not listed: {plural(len(known) - len(summaries), 'archived run')}; --all lists all.")
+        if not found:
+            if summaries:
+                console.say("No run matches.")
             return
         cells = [_list_row(one, is_managed(store, one.summary.id)) for _, members in groups for one in members]
         console.table(
@@ -512,12 +522,44 @@ def comment(
         _changed(store, found, as_json)
 
 
+def tag(
+    run: NamedRun,
+    tags: Annotated[list[str], typer.Argument(metavar="TAG...", help="Words without spaces.", show_default=False)],
+    remove: Annotated[bool, typer.Option("--remove", help="Take the tags from the run.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Give a run tags; `runs list tag:TAG` lists the runs that have a tag."""
+    with console.failures(as_json=as_json):
+        store, _ = runlog.open_store()
+        found = store.find(run)
+        store.tag([found], add=() if remove else tags, remove=tags if remove else ())
+        _changed(store, found, as_json)
+
+
+def archive(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Ids or names of runs that have ended.", show_default=False)
+    ],
+    undo: Annotated[bool, typer.Option("--undo", help="Take the runs out of the archive.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Archive runs that have ended: `runs list` lists them only with --all. Their files stay where they are."""
+    with console.failures(as_json=as_json):
+        store, _ = runlog.open_store()
+        found = [store.find(run) for run in runs]
+        store.archive(found, undo=undo)
+        if as_json:
+            console.out_json([{"run": run, "archived": not undo} for run in found])
+        else:
+            console.say(f"{', '.join(found)}: {'listed again' if undo else 'archived'}")
+
+
 def _changed(store: RunStore, run: str, as_json: bool) -> None:
     summary = store.summary(run)
     if as_json:
-        console.out_json({"run": run, "name": summary.name, "comment": summary.comment})
+        console.out_json({"run": run, "name": summary.name, "comment": summary.comment, "tags": list(summary.tags)})
     else:
-        console.say(f"{run}: {summary.name}" + (f": {summary.comment}" if summary.comment else ""))
+        console.say(": ".join(filter(None, (run, summary.name, summary.labels))))
 
 
 def diff(
@@ -617,7 +659,7 @@ def _row_json(row: RunRow) -> dict[str, Any]:
 
 def _list_row(row: RunRow, tended: bool) -> tuple[str, ...]:
     run, view = row.summary, row.view
-    note = run.why or (f"! {row.alarm}" if row.alarm else clean_line(run.comment))
+    note = run.why or (f"! {row.alarm}" if row.alarm else clean_line(run.labels))
     if not run.active and run.holds_machine:
         note = f"its machine may still cost money: hudtui runs resume {run.id}"
         if tended:

@@ -282,6 +282,8 @@ _SHOWN = {
     "less_than_sign": "<",
     "greater_than_sign": ">",
     "exclamation_mark": "!",
+    "asterisk": "*",
+    "number_sign": "#",
 }
 
 

@@ -276,7 +276,7 @@ def test_names_comments_and_differences(own_world: Path) -> None:
         store.add(RunRecord(run, time.time(), "play", "rollouts", "local", machine_label(), str(store.folder / run), spec, plan))
         store.append(run, "stopped", {"why": "on request"})
     changed = json.loads(hudtui("runs", "rename", "one-aaaa", "base line", "--json").stdout)
-    assert changed == {"run": "one-aaaa", "name": "base line", "comment": ""}
+    assert changed == {"run": "one-aaaa", "name": "base line", "comment": "", "tags": []}
     assert "one-aaaa: base line: flat" in hudtui("runs", "comment", "base line", "flat").stderr
     assert "comment    flat" in hudtui("runs", "show", "one-aaaa").stdout
     assert "on request" in hudtui("runs").stdout
@@ -289,6 +289,25 @@ def test_names_comments_and_differences(own_world: Path) -> None:
     assert "are the same" in hudtui("runs", "diff", "one-aaaa", "one-aaaa").stderr
     assert "two runs or more" in hudtui("runs", "diff", "one-aaaa", code=2).stderr
     assert "not a name" in hudtui("runs", "rename", "one-aaaa", "\x1b[31m", code=2).stderr
+
+
+def test_tags_and_the_archive(own_world: Path) -> None:
+    for run, state in (("one-aaaa", "finished"), ("two-bbbb", "failed"), ("now-cccc", "running")):
+        make_run(own_world, run, state, name=run[:3])
+    assert "one-aaaa: one: #flat #paper" in hudtui("runs", "tag", "one", "paper", "flat").stderr
+    told = json.loads(hudtui("runs", "tag", "one", "flat", "--remove", "--json").stdout)
+    assert told == {"run": "one-aaaa", "name": "one", "comment": "", "tags": ["paper"]}
+    assert "#paper" in hudtui("runs", "list", "tag:paper").stdout and "tags       paper" in hudtui("runs", "show", "one").stdout
+    assert "is not a tag" in hudtui("runs", "tag", "one", "two words", code=2).stderr
+    assert "has not ended" in hudtui("runs", "archive", "one", "now", code=6).stderr
+    assert json.loads(hudtui("runs", "archive", "one", "two", "--json").stdout)[0] == {"run": "one-aaaa", "archived": True}
+    listed = hudtui("runs")
+    assert "now-cccc" in listed.stdout and "one-aaaa" not in listed.stdout
+    assert "Not listed: 2 archived runs; --all lists all." in listed.stderr
+    assert len(json.loads(hudtui("runs", "list", "--json").stdout)) == 1
+    assert [one["archived"] for one in json.loads(hudtui("runs", "list", "--all", "two", "--json").stdout)] == [True]
+    assert "listed again" in hudtui("runs", "archive", "one", "--undo").stderr
+    assert "one-aaaa" in hudtui("runs").stdout
 
 
 def test_several_runs_are_removed_at_once(own_world: Path) -> None:

@@ -21,7 +21,7 @@ tasks check; tasks list; tasks convert; tasks stats; tasks test; hf; tasks push
 rollouts list; rollouts show; rollouts open; rollouts stats; rollouts compare; rollouts diff; rollouts search
 rollouts export; rollouts play
 eval; rehearse; runs list; runs show; runs logs; runs start; runs stop; runs attach; runs resume; runs pull; runs limits; runs rm
-runs metrics; runs rename; runs comment; runs diff; runs watch; watch; export; runs export
+runs metrics; runs rename; runs comment; runs tag; runs archive; runs diff; runs watch; watch; export; runs export
 gpus; pods offers; pods list; pods create; pods status; pods show; pods ssh; pods terminate; pods history; pods reconcile
 keys list; keys create; keys register; keys set-path; wallet; pods wallet
 pods keys list; pods keys create; pods keys register; pods keys set-path

@@ -394,11 +394,35 @@ async def test_a_run_is_renamed_and_commented_on(open_app: Any, project: Path, s
         await pilot.press("w")
         await _until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press(*"flat", "enter")
-        await _until(pilot, lambda: "“flat”" in screen_text(app))
+        await _until(pilot, lambda: "flat" in screen_text(app))
         store = RunStore(project / ".hudtui")
         assert (store.summary("train-cccc").name, store.summary("train-cccc").comment) == ("warmer", "flat")
         await pilot.press("d")
         await _until(pilot, lambda: "there is no other run to compare it with" in screen_text(app))
+
+
+async def test_marked_runs_are_tagged_and_archived(open_app: Any, runs: Path, screen_text: Any) -> None:
+    async with open_app(runs, size=(120, 35)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: "2 runs" in screen_text(app) and app.screen.view is not None)
+        await pilot.press("asterisk", "number_sign")
+        await _until(pilot, lambda: isinstance(app.screen, Ask))
+        await pilot.press(*"old paper", "enter")
+        await _until(pilot, lambda: "#old #paper" in screen_text(app))
+        await pilot.press("slash", *"tag:old", "enter")
+        await _until(pilot, lambda: "2 marked · 2 of 2 runs" in screen_text(app))
+        await pilot.press("Z")
+        await _until(pilot, lambda: "2 archived" in screen_text(app) and "All runs are archived" in screen_text(app))
+        assert "2 runs are archived; U lists archived runs" in app.screen.message
+        await pilot.press("U")
+        await _until(pilot, lambda: "demo" in screen_text(app) and "2 archived" not in screen_text(app))
+        await pilot.press("Z", "U")
+        await _until(pilot, lambda: "1 archived" in screen_text(app))
+        store = RunStore(runs / ".hudtui")
+        assert sorted((run.tags, run.hidden) for run in store.runs()) == [(("old", "paper"), False), (("old", "paper"), True)]
+        (hidden,) = [run.id for run in store.runs() if run.hidden]
+        app.open_screen("run", run=hidden)
+        await _until(pilot, lambda: app.screen.runs.row.summary.id == hidden)
 
 
 async def test_settings_of_two_runs_are_compared(open_app: Any, project: Path, screen_text: Any) -> None:

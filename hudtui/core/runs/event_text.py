@@ -73,4 +73,13 @@ def _text(event: RunEvent) -> str:
             return f"the notify command is started for {data.get('about')}"
         case "commented":
             return f"the comment is changed: {data.get('text') or 'none'}"
+        case "tagged":
+            changes = [f"{sign}{tag}" for sign, key in (("+", "add"), ("-", "remove")) for tag in _list(data.get(key))]
+            return f"the tags are changed: {' '.join(changes)}"
+        case "archived":
+            return "the run is taken out of the archive" if data.get("undone") is True else "the run is archived"
     return _EVENTS.get(kind, kind.replace("_", " ")) + (f": {why}" if why else "")
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

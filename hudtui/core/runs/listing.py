@@ -85,6 +85,7 @@ _OF_RECORD: Mapping[str, Callable[[RunRow], Value]] = {
     "cost": lambda row: row.summary.cost(row.now),
     "why": lambda row: row.summary.why,
     "comment": lambda row: row.summary.comment or None,
+    "tag": lambda row: " ".join(row.summary.tags) or None,
 }
 _OF_VIEW: Mapping[str, Callable[[RunRow], Value]] = {
     "reward": lambda row: row.reward,

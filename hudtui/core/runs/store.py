@@ -38,6 +38,8 @@ MOST_REPORTS = 10_000
 """Most events of the machine that are kept for a run."""
 
 _LONGEST_NAME, _LONGEST_COMMENT = 100, 2_000
+_TAG = re.compile(r"\w[\w.=+/-]{0,39}")
+_MOST_TAGS = 20
 
 _VERSION = 1
 _SCHEMA = """
@@ -193,6 +195,40 @@ class RunStore:
         if len(text) > _LONGEST_COMMENT:
             raise InputError(f"this comment has {len(text):,} characters", fix=f"A comment has at most {_LONGEST_COMMENT:,}.")
         self.append(run, "commented", {"text": text})
+
+    def tag(self, runs: Sequence[str], *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
+        """Give runs tags, and take tags from them: all of the runs, or none.
+
+        Raises:
+            InputError: A text is not a tag, or a run would have more than 20 tags.
+            RunError: A run does not exist, or the store cannot be written.
+        """
+        given, taken = set(add), set(remove)
+        if wrong := [tag for tag in given if _TAG.fullmatch(tag) is None]:
+            raise InputError(
+                f"{clean_line(wrong[0], 60)!r} is not a tag", fix="A tag has 1 to 40 letters, digits, and characters of _.=+/-."
+            )
+        if any(len({*self.summary(run).tags, *given} - taken) > _MOST_TAGS for run in runs):
+            raise InputError(f"a run has at most {_MOST_TAGS} tags")
+        self._append_to_all(runs, "tagged", {"add": sorted(given), "remove": sorted(taken)})
+
+    def archive(self, runs: Sequence[str], *, undo: bool = False) -> None:
+        """Archive runs, so that lists leave them out; or take them out of the archive. All of the runs, or none.
+
+        Raises:
+            RunError: A run does not exist, has not ended, or its machine may still cost money; or the store cannot be written.
+        """
+        for run in () if undo else map(self.summary, runs):
+            if run.state not in END_STATES or run.holds_machine:
+                why = "its machine may still be there" if run.state in END_STATES else f"it has not ended: {run.state}"
+                raise RunError(f"run {run.id} is not archived: {why}", fix=f"hudtui runs stop {run.id}")
+        self._append_to_all(runs, "archived", {"undone": undo})
+
+    def _append_to_all(self, runs: Iterable[str], kind: str, data: Mapping[str, Any]) -> None:
+        moment = time.time()
+        with self.database.writing() as database:
+            for run in runs:
+                self._insert(database, run, kind, data, moment, "app", None)
 
     def append_together(self, run: str, events: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> tuple[RunEvent, ...]:
         """Keep events (kind, data, `once`) in one transaction, so that a reader sees all of them or none; see `append`.

@@ -54,8 +54,8 @@ class RunEvent:
 
     Events of the app have the types `planned`, `machine` (a step on the way to a rented machine, or its end), `step`,
     `stop_requested`, `limits`, `removed`, `failed`, `lost`, `unreadable` (a rejected record of the machine), `renamed`,
-    `commented`, `notified` (the user's command was started for an event). Events of the supervisor on the machine have the types
-    in `REPORTED`, and no others.
+    `commented`, `tagged`, `archived`, `notified` (the user's command was started for an event). Events of the supervisor on the
+    machine have the types in `REPORTED`, and no others.
     """
 
     run: str
@@ -117,6 +117,10 @@ class RunSummary:
     """The user has removed the run from the list."""
     comment: str = ""
     """What the user wrote about the run."""
+    tags: tuple[str, ...] = ()
+    """The user's tags, in alphabetical order."""
+    archived: bool = False
+    """The user has archived the run; see `hidden`."""
     unreadable: int = 0
     """Number of skipped invalid records of the machine, counted up to `MOST_UNREADABLE`."""
     unreadable_why: str | None = None
@@ -131,6 +135,16 @@ class RunSummary:
     def holds_machine(self) -> bool:
         """Return whether the rented machine may still exist and cost money, or the results are not fetched yet."""
         return self.machine in ("asked", "held")
+
+    @property
+    def labels(self) -> str:
+        """Return the tags and the comment in one text; empty without them."""
+        return " ".join(filter(None, (*(f"#{tag}" for tag in self.tags), self.comment)))
+
+    @property
+    def hidden(self) -> bool:
+        """Return whether lists leave the run out: it is archived, has ended, and costs no money."""
+        return self.archived and self.state in END_STATES and not self.holds_machine
 
     def cost(self, now: float) -> float | None:
         """Return the cost of the rented machine: the bill, or price times time without one. None if no machine was rented."""
@@ -187,6 +201,8 @@ class RunSummary:
             "billed": self.billed,
             "results": self.results,
             "comment": self.comment,
+            "tags": list(self.tags),
+            "archived": self.archived,
         }
 
 
@@ -201,7 +217,7 @@ def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
     """
     run: dict[str, Any] = dict(vars(start))
     for event in events:
-        if event.type not in ("renamed", "commented", "notified"):
+        if event.type not in ("renamed", "commented", "tagged", "archived", "notified"):
             run["updated"] = max(run["updated"], event.at)
         if event.type == "note" and (message := _text(event, "message")):
             run["notes"] = (*run["notes"], message)[-_NOTES:]
@@ -244,6 +260,10 @@ def _take_own(run: dict[str, Any], event: RunEvent) -> None:
         run["name"] = _text(event, "name") or run["name"]
     elif kind == "commented":
         run["comment"] = _text(event, "text") or ""
+    elif kind == "tagged":
+        run["tags"] = tuple(sorted({*run["tags"], *_texts(event, "add")} - _texts(event, "remove")))
+    elif kind == "archived":
+        run["archived"] = event.data.get("undone") is not True
     elif kind == "unreadable":
         run.update(unreadable=run["unreadable"] + 1, unreadable_why=run["unreadable_why"] or _text(event, "why"))
     if run["final"]:
@@ -279,6 +299,11 @@ def _take_machine(run: dict[str, Any], event: RunEvent) -> None:
 def _text(event: RunEvent, name: str) -> str | None:
     value = event.data.get(name)
     return value if isinstance(value, str) else None
+
+
+def _texts(event: RunEvent, name: str) -> set[str]:
+    value = event.data.get(name)
+    return {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()
 
 
 def _amount(event: RunEvent, name: str) -> float | None:

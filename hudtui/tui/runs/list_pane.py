@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import ClassVar
 
 from hudtui.core.row_filter import group, value_text
@@ -49,8 +49,15 @@ class RunList(TablePane[RunRow]):
     BORDER_TITLE, NOUN = "Runs", "run"
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("run.group", "Group", "Group the runs by state, model, engine, tasks or machine, or not.", "B", show=False),
-        AppAction("run.mark", "Mark", "Mark this run, or unmark it: marked runs are deleted together.", "space", palette=False),
+        AppAction(
+            "run.mark",
+            "Mark",
+            "Mark this run, or unmark it: marked runs are tagged, archived and deleted together.",
+            "space",
+            palette=False,
+        ),
         AppAction("run.mark-all", "Mark all", "Mark all runs that are listed, or unmark them.", "asterisk", show=False),
+        AppAction("run.archived", "Archived", "List archived runs too, or not.", "U", show=False),
     )
 
     def __init__(self, now: Callable[[], float], compared: Collection[str]) -> None:
@@ -63,10 +70,20 @@ class RunList(TablePane[RunRow]):
             id="run-list",
         )
         self.grouped_by: str | None = None
+        self.with_archived = False
+        """Archived runs are listed, too."""
+        self._all: tuple[RunRow, ...] = ()
         self._now = now
         self._compared = compared
         self._heads: dict[str, str] = {}
         self._marks: set[str] = set()
+
+    def show(self, rows: Iterable[RunRow]) -> None:
+        """Show these runs, as far as they are not archived."""
+        self._all = tuple(rows)
+        listed = [row for row in self._all if self.with_archived or not row.summary.hidden]
+        self._empty = "All runs are archived." if self._all else "Reading the runs …"
+        super().show(listed)
 
     @property
     def marked(self) -> tuple[str, ...]:
@@ -81,8 +98,10 @@ class RunList(TablePane[RunRow]):
         return found
 
     def counted(self, count: str) -> str:
-        """The number of runs, and of those that are marked."""
-        return f"{len(self.marked)} marked · {count}" if self.marked else count
+        """The number of runs, of those that are marked, and of archived ones that are not listed."""
+        archived = len(self._all) - len(self.rows)
+        marked = f"{len(self.marked)} marked" if self.marked else ""
+        return " · ".join(filter(None, (marked, count, f"{archived} archived" if archived else "")))
 
     def order(self, rows: list[RunRow]) -> list[RunRow]:
         """Put the runs of a group together; the first one of each names it."""
@@ -130,11 +149,15 @@ class RunList(TablePane[RunRow]):
         self._marks = self._marks - listed if listed <= self._marks else self._marks | listed
         self._arrange()
 
+    def action_archived(self) -> None:
+        self.with_archived = not self.with_archived
+        self.show(self._all)
+
     def action_group(self) -> None:
         self.grouped_by = GROUPS[(GROUPS.index(self.grouped_by) + 1) % len(GROUPS)]
         head = () if self.grouped_by is None else (Column("group", self.grouped_by, 8, most=16),)
         self.table.columns = (*head, *_COLUMNS)
-        self.show(self.rows)
+        self.show(self._all)
 
     def field(self, name: str) -> str:
         """The value of a field of the run under the cursor, as text."""

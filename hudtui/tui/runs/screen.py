@@ -70,8 +70,9 @@ class RunScreen(HudtuiScreen):
         "The runs of this project, the newest first. {key:table.select} opens the run under the cursor: its log is followed "
         "while it grows, and closing hudtui stops nothing. {key:run.metrics} shows its curves, {key:run.next-tab} its other "
         "tabs. {key:list.filter} filters the list by words and fields, such as state:running model:qwen. {key:run.again} starts "
-        "the run again, {key:run.continue} continues it from its last checkpoint. {key:run.mark} marks runs, to be deleted "
-        "together by {key:run.stop}. {key:run.others} shows runs that were not started here."
+        "the run again, {key:run.continue} continues it from its last checkpoint. {key:run.mark} marks runs, to be tagged "
+        "({key:run.tags}), archived ({key:run.archive}) or deleted ({key:run.stop}) together. {key:run.others} shows runs that "
+        "were not started here."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "n"),
@@ -114,6 +115,16 @@ class RunScreen(HudtuiScreen):
         ),
         AppAction("run.rename", "Rename", "Give the run another name.", "e", show=False, asks=True),
         AppAction("run.comment", "Comment", "Write a comment on the run.", "w", show=False, asks=True),
+        AppAction(
+            "run.tags", "Tags", "Change the tags of this run, or of all marked runs.", "number_sign", show=False, asks=True
+        ),
+        AppAction(
+            "run.archive",
+            "Archive",
+            "Archive this run, or all marked runs: the list leaves them out; or undo that.",
+            "Z",
+            show=False,
+        ),
         AppAction("run.pull", "Fetch results", "Bring its results to this computer, also while it runs.", "p", show=False),
         AppAction("run.export", "Export model", "Copy or push the model that it has trained.", "E", show=False, asks=True),
         AppAction("run.limits", "Limits", "Change what it may cost, and how long it may take.", "b", show=False, asks=True),
@@ -221,6 +232,8 @@ class RunScreen(HudtuiScreen):
         if self.chosen not in self._rows:
             self._choose(next(iter(self._rows)))
         assert self.chosen is not None
+        if self._awaited in self._rows and self._rows[self._awaited].summary.hidden:
+            self.runs.with_archived = True
         self.runs.show(self._rows.values())
         if self._awaited is not None and self.runs.choose(self._awaited):
             self._awaited = None
@@ -422,7 +435,7 @@ class RunScreen(HudtuiScreen):
         name = action_id.partition(".")[2]
         if name == "stop" and self.going("remove"):
             return "runs are being removed"
-        if name in _FREE or (name == "stop" and self._to_delete):
+        if name in _FREE or (name in ("stop", "tags", "archive") and self._marked):
             return None
         if self.chosen is None or self.view is None:
             return "there is no run yet" if not self._rows else "the run is still being read"
@@ -454,14 +467,14 @@ class RunScreen(HudtuiScreen):
         self.app.open_screen("launch")
 
     @property
-    def _to_delete(self) -> tuple[str, ...]:
+    def _marked(self) -> tuple[str, ...]:
         """The ids of the marked runs; none while the focus is in the run beside the list."""
         return self.runs.marked if self.runs.has_focus_within else ()
 
     def action_stop(self) -> None:
         run = None if self.view is None else self.view.summary
         ended = () if run is None or run.active or run.holds_machine else (run.id,)
-        if runs := self._to_delete or ended:
+        if runs := self._marked or ended:
             self.start(partial(self._delete, runs), group="remove")
         else:
             self.start(partial(self._stop, self._shown), group="stop")
@@ -642,6 +655,34 @@ class RunScreen(HudtuiScreen):
             self.opened(run=run.id)
             self.say("The comment is kept." if text.strip() else "The comment is removed.", "success")
 
+    @property
+    def _labelled(self) -> list[RunSummary]:
+        """The runs that are tagged or archived: the marked ones, or the one that is shown."""
+        return [self._rows[run].summary for run in self._marked or (self._shown.summary.id,)]
+
+    @started("edit")
+    async def action_tags(self) -> None:
+        runs = self._labelled
+        before = set.intersection(*(set(run.tags) for run in runs))
+        text = await self.app.ask(f"Tags of {_named(runs)}", value=" ".join(sorted(before)), placeholder="words", accept="Keep")
+        if text is not None and (after := set(text.split())) != before:
+            store = await asyncio.to_thread(self._open_store)
+            await store.run(store.tag, [run.id for run in runs], add=after - before, remove=before - after)
+            self.app.reload(everything=True)
+            self._follow()
+            self.say("The tags are kept.", "success")
+
+    @started("edit")
+    async def action_archive(self) -> None:
+        runs = self._labelled
+        undo = all(run.hidden for run in runs)
+        store = await asyncio.to_thread(self._open_store)
+        await store.run(store.archive, [run.id for run in runs], undo=undo)
+        self.runs.unmark()
+        self.app.reload(everything=True)
+        done = "listed again" if undo else "archived; {key:run.archived} lists archived runs"
+        self.say(f"{_named(runs)} {'is' if len(runs) == 1 else 'are'} {done}", "success")
+
     def action_compare(self) -> None:
         if self.chosen is None or self.view is None:
             return
@@ -757,9 +798,13 @@ class RunScreen(HudtuiScreen):
         spec = self._specs.get(run.id)
         if spec is not None and spec.continues is not None:
             lines.append(f"continues {spec.continues.text.partition(' ')[2]}")
-        if run.comment:
-            lines.append(f"comment   {clean_line(run.comment, 2_000)}")
+        if run.labels:
+            lines.append(f"comment   {clean_line(run.labels, 2_000)}")
         lines += [f"logs      hudtui runs logs -f {run.id}", f"all       hudtui runs show {run.id} --json"]
         if self.view.attach:
             lines.append(f"terminal  {' '.join(self.view.attach)}")
         self.app.read(clean_line(run.name), "\n".join([*lines, *run.notes]))
+
+
+def _named(runs: Sequence[RunSummary]) -> str:
+    return clean_line(runs[0].name, 40) if len(runs) == 1 else plural(len(runs), "run")

@@ -74,8 +74,8 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
     if view.away is not None and run.active:
         parts.append((f"  no contact for {span(view.away)}", "bold $error"))
     lines = [Content.assemble(*parts), *_reward(view, width), *alarm_lines(view.alarms, width)]
-    if run.comment:
-        lines.append(Content.styled(cut(f"“{clean_line(run.comment)}”", width), "$foreground-muted italic"))
+    if run.labels:
+        lines.append(Content.styled(cut(clean_line(run.labels), width), "$foreground-muted italic"))
     if view.problem is not None:
         lines += _wrapped(view.problem, width, "$warning", lead="! ")
     if run.why and not (view.worrying and run.active):

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.errors import InputError
+from hudtui.core.errors import InputError, RunError
+from hudtui.core.row_filter import arrange
 from hudtui.core.runs.compare import Difference, differences, value_text
+from hudtui.core.runs.event_text import event_text
+from hudtui.core.runs.listing import RUN_FIELDS, RunRow
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.plan import FileRef
 
@@ -40,6 +43,48 @@ def test_what_is_no_name_is_refused(store: RunStore, make: Make, name: str) -> N
     with pytest.raises(InputError, match="2,001 characters"):
         store.comment("a-1", "x" * 2001)
     assert len(store.events("a-1")) == 1
+
+
+def test_tags_are_given_and_taken_together(store: RunStore, make: Make) -> None:
+    for run in ("a-1", "b-2"):
+        store.add(make(run=run))
+    store.tag(["a-1", "b-2"], add=["paper", "lr=1e-5"])
+    store.tag(["b-2"], add=["flat"], remove=["paper", "never-given"])
+    assert [run.tags for run in RunStore(store.state_dir).runs()] == [("lr=1e-5", "paper"), ("flat", "lr=1e-5")]
+    rows = [RunRow(run, now=0.0) for run in store.runs()]
+    assert [row.summary.id for row in arrange(rows, RUN_FIELDS, wanted="tag:paper")] == ["a-1"]
+    assert [row.summary.id for row in arrange(rows, RUN_FIELDS, wanted="-tag:paper")] == ["b-2"]
+    assert [event_text(event) for event in store.events("b-2")][1:] == [
+        "the tags are changed: +lr=1e-5 +paper",
+        "the tags are changed: +flat -never-given -paper",
+    ]
+    count = len(store.events("a-1"))
+    for wrong in (["two words"], [""], ["-x"], ["x" * 41], ["a\x1b[31m"], [f"t{n}" for n in range(20)]):
+        with pytest.raises(InputError, match=r"not a tag|at most 20 tags"):
+            store.tag(["b-2", "a-1"], add=wrong)
+    with pytest.raises(RunError, match="no run"):
+        store.tag(["a-1", "none"], add=["x"])
+    assert len(store.events("a-1")) == count
+
+
+def test_only_runs_that_are_over_are_hidden(store: RunStore, make: Make) -> None:
+    for run in ("a-1", "b-2"):
+        store.add(make(run=run))
+    store.append("a-1", "stopped", {"why": "on request"})
+    with pytest.raises(RunError, match="run b-2 is not archived: it has not ended: planned"):
+        store.archive(["a-1", "b-2"])
+    assert not store.summary("a-1").archived, "all of the runs, or none"
+    store.append("b-2", "machine", {"kind": "created", "hourly": 2.0})
+    store.append("b-2", "failed", {"why": "no contact"})
+    with pytest.raises(RunError, match="its machine may still be there"):
+        store.archive(["b-2"])
+    store.archive(["a-1"])
+    assert store.summary("a-1").hidden and store.summary("a-1").updated == store.events("a-1")[1].at
+    store.archive(["a-1"], undo=True)
+    assert not store.summary("a-1").hidden
+    store.archive(["a-1"])
+    store.mirror("a-1", [{"seq": 1, "at": 5.0, "type": "started", "data": {"mode": "tmux"}}])
+    assert store.summary("a-1").archived and not store.summary("a-1").hidden, "it is in progress again"
 
 
 def spec(record: RunRecord, **changes: Any) -> RunRecord:
