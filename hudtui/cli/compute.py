@@ -26,16 +26,11 @@ if TYPE_CHECKING:
     from hudtui.core.settings import Settings
 
 Providers = Annotated[
-    list[str] | None,
-    typer.Option("--provider", help="Ask only this provider: prime, sky, ssh, local. May be repeated.", show_default=False),
+    list[str] | None, typer.Option("--provider", help="Ask only this provider: prime, sky, ssh, local. May be repeated.")
 ]
-Spec = Annotated[
-    str | None,
-    typer.Argument(metavar="[SPEC]", help="Which GPUs: H100, 4xH100, A100_80GB:2, H100-SXM, 4090, cpu.", show_default=False),
-]
+Spec = Annotated[str | None, typer.Argument(metavar="[SPEC]", help="Which GPUs: H100, 4xH100, A100_80GB:2, H100-SXM, 4090, cpu.")]
 Machines = Annotated[
-    list[str] | None,
-    typer.Option("--host", help="Also list this machine behind SSH: user@host[:port]. May be repeated.", show_default=False),
+    list[str] | None, typer.Option("--host", help="Also list this machine behind SSH: user@host[:port]. May be repeated.")
 ]
 
 _WHEEL = "|/-\\"

@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
 @console.run_async()
 async def analyze(
     ctx: typer.Context,
-    source: Annotated[str | None, typer.Argument(help=_SOURCE, show_default=False)] = None,
+    source: Annotated[str | None, typer.Argument(help=_SOURCE)] = None,
     live: Annotated[
         bool,
         typer.Option("--live", help="Start the environment and inspect it, even if the cache or a lock file has the answer."),
@@ -123,12 +123,8 @@ async def call(
 @takes_request(kind=ServeRequest)
 @console.run_async(when_ended="all sessions are closed")
 async def serve(
-    config: Annotated[
-        Path | None, typer.Argument(help="Gym configuration (YAML); without one every tool is an action.", show_default=False)
-    ] = None,
-    tasks: Annotated[
-        str | None, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).", show_default=False)
-    ] = None,
+    config: Annotated[Path | None, typer.Argument(help="Gym configuration (YAML); without one every tool is an action.")] = None,
+    tasks: Annotated[str | None, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).")] = None,
     *,
     request: ServeRequest,
     as_json: Json = False,

@@ -43,34 +43,25 @@ def register(app: typer.Typer) -> None:
 @console.run_async(when_ended="to continue, run the same command with --resume")
 async def evaluate(
     tasks: Annotated[
-        str,
-        typer.Argument(
-            help="A file or folder of tasks, a dataset on the Hub (org/name), or hud-vf-gym with --env-args.", show_default=False
-        ),
+        str, typer.Argument(help="A file or folder of tasks, a dataset on the Hub (org/name), or hud-vf-gym with --env-args.")
     ],
-    config: Annotated[Path | None, typer.Option("--config", "-c", help="Gym configuration (YAML).", show_default=False)] = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="Gym configuration (YAML).")] = None,
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="random, greedy, replay:TRACE, or openai:MODEL for a model behind an endpoint.")
     ] = "greedy",
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.", show_default=False)
-    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.")] = None,
     env_args: Annotated[
         str | None,
         typer.Option("--env-args", "-a", metavar="JSON", help="Of hud-vf-gym: taskset and config_path, as for vf-eval."),
     ] = None,
     reward: Annotated[
-        str | None,
-        typer.Option("--reward", help="Code of your own for the reward: FILE.py:NAME or package.module:NAME."),
+        str | None, typer.Option("--reward", help="Code of your own for the reward: FILE.py:NAME or package.module:NAME.")
     ] = None,
     via: Annotated[
         Via, typer.Option("--via", help="What plays: hudtui itself, or vf-eval of an installed verifiers 0.4.")
     ] = Via.HUDTUI,
     limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", "--num-examples", "-n", min=-1, help="Play only the first N tasks; -1 for all.", show_default=False
-        ),
+        int | None, typer.Option("--limit", "--num-examples", "-n", min=-1, help="Play only the first N tasks; -1 for all.")
     ] = None,
     group: Annotated[
         int | None, typer.Option("--group", "--rollouts-per-example", "-r", min=1, help="Episodes per task; 1 by default.")

@@ -28,12 +28,8 @@ async def export(
     form: Annotated[
         str, typer.Option("--format", help="adapter, or merged (in the environment of the training, or of rehearsals here).")
     ] = "adapter",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="New folder; exports/<run> by default.", show_default=False)
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--from", help="Folder of a run that lies elsewhere on this machine.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="New folder; exports/<run> by default.")] = None,
+    folder: Annotated[Path | None, typer.Option("--from", help="Folder of a run that lies elsewhere on this machine.")] = None,
     push_to: Annotated[
         str | None, typer.Option("--push", metavar="ORG/NAME", help="Push it to the Hub as a private model.")
     ] = None,

@@ -34,8 +34,7 @@ async def gpus(
     request: OfferOptions,
     host: Machines = None,
     offer_filter: Annotated[
-        str | None,
-        typer.Option("--filter", help="Filter as on the screen: '4xh100 <6 >=80 -spot eu'.", metavar="TEXT", show_default=False),
+        str | None, typer.Option("--filter", help="Filter as on the screen: '4xh100 <6 >=80 -spot eu'.", metavar="TEXT")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
     as_json: Json = False,

@@ -84,9 +84,7 @@ def _brief(key: SshKey) -> str:
 
 @console.run_async()
 async def create(
-    path: Annotated[
-        Path | None, typer.Argument(metavar="[PATH]", help="Where; by default ~/.ssh/prime_key.pem.", show_default=False)
-    ] = None,
+    path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="Where; by default ~/.ssh/prime_key.pem.")] = None,
     as_json: Json = False,
 ) -> None:
     """Make an SSH key for rented machines (ed25519, without a passphrase). Existing files are never overwritten."""
@@ -106,12 +104,8 @@ async def create(
 
 @console.run_async()
 async def register_key(
-    path: Annotated[
-        Path | None, typer.Argument(metavar="[PATH]", help="Private key; the configured key by default.", show_default=False)
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Name at the provider; by default hudtui and the file's name.", show_default=False)
-    ] = None,
+    path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="Private key; the configured key by default.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name at the provider; by default hudtui and the file's name.")] = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 @console.run_async()
 async def lint(
     ctx: typer.Context,
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration (YAML).", show_default=False)],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration (YAML).")],
     env: Annotated[
         str | None, typer.Option("--env", metavar="SOURCE", help="Check against this environment, as for `hudtui env show`.")
     ] = None,

@@ -15,17 +15,13 @@ if TYPE_CHECKING:
     from hudtui.core.environment.asking import LoginOptions
     from hudtui.core.settings import Settings
 
-_Source = Annotated[
-    str, typer.Argument(metavar="URL", help="Address of the environment, or an mcp_config that holds one.", show_default=False)
-]
+_Source = Annotated[str, typer.Argument(metavar="URL", help="Address of the environment, or an mcp_config that holds one.")]
 
 
 @console.run_async()
 async def login(
     source: _Source,
-    scope: Annotated[
-        str | None, typer.Option("--scope", help="Scopes to ask for besides those that the server names.", show_default=False)
-    ] = None,
+    scope: Annotated[str | None, typer.Option("--scope", help="Scopes to ask for besides those that the server names.")] = None,
     browser: Annotated[
         bool | None,
         typer.Option(
@@ -35,25 +31,19 @@ async def login(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port of this computer that the browser comes back to; 0 for any.")
     ] = 0,
-    client_id: Annotated[
-        str | None, typer.Option("--client-id", help="Id of a client that you have registered.", show_default=False)
-    ] = None,
+    client_id: Annotated[str | None, typer.Option("--client-id", help="Id of a client that you have registered.")] = None,
     secret_variable: Annotated[
-        str | None, typer.Option("--client-secret-var", help="Setting that holds that client's secret.", show_default=False)
+        str | None, typer.Option("--client-secret-var", help="Setting that holds that client's secret.")
     ] = None,
     private_key: Annotated[
-        Path | None,
-        typer.Option(
-            "--private-key", help="PEM file with that client's key, in place of a secret; for --alone.", show_default=False
-        ),
+        Path | None, typer.Option("--private-key", help="PEM file with that client's key, in place of a secret; for --alone.")
     ] = None,
     algorithm: Annotated[str, typer.Option("--algorithm", help="Signature algorithm of --private-key.")] = "RS256",
     alone: Annotated[
         bool, typer.Option("--alone", help="The client logs in for itself (client_credentials), without a browser.")
     ] = False,
     issuer: Annotated[
-        str | None,
-        typer.Option("--issuer", help="The authorization server that the client is registered at.", show_default=False),
+        str | None, typer.Option("--issuer", help="The authorization server that the client is registered at.")
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the connection.")] = 60.0,
     as_json: Json = False,

@@ -37,22 +37,13 @@ class LogLevel(StrEnum):
 
 
 Grep = Annotated[
-    str | None,
-    typer.Option("--grep", metavar="PATTERN", help="Only lines in which this regular expression occurs.", show_default=False),
+    str | None, typer.Option("--grep", metavar="PATTERN", help="Only lines in which this regular expression occurs.")
 ]
 LastLines = Annotated[
     int | None,
-    typer.Option(
-        "--lines",
-        "-n",
-        min=0,
-        help="Start this many lines before the end; by default 200, or all with a filter.",
-        show_default=False,
-    ),
+    typer.Option("--lines", "-n", min=0, help="Start this many lines before the end; by default 200, or all with a filter."),
 ]
-LowestLevel = Annotated[
-    LogLevel | None, typer.Option("--level", help="Only lines that are at least this serious.", show_default=False)
-]
+LowestLevel = Annotated[LogLevel | None, typer.Option("--level", help="Only lines that are at least this serious.")]
 
 EmitScript = Annotated[bool, typer.Option("--emit-script", help="Print the plan as a shell script, and start nothing.")]
 
@@ -80,8 +71,8 @@ def takes_request(*names: str, kind: type[Any] = RunRequest, **defaults: Any) ->
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=_typed(standard[name]),
-                annotation=_annotation(name, types[name], declared[name], standard[name]),
+                default=None if standard[name] == () else standard[name],
+                annotation=_annotation(name, types[name], declared[name]),
             )
             for name in names
         ]
@@ -112,15 +103,9 @@ def takes_request(*names: str, kind: type[Any] = RunRequest, **defaults: Any) ->
 _Dataset = Annotated[str | None, typer.Option("--dataset", "-d", help="The same as TASKS.", rich_help_panel=WHAT)]
 
 
-def _typed(value: Any) -> Any:
-    """A default as the command line has it: an empty list of values is none."""
-    return None if value == () else value
-
-
-def _annotation(name: str, kind: Any, about: Knob, default: Any) -> Any:
+def _annotation(name: str, kind: Any, about: Knob) -> Any:
     kind = list[str] | None if kind == tuple[str, ...] else kind
-    bounds = {} if about.minimum is None and about.maximum is None else {"min": about.minimum, "max": about.maximum}
-    shown: dict[str, Any] = {"help": about.help, "metavar": about.metavar, "show_default": default not in (None, ()), **bounds}
+    shown: dict[str, Any] = {"help": about.help, "metavar": about.metavar, "min": about.minimum, "max": about.maximum}
     shown["rich_help_panel"] = about.group or None
     if name == "tasks":
         return Annotated[kind, typer.Argument(**shown)]

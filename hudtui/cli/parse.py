@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def parse(
-    config: Annotated[Path, typer.Argument(help="Gym configuration (YAML).", show_default=False)],
+    config: Annotated[Path, typer.Argument(help="Gym configuration (YAML).")],
     analysis: Annotated[
         Path | None,
         typer.Option("--analysis", metavar="FILE", help="Check calls against the output of `hudtui env show --json`."),
@@ -65,7 +65,7 @@ def parse(
 
 
 def transform(
-    source: Annotated[str, typer.Argument(metavar="LAMBDA", help="'lambda x: ...' or 'lambda x, ctx: ...'", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="LAMBDA", help="'lambda x: ...' or 'lambda x, ctx: ...'")],
     ctx: Annotated[str | None, typer.Option("--ctx", metavar="JSON", help="Arguments for the second parameter.")] = None,
 ) -> None:
     """Apply a transform to JSON values, one per line; print {"value": ...} or {"error": ...} for each.

@@ -207,9 +207,7 @@ def _print(one: KnownPod, spending: CostSummary) -> None:
 
 def ssh(
     name: Name,
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="By default a shell.", show_default=False)
-    ] = None,
+    command: Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="By default a shell.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the command for ssh, and do not run it.")] = False,
 ) -> None:
     """Open a shell on a pod, or run a command there, by the system's ssh.
@@ -249,15 +247,9 @@ def ssh(
 @console.run_async()
 async def limits(
     name: Name,
-    budget: Annotated[
-        str | None, typer.Option("--budget", help="Spending limit for the pod, or none.", show_default=False)
-    ] = None,
-    day_budget: Annotated[
-        str | None, typer.Option("--day-budget", help="Spending limit for all pods in a day, or none.", show_default=False)
-    ] = None,
-    max_hours: Annotated[
-        str | None, typer.Option("--max-hours", help="Time limit for the pod in hours, or none.", show_default=False)
-    ] = None,
+    budget: Annotated[str | None, typer.Option("--budget", help="Spending limit for the pod, or none.")] = None,
+    day_budget: Annotated[str | None, typer.Option("--day-budget", help="Spending limit for all pods in a day, or none.")] = None,
+    max_hours: Annotated[str | None, typer.Option("--max-hours", help="Time limit for the pod in hours, or none.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show the limits of a pod without a run, or change them: here, and for the guard on the pod."""

@@ -24,20 +24,13 @@ if TYPE_CHECKING:
 @console.run_async()
 async def create(
     spec: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[SPEC|OFFER]", help="Which GPUs (2xA100), or the six characters of an offer.", show_default=False
-        ),
+        str | None, typer.Argument(metavar="[SPEC|OFFER]", help="Which GPUs (2xA100), or the six characters of an offer.")
     ] = None,
     *,
     request: OfferOptions,
-    image: Annotated[
-        str | None, typer.Option(help="System image of the offer; by default an image with PyTorch.", show_default=False)
-    ] = None,
-    disk: Annotated[
-        float | None, typer.Option(min=1, help="Disk size in GB, if the offer has a choice.", show_default=False)
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Part of the machine's name.", show_default=False)] = None,
+    image: Annotated[str | None, typer.Option(help="System image of the offer; by default an image with PyTorch.")] = None,
+    disk: Annotated[float | None, typer.Option(min=1, help="Disk size in GB, if the offer has a choice.")] = None,
+    name: Annotated[str | None, typer.Option(help="Part of the machine's name.")] = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:

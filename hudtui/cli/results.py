@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     from hudtui.core.results.values import EpisodeEntry, ResultGroup, ResultRun, Transcript, TranscriptImage
 
 _RESULTS = "Results: a file, a folder, a run, or a name that `hudtui rollouts list` shows."
-Results = Annotated[str, typer.Argument(metavar="RESULTS", help=_RESULTS, show_default=False)]
+Results = Annotated[str, typer.Argument(metavar="RESULTS", help=_RESULTS)]
 Filter = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[FILTER]...", help="Words or FIELD:VALUE, such as stop:error reward:<0.5 step:12.", show_default=False
-    ),
+    list[str] | None, typer.Argument(metavar="[FILTER]...", help="Words or FIELD:VALUE, such as stop:error reward:<0.5 step:12.")
 ]
 
 _GROUP_COLUMNS = ["run", "step", "split", "task", "episodes", "reward", "spread", "failed", "turns"]
@@ -47,19 +44,14 @@ def register(rollouts: typer.Typer) -> None:
 
 @console.run_async()
 async def list_results(
-    results: Annotated[
-        str | None, typer.Argument(metavar="[RESULTS]", help=f"{_RESULTS} Without it: all results here.", show_default=False)
-    ] = None,
+    results: Annotated[str | None, typer.Argument(metavar="[RESULTS]", help=f"{_RESULTS} Without it: all results here.")] = None,
     wanted: Filter = None,
     groups: Annotated[
         bool, typer.Option("--groups", help="List the groups: the rollouts of a task, or of a task at a step.")
     ] = False,
-    sort: Annotated[
-        str | None,
-        typer.Option("--sort", metavar="FIELD", help="Sort by this field, the smallest first.", show_default=False),
-    ] = None,
+    sort: Annotated[str | None, typer.Option("--sort", metavar="FIELD", help="Sort by this field, the smallest first.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="The largest first, or the last.")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Show at most N.", show_default=False)] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = None,
     as_json: Json = False,
 ) -> None:
     """List the results of this project, or the episodes of one of them.
@@ -94,12 +86,9 @@ async def list_results(
 async def show(
     results: Results,
     number: Annotated[int, typer.Argument(metavar="[NUMBER]", min=0, help="Number of the episode; the first by default.")] = 0,
-    image: Annotated[
-        int | None, typer.Option("--image", min=1, help="Write this image of the episode to a file.", show_default=False)
-    ] = None,
+    image: Annotated[int | None, typer.Option("--image", min=1, help="Write this image of the episode to a file.")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="File for the image; by default a new one in this folder.", show_default=False),
+        Path | None, typer.Option("--output", "-o", help="File for the image; by default a new one in this folder.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
     as_json: Json = False,
@@ -145,8 +134,7 @@ async def stats(
     wanted: Filter = None,
     solved_at: Annotated[float, typer.Option("--solved-at", help="Reward from which an episode counts as solved.")] = 1.0,
     k: Annotated[
-        list[int] | None,
-        typer.Option("--k", min=1, help="Estimate pass@K; repeatable. 1, 2, 4, ... by default.", show_default=False),
+        list[int] | None, typer.Option("--k", min=1, help="Estimate pass@K; repeatable. 1, 2, 4, ... by default.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -208,7 +196,7 @@ async def stats(
 @console.run_async()
 async def compare(
     results: Results,
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="Other results.", show_default=False)],
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="Other results.")],
     step: Annotated[int | None, typer.Option("--step", min=0, help="Step of RESULTS; the last one by default.")] = None,
     other_step: Annotated[int | None, typer.Option("--other-step", min=0, help="Step of OTHER; the last one by default.")] = None,
     as_json: Json = False,
@@ -248,8 +236,8 @@ def _at(index: ResultIndex, step: int | None) -> list[ResultGroup]:
 @console.run_async()
 async def diff(
     results: Results,
-    left: Annotated[int, typer.Argument(min=0, help="Number of an episode.", show_default=False)],
-    right: Annotated[int, typer.Argument(min=0, help="Number of another one.", show_default=False)],
+    left: Annotated[int, typer.Argument(min=0, help="Number of an episode.")],
+    right: Annotated[int, typer.Argument(min=0, help="Number of another one.")],
     as_json: Json = False,
 ) -> None:
     """Compare two episodes turn by turn. Exit code 1 if they differ."""
@@ -291,7 +279,7 @@ def _show_diff(found: Any) -> None:
 @console.run_async(compact=True)
 async def search(
     results: Results,
-    text: Annotated[str, typer.Argument(help="Text to search for; small letters match large ones.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="Text to search for; small letters match large ones.")],
     wanted: Filter = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Stop after N hits.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
@@ -324,24 +312,14 @@ async def search(
 async def export(
     results: Results,
     wanted: Filter = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write; standard output by default.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; standard output by default.")] = None,
     form: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            help="jsonl, markdown, atif or sft; by default what the file's ending says, else jsonl.",
-            show_default=False,
-        ),
+        typer.Option("--format", help="jsonl, markdown, atif or sft; by default what the file's ending says, else jsonl."),
     ] = None,
-    sort: Annotated[
-        str | None, typer.Option("--sort", metavar="FIELD", help="Write the smallest first.", show_default=False)
-    ] = None,
+    sort: Annotated[str | None, typer.Option("--sort", metavar="FIELD", help="Write the smallest first.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="The largest first, or the last.")] = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="Write at most N episodes.", show_default=False)
-    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Write at most N episodes.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
     as_json: Json = False,
 ) -> None:

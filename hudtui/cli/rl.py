@@ -85,8 +85,7 @@ async def init(
     source: Annotated[
         str | None,
         typer.Argument(
-            help="Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default.",
-            show_default=False,
+            help="Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default."
         ),
     ] = None,
     output: Annotated[

@@ -48,23 +48,16 @@ def register(app: typer.Typer) -> None:
 @takes_request(kind=EpisodeOptions)
 @console.run_async(compact=True, when_ended="the environment has ended")
 async def play(
-    tasks: Annotated[
-        str, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).", show_default=False)
-    ],
+    tasks: Annotated[str, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).")],
     config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", "-c", help="Gym configuration (YAML); by default the only one of the project.", show_default=False
-        ),
+        Path | None, typer.Option("--config", "-c", help="Gym configuration (YAML); by default the only one of the project.")
     ] = None,
     task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Play this task; by default the first.")] = None,
     policy: Annotated[
         str | None,
         typer.Option("--policy", "-p", help="random, greedy, replay:TRACE, or openai:MODEL; without one, you play by hand."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.", show_default=False)
-    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.")] = None,
     by_hand: Annotated[
         bool,
         typer.Option("--by-hand", help="Begin by hand: read replies from standard input. /go gives the episode to --policy."),

@@ -38,8 +38,8 @@ Run = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="Id or name of the run, or the beginning of its id; by default the newest.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-NamedRun = Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.", show_default=False)]
-Window = Annotated[str | None, typer.Option("--window", "-w", help="Only the log of this stage.", show_default=False)]
+NamedRun = Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.")]
+Window = Annotated[str | None, typer.Option("--window", "-w", help="Only the log of this stage.")]
 
 
 _LINES = 200
@@ -82,18 +82,11 @@ def _default(context: typer.Context, as_json: Json = False) -> None:
 def list_runs(
     wanted: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FILTER]...", help="Words or FIELD:VALUE, such as state:running model:qwen reward:>0.5.", show_default=False
-        ),
+        typer.Argument(metavar="[FILTER]...", help="Words or FIELD:VALUE, such as state:running model:qwen reward:>0.5."),
     ] = None,
-    sort: Annotated[
-        str | None,
-        typer.Option("--sort", metavar="FIELD", help="Sort by this field, the smallest first.", show_default=False),
-    ] = None,
+    sort: Annotated[str | None, typer.Option("--sort", metavar="FIELD", help="Sort by this field, the smallest first.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="The largest first, or the oldest.")] = False,
-    by: Annotated[
-        str | None, typer.Option("--group", metavar="FIELD", help="List the runs by this field.", show_default=False)
-    ] = None,
+    by: Annotated[str | None, typer.Option("--group", metavar="FIELD", help="List the runs by this field.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
     active: Annotated[bool, typer.Option("--active", help="Only runs that have not ended.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Also archived runs.")] = False,
@@ -187,8 +180,7 @@ def logs(
     grep: Grep = None,
     level: LowestLevel = None,
     since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="Only what was written in this time: 30s, 10m, 1h30m.", show_default=False),
+        str | None, typer.Option("--since", metavar="TIME", help="Only what was written in this time: 30s, 10m, 1h30m.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line: window and text.")] = False,
 ) -> None:
@@ -332,7 +324,7 @@ def resume(run: Run = None, as_json: Json = False) -> None:
 def pull(
     run: Run = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for the results; by default the run's own.", show_default=False)
+        Path | None, typer.Option("--output", "-o", help="Folder for the results; by default the run's own.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -390,12 +382,8 @@ def rerun(
 
 def continue_run(
     run: Run = None,
-    step: Annotated[
-        int | None, typer.Option("--step", min=0, help="Checkpoint to continue from; by default the last.", show_default=False)
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="Steps in all; by default as before.", show_default=False)
-    ] = None,
+    step: Annotated[int | None, typer.Option("--step", min=0, help="Checkpoint to continue from; by default the last.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Steps in all; by default as before.")] = None,
     yes: StartWithoutAsking = False,
     detach: Detach = False,
     dry_run: DryRun = False,
@@ -424,15 +412,10 @@ def continue_run(
 
 def limits(
     run: Run = None,
-    max_hours: Annotated[
-        str | None, typer.Option("--max-hours", help="Time limit in hours, or none.", show_default=False)
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", help="Spending limit for its machine, or none.", show_default=False)
-    ] = None,
+    max_hours: Annotated[str | None, typer.Option("--max-hours", help="Time limit in hours, or none.")] = None,
+    budget: Annotated[str | None, typer.Option("--budget", help="Spending limit for its machine, or none.")] = None,
     idle_minutes: Annotated[
-        str | None,
-        typer.Option("--idle-minutes", help="End the machine after this many idle minutes, or none.", show_default=False),
+        str | None, typer.Option("--idle-minutes", help="End the machine after this many idle minutes, or none.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -498,7 +481,7 @@ def remove(
 
 def rename(
     run: NamedRun,
-    name: Annotated[str, typer.Argument(help="The new name.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The new name.")],
     as_json: Json = False,
 ) -> None:
     """Give a run another name. Its id and its folder stay."""
@@ -511,7 +494,7 @@ def rename(
 
 def comment(
     run: NamedRun,
-    text: Annotated[str, typer.Argument(help="The comment; an empty text removes it.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="The comment; an empty text removes it.")],
     as_json: Json = False,
 ) -> None:
     """Write a comment on a run, which the list and the run show."""
@@ -563,7 +546,7 @@ def _changed(store: RunStore, run: str, as_json: bool) -> None:
 
 
 def diff(
-    runs: Annotated[list[str], typer.Argument(help="Two or more runs.", show_default=False)],
+    runs: Annotated[list[str], typer.Argument(help="Two or more runs.")],
     as_json: Json = False,
 ) -> None:
     """Show the settings in which runs differ."""

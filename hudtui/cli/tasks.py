@@ -163,8 +163,7 @@ async def test(
 async def new(
     ctx: typer.Context,
     source: Annotated[
-        str | None,
-        typer.Argument(help="Environment: bundled name, image, folder, lock file, URL, mcp_config.", show_default=False),
+        str | None, typer.Argument(help="Environment: bundled name, image, folder, lock file, URL, mcp_config.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -179,8 +178,7 @@ async def new(
     ] = None,
     no_setup: Annotated[bool, typer.Option("--no-setup", help="The environment begins as it is when it starts.")] = False,
     evaluate: Annotated[
-        list[str] | None,
-        typer.Option("--evaluate", metavar="TOOL[=ARGS]", help="Call that judges the outcome; repeatable."),
+        list[str] | None, typer.Option("--evaluate", metavar="TOOL[=ARGS]", help="Call that judges the outcome; repeatable.")
     ] = None,
     no_evaluate: Annotated[
         bool, typer.Option("--no-evaluate", help="No call judges the outcome: `rubric.reward` of the configuration does.")
@@ -234,7 +232,7 @@ async def new(
 @console.run_async()
 async def convert(
     tasks: Annotated[str, typer.Argument(help=_TASKS)],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Task file to write: .json or .jsonl.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Task file to write: .json or .jsonl.")],
     to: Annotated[str, typer.Option("--to", help="v4 (fields as nested objects) or v6 (from v5).")] = "v4",
     split: _Split = None,
     as_json: Json = False,

@@ -68,19 +68,12 @@ def watch(
             "--session",
             "-s",
             help="A tmux session there, or the beginning of its name; with --file, a run in a trackio database.",
-            show_default=False,
         ),
     ] = None,
     file: Annotated[
-        str | None,
-        typer.Option(
-            "--file", help="A log, or a file or folder of W&B, TensorBoard, trackio or transformers there.", show_default=False
-        ),
+        str | None, typer.Option("--file", help="A log, or a file or folder of W&B, TensorBoard, trackio or transformers there.")
     ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option("--port", min=1, max=65535, help="Show the vLLM server on this port there.", show_default=False),
-    ] = None,
+    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Show the vLLM server on this port there.")] = None,
     lines: LastLines = None,
     grep: Grep = None,
     level: LowestLevel = None,
