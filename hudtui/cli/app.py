@@ -15,7 +15,7 @@ from typer.models import CommandInfo, DefaultPlaceholder, TyperInfo
 
 from hudtui import __version__
 from hudtui.cli import console
-from hudtui.cli.command import HelpCommand, HelpGroup
+from hudtui.cli.command import HelpCommand, HelpGroup, top
 
 MODULES: tuple[str, ...] = (
     "demo",
@@ -41,7 +41,7 @@ MODULES: tuple[str, ...] = (
     "settings",
     "trust",
 )
-"""Modules of `hudtui.cli` that add commands. Each has a `register(app)`; heavy imports stay inside its commands."""
+"""Modules of `hudtui.cli` with commands: of `command.top`, or of a group, their `app`. Heavy imports stay inside the commands."""
 
 SHOWN = (
     "demo",
@@ -108,7 +108,9 @@ def build() -> typer.Typer:
     )
     app.callback()(_root)
     for name in MODULES:
-        import_module(f"hudtui.cli.{name}").register(app)
+        if (group := getattr(import_module(f"hudtui.cli.{name}"), "app", None)) is not None:
+            app.add_typer(group, name=name)
+    app.registered_commands += top.registered_commands
     config = typer.Typer(help="Gym configurations: write, check and try them.", rich_markup_mode=None)
     app.add_typer(config, name="config")
     for old, new in SPELLINGS.items():

@@ -12,17 +12,12 @@ from hudtui.cli.options import Detach, DryRun, EmitScript, Json, NoTmux, StartWi
 from hudtui.cli.rl_run import GOES_ON, How, carry_out, checked
 from hudtui.core.runs.art_request import JUDGE, ArtRequest
 
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    art = typer.Typer(
-        help="Train with OpenPipe's ART: models that call the environment's tools by themselves.", rich_markup_mode=None
-    )
-    art.command("train", cls=_JudgeMayBeLeftOut)(train)
-    art.callback()(_group)
-    app.add_typer(art, name="art")
+app = typer.Typer(
+    help="Train with OpenPipe's ART: models that call the environment's tools by themselves.", rich_markup_mode=None
+)
 
 
+@app.callback()
 def _group() -> None:
     """Training with ART."""
 
@@ -41,6 +36,7 @@ class _JudgeMayBeLeftOut(HelpCommand):
         return rest
 
 
+@app.command("train", cls=_JudgeMayBeLeftOut)
 @takes_request(
     *("environment", "art_config", "dataset", "model", "model_name", "project", "scenarios", "val_scenarios", "steps", "epochs"),
     *("groups_per_step", "rollouts_per_group", "learning_rate", "max_turns", "max_seq_length", "gpu_memory_utilization"),

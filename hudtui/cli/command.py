@@ -11,6 +11,9 @@ from typer.core import TyperCommand, TyperGroup
 
 C = TypeVar("C", bound=Callable[..., Any])
 
+top = typer.Typer()
+"""The commands that belong to no group. Modules of this package add theirs when they are imported."""
+
 _OPTIONS = "Options"
 _SHARED = ("workspace", "platform", "trust", "debug")
 """Options of `hudtui` that may also follow a command. They are declared in `hudtui.cli.app`."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -105,18 +106,21 @@ def _models(context: Any) -> Iterator[str]:
             yield spec.model
 
 
-def _configs(context: Any) -> Iterator[str]:
-    from hudtui.core.workspace import open_workspace
+def _files(kind: str) -> Source:
+    """The files of the workspace of a kind: `configs`, `art_configs` or `task_files`."""
 
-    place = open_workspace(Path.cwd())
-    yield from map(place.relative, place.configs)
+    def found(context: Any) -> Iterator[str]:
+        from hudtui.core.workspace import open_workspace
+
+        place = open_workspace(Path.cwd())
+        return map(place.relative, getattr(place, kind))
+
+    return found
 
 
-def _art_configs(context: Any) -> Iterator[str]:
-    from hudtui.core.workspace import open_workspace
-
-    place = open_workspace(Path.cwd())
-    yield from map(place.relative, place.art_configs)
+def _named(module: str, name: str) -> Source:
+    """The words of a constant of the core, which is imported when it is needed."""
+    return lambda context: tuple(getattr(import_module(f"hudtui.core.{module}"), name))
 
 
 def _art_environments(context: Any) -> Iterator[Value]:
@@ -136,13 +140,6 @@ def _base_models(context: Any) -> Iterator[Value | str]:
     for name, model in BASE_MODELS.items():
         yield Value(name, model)
     yield from _models(context)
-
-
-def _tasks(context: Any) -> Iterator[str]:
-    from hudtui.core.workspace import open_workspace
-
-    place = open_workspace(Path.cwd())
-    yield from map(place.relative, place.task_files)
 
 
 def _sources(context: Any) -> Iterator[Value]:
@@ -217,24 +214,6 @@ def _hosts(context: Any) -> Iterator[str]:
     yield from config_names()
 
 
-def _providers(context: Any) -> Values:
-    from hudtui.core.compute.registry import NAMES
-
-    return NAMES
-
-
-def _orders(context: Any) -> Values:
-    from hudtui.core.compute.choose import ORDERS
-
-    return ORDERS
-
-
-def _run_fields(context: Any) -> Values:
-    from hudtui.core.runs.listing import RUN_FIELDS
-
-    return tuple(RUN_FIELDS)
-
-
 def _episode_fields(context: Any) -> Values:
     from hudtui.core.results.queries import EPISODE_FIELDS, GROUP_FIELDS
 
@@ -291,14 +270,15 @@ def _platforms(context: Any) -> Iterator[str]:
 
 
 _NONE = _words("none")
+_RUN_FIELDS = _named("runs.listing", "RUN_FIELDS")
 _SOURCES: dict[str, Source] = {
     # arguments, some with the name of the group or the command
     "run": _runs,
     "runs": _runs,
     "stop run": _active_runs,
     "resume run": _active_runs,
-    "tasks": _tasks,
-    "config": _configs,
+    "tasks": _files("task_files"),
+    "config": _files("configs"),
     "init source": _sources,
     "show source": _sources,
     "analyze source": _sources,
@@ -314,11 +294,11 @@ _SOURCES: dict[str, Source] = {
     "settings names": _settings,
     # options, some with the name of the command
     "--platform": _platforms,
-    "--config": _configs,
-    "art --config": _art_configs,
+    "--config": _files("configs"),
+    "art --config": _files("art_configs"),
     "art --env": _art_environments,
     "--base-model": _base_models,
-    "--dataset": _tasks,
+    "--dataset": _files("task_files"),
     "--env": _sources,
     "--source": _sources,
     "--engine": _engines,
@@ -328,14 +308,14 @@ _SOURCES: dict[str, Source] = {
     "--environments": _words("as-is", "remote"),
     "--window": _stages,
     "--host": _hosts,
-    "--provider": _providers,
+    "--provider": _named("compute.registry", "NAMES"),
     "--gpus": _gpus,
     "--offer": _offers,
     "--cloud": _clouds,
     "--region": _regions,
-    "--sort": _orders,
-    "list --sort": lambda context: (_episode_fields if _below(context, "rollouts") else _run_fields)(context),
-    "list --group": _run_fields,
+    "--sort": _named("compute.choose", "ORDERS"),
+    "list --sort": lambda context: (_episode_fields if _below(context, "rollouts") else _RUN_FIELDS)(context),
+    "list --group": _RUN_FIELDS,
     "rollouts --sort": _episode_fields,
     "--budget": _NONE,
     "--day-budget": _NONE,

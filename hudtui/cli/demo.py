@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.command import top
 
 if TYPE_CHECKING:
     from hudtui.core.demo import DemoResult
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo")(demo)
-
-
+@top.command("demo")
 def demo(
     folder: Annotated[
         Path | None,

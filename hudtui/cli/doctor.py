@@ -7,14 +7,11 @@ from pathlib import Path
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.command import top
 from hudtui.cli.options import Json
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("doctor")(doctor)
-
-
+@top.command("doctor")
 @console.run_async()
 async def doctor(as_json: Json = False) -> None:
     """Show versions, folders and files, and missing programs. Exit code 1 if something is wrong."""

@@ -31,19 +31,10 @@ if TYPE_CHECKING:
 _SOURCE = "Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default."
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    env = typer.Typer(no_args_is_help=True, help="Inspect environments and call their tools.", rich_markup_mode=None)
-    env.command("analyze", cls=TakesCommand)(analyze)
-    env.command("call", cls=TakesCommand)(call)
-    env.command("serve")(serve)
-    env.command("list")(list_bundled)
-    env.command("login")(login)
-    env.command("logout")(logout)
-    env.command("logins")(logins)
-    app.add_typer(env, name="env")
+app = typer.Typer(no_args_is_help=True, help="Inspect environments and call their tools.", rich_markup_mode=None)
 
 
+@app.command("analyze", cls=TakesCommand)
 @older_spellings(env="-e")
 @takes_request(kind=SourceOptions)
 @console.run_async()
@@ -73,6 +64,7 @@ async def analyze(
     _show(found, [one.words() for one in kept])
 
 
+@app.command("call", cls=TakesCommand)
 @older_spellings(env="-e")
 @takes_request(kind=SourceOptions)
 @console.run_async()
@@ -120,6 +112,7 @@ async def call(
         raise typer.Exit(ToolError.exit_code)
 
 
+@app.command("serve")
 @takes_request(kind=ServeRequest)
 @console.run_async(when_ended="all sessions are closed")
 async def serve(
@@ -168,6 +161,7 @@ def _announce(serving: Serving) -> None:
     console.say("Ctrl-C ends the server and its sessions.")
 
 
+@app.command("list")
 def list_bundled(as_json: Json = False) -> None:
     """List the environments that come with hudtui."""
     from hudtui.core.environment.bundled import BUNDLED
@@ -181,6 +175,11 @@ def list_bundled(as_json: Json = False) -> None:
     for entry in BUNDLED:
         console.out(f"{entry.name:<12} {entry.description}")
         console.out(f"{'':<12} {entry.folder}")
+
+
+app.command("login")(login)
+app.command("logout")(logout)
+app.command("logins")(logins)
 
 
 async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: float) -> ToolResult:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.command import older_spellings
+from hudtui.cli.command import older_spellings, top
 from hudtui.cli.options import takes_request
 from hudtui.core.rollouts.options import EpisodeOptions
 
@@ -33,11 +33,7 @@ class Via(StrEnum):
     VERIFIERS = "verifiers"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("eval")(evaluate)
-
-
+@top.command("eval")
 @older_spellings(output="--out")
 @takes_request(kind=EpisodeOptions)
 @console.run_async(when_ended="to continue, run the same command with --resume")

@@ -9,15 +9,11 @@ from typing import Annotated
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.command import older_spellings
+from hudtui.cli.command import older_spellings, top
 from hudtui.cli.options import Json
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("export")(export)
-
-
+@top.command("export")
 @older_spellings(form="-f", output="--out")
 @console.run_async()
 async def export(

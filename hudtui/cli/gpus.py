@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import compute, console
-from hudtui.cli.command import older_spellings
+from hudtui.cli.command import older_spellings, top
 from hudtui.cli.compute import Machines, OfferOptions, Spec
 from hudtui.cli.options import Json, takes_request
 
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.fit import Demand
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("gpus")(gpus)
-
-
+@top.command("gpus")
 @older_spellings(host="--machine")
 @takes_request(kind=OfferOptions)
 @console.run_async()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.command import older_spellings
+from hudtui.cli.command import older_spellings, top
 from hudtui.core.events import Notice, Progress
 
 if TYPE_CHECKING:
@@ -33,11 +33,7 @@ SAME = 3
 _FORMATS = ("parquet", "jsonl", "dataset", "json", "tasks-jsonl")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("hf")(hf)
-
-
+@top.command("hf")
 @older_spellings(name="-n")
 @console.run_async()
 async def hf(

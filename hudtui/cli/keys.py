@@ -15,23 +15,17 @@ if TYPE_CHECKING:
     from hudtui.core.compute.values import SshKey
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    keys = typer.Typer(help="Your SSH key for rented machines.", invoke_without_command=True, rich_markup_mode=None)
-    keys.callback()(_default)
-    keys.command("list")(list_keys)
-    keys.command("create")(create)
-    keys.command("register")(register_key)
-    keys.command("set-path")(set_path)
-    app.add_typer(keys, name="keys")
+app = typer.Typer(help="Your SSH key for rented machines.", invoke_without_command=True, rich_markup_mode=None)
 
 
+@app.callback()
 def _default(context: typer.Context, as_json: Json = False) -> None:
     console.hand_down_json(context, as_json)
     if context.invoked_subcommand is None:
         list_keys(as_json=as_json)
 
 
+@app.command("list")
 @console.run_async()
 async def list_keys(as_json: Json = False) -> None:
     """Show your key, whether it can be used, and the public keys that the provider knows."""
@@ -82,6 +76,7 @@ def _brief(key: SshKey) -> str:
     return f"{words[0]} …{words[1][-12:]}" if len(words) > 1 else "–"
 
 
+@app.command("create")
 @console.run_async()
 async def create(
     path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="Where; by default ~/.ssh/prime_key.pem.")] = None,
@@ -102,6 +97,7 @@ async def create(
     console.say("hudtui pods keys register makes it known to Prime Intellect")
 
 
+@app.command("register")
 @console.run_async()
 async def register_key(
     path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="Private key; the configured key by default.")] = None,
@@ -133,6 +129,7 @@ async def register_key(
         console.out_json(entries)
 
 
+@app.command("set-path")
 @console.run_async()
 async def set_path(
     path: Annotated[Path, typer.Argument(help="Private key, for instance ~/.ssh/prime_key.pem.")],

@@ -9,6 +9,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.analyses import look, read_analysis, say_warnings
+from hudtui.cli.command import top
 from hudtui.cli.options import Json
 from hudtui.cli.sources import TakesCommand, given_command, read_source
 
@@ -18,11 +19,7 @@ if TYPE_CHECKING:
     from hudtui.core.gym.lint.findings import Finding
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("lint", cls=TakesCommand)(lint)
-
-
+@top.command("lint", cls=TakesCommand)
 @console.run_async()
 async def lint(
     ctx: typer.Context,

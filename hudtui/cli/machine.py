@@ -8,14 +8,11 @@ from typing import Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.command import top
 from hudtui.cli.options import Json
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("machine")(machine)
-
-
+@top.command("machine")
 @console.run_async()
 async def machine(
     target: Annotated[

@@ -11,14 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.command import top
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("parse")(parse)
-    app.command("transform")(transform)
-
-
+@top.command("parse")
 def parse(
     config: Annotated[Path, typer.Argument(help="Gym configuration (YAML).")],
     analysis: Annotated[
@@ -64,6 +60,7 @@ def parse(
             raise typer.Exit(InputError.exit_code)
 
 
+@top.command("transform")
 def transform(
     source: Annotated[str, typer.Argument(metavar="LAMBDA", help="'lambda x: ...' or 'lambda x, ctx: ...'")],
     ctx: Annotated[str | None, typer.Option("--ctx", metavar="JSON", help="Arguments for the second parameter.")] = None,

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudtui.cli import compute, console, pods_create
+from hudtui.cli import compute, console
 from hudtui.cli.compute import Providers
 from hudtui.cli.options import Json, Yes
 from hudtui.cli.person import Terminal
+from hudtui.cli.pods_create import create
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.text import duration
 
@@ -32,23 +33,10 @@ Names = Annotated[list[str], typer.Argument(metavar="POD...", help="Names or ids
 _MAY_LIVE = "a pod may still be alive and cost money: hudtui pods list"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    pods = typer.Typer(
-        help="Find offers; rent, list, reach and end machines.", invoke_without_command=True, rich_markup_mode=None
-    )
-    pods.callback()(_default)
-    pods.command("list")(list_pods)
-    pods.command("create")(pods_create.create)
-    pods.command("status")(status)
-    pods.command("ssh", context_settings={"ignore_unknown_options": True})(ssh)
-    pods.command("limits")(limits)
-    pods.command("terminate")(terminate)
-    pods.command("history")(history)
-    pods.command("reconcile")(reconcile)
-    app.add_typer(pods, name="pods")
+app = typer.Typer(help="Find offers; rent, list, reach and end machines.", invoke_without_command=True, rich_markup_mode=None)
 
 
+@app.callback()
 def _default(context: typer.Context, as_json: Json = False) -> None:
     console.hand_down_json(context, as_json)
     if context.invoked_subcommand is None:
@@ -81,6 +69,7 @@ def _seen(at: float | None) -> str:
     return "never seen" if at is None else f"as of {duration(max(time.time() - at, 0.0))} ago"
 
 
+@app.command("list")
 @console.run_async()
 async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
     """List the machines that are rented now, with what they have cost so far.
@@ -123,6 +112,9 @@ async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
     _say_all((*(one.text(time.time()) for one in found.silent), *found.warnings), bool(simulated))
 
 
+app.command("create")(create)
+
+
 def _holding_to_json(one: PodRow, simulated: frozenset[str]) -> dict[str, Any]:
     return {
         **one.pod.to_json(),
@@ -161,6 +153,7 @@ def _state(pod: Pod) -> str:
     return f"{pod.stage}{progress}" + (f": {pod.failure}" if pod.failure else "")
 
 
+@app.command("status")
 @console.run_async()
 async def status(
     names: Annotated[list[str] | None, typer.Argument(metavar="[POD...]", help="By default all rented pods.")] = None,
@@ -205,6 +198,7 @@ def _print(one: KnownPod, spending: CostSummary) -> None:
     console.out()
 
 
+@app.command("ssh", context_settings={"ignore_unknown_options": True})
 def ssh(
     name: Name,
     command: Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="By default a shell.")] = None,
@@ -244,6 +238,7 @@ def ssh(
         console.out(shlex.join(argv))
 
 
+@app.command("limits")
 @console.run_async()
 async def limits(
     name: Name,
@@ -284,6 +279,7 @@ async def limits(
         console.out(limits_sentence(now))
 
 
+@app.command("terminate")
 @console.run_async(when_ended=_MAY_LIVE)
 async def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
     """End pods, verify that they have ended, and show their bills."""
@@ -346,6 +342,7 @@ async def _to_end(found: Sequence[KnownPod], ledger: Ledger) -> list[PodToEnd]:
     return await ledger.run(work)
 
 
+@app.command("history")
 @console.run_async()
 async def history(
     provider: Providers = None,
@@ -368,6 +365,7 @@ async def history(
         console.say("No pod has ended yet.")
 
 
+@app.command("reconcile")
 def reconcile(
     end: Annotated[
         bool, typer.Option("--end", help="End the machines without a run. Machines that you rented by hand stay.")

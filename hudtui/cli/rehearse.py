@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import typer
-
 from hudtui.cli import console
+from hudtui.cli.command import top
 from hudtui.cli.options import DryRunInWords, Json, NoTmux, StartWithoutAsking, TrainerSettings, takes_request
 from hudtui.cli.rl_run import GOES_ON, How, carry_out, checked
 from hudtui.core.runs.request import RunRequest
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("rehearse")(rehearse)
-
-
+@top.command("rehearse")
 @takes_request("tasks", "config", "model", "training", "steps", steps=3)
 @console.run_async(when_ended=GOES_ON)
 async def rehearse(

@@ -30,18 +30,12 @@ _GROUP_COLUMNS = ["run", "step", "split", "task", "episodes", "reward", "spread"
 _EPISODE_COLUMNS = ["number", "run", "step", "split", "task", "rollout", "reward", "stop", "turns", "tokens", "seconds", "error"]
 
 
-def register(rollouts: typer.Typer) -> None:
-    """Add the commands to their group."""
-    rollouts.command("list")(list_results)
-    rollouts.command("show")(show)
-    rollouts.command("open")(open_app)
-    rollouts.command("stats")(stats)
-    rollouts.command("compare")(compare)
-    rollouts.command("diff")(diff)
-    rollouts.command("search")(search)
-    rollouts.command("export")(export)
+app = typer.Typer(
+    no_args_is_help=True, help="Episodes of agents: list, read, search and export them; play one.", rich_markup_mode=None
+)
 
 
+@app.command("list")
 @console.run_async()
 async def list_results(
     results: Annotated[str | None, typer.Argument(metavar="[RESULTS]", help=f"{_RESULTS} Without it: all results here.")] = None,
@@ -82,6 +76,7 @@ async def list_results(
     _say_unread(index)
 
 
+@app.command("show")
 @console.run_async()
 async def show(
     results: Results,
@@ -117,6 +112,7 @@ async def show(
         console.out(markdown(transcript).rstrip("\n"))
 
 
+@app.command("open")
 def open_app(results: Results) -> None:
     """Open the full-screen app at the episodes of some results."""
     from hudtui.tui.app import run_app
@@ -128,6 +124,7 @@ def open_app(results: Results) -> None:
     raise typer.Exit(run_app(debug=console.debug, opens=("results", {"path": path.absolute()})))
 
 
+@app.command("stats")
 @console.run_async()
 async def stats(
     results: Results,
@@ -193,6 +190,7 @@ async def stats(
     _say_unread(index)
 
 
+@app.command("compare")
 @console.run_async()
 async def compare(
     results: Results,
@@ -233,6 +231,7 @@ def _at(index: ResultIndex, step: int | None) -> list[ResultGroup]:
     return [group for group in index.groups() if step is None or group.key.step == step]
 
 
+@app.command("diff")
 @console.run_async()
 async def diff(
     results: Results,
@@ -276,6 +275,7 @@ def _show_diff(found: Any) -> None:
                     console.out(f"  {line}")
 
 
+@app.command("search")
 @console.run_async(compact=True)
 async def search(
     results: Results,
@@ -308,6 +308,7 @@ async def search(
         raise typer.Exit(console.FOUND)
 
 
+@app.command("export")
 @console.run_async()
 async def export(
     results: Results,

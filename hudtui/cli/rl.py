@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from hudtui.core.gym.generate import Draft
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    rl = typer.Typer(
-        cls=_RunsByItself,
-        help="Train on an environment: `hudtui rl [TASKS] [OPTIONS]`. `hudtui rl init` writes the configuration that this takes.",
-        rich_markup_mode=None,
-    )
-    rl.callback()(_group)
-    rl.command("run", hidden=True)(run)
-    rl.command("init", cls=TakesCommand)(init)
-    app.add_typer(rl, name="rl")
-
-
 class _RunsByItself(HelpGroup):
     """The group whose own call is its command `run`."""
 
@@ -73,10 +60,20 @@ class _RunsByItself(HelpGroup):
         self.format_commands(ctx, formatter)
 
 
+app = typer.Typer(
+    cls=_RunsByItself,
+    help="Train on an environment: `hudtui rl [TASKS] [OPTIONS]`. `hudtui rl init` writes the configuration that this takes.",
+    rich_markup_mode=None,
+)
+app.command("run", hidden=True)(run)
+
+
+@app.callback()
 def _group() -> None:
     """Reinforcement learning on an environment."""
 
 
+@app.command("init", cls=TakesCommand)
 @older_spellings(force="-f", env="-e")
 @takes_request(kind=SourceOptions)
 @console.run_async()

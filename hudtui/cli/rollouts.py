@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudtui.cli import console, results
+from hudtui.cli import console
 from hudtui.cli.options import takes_request
+from hudtui.cli.results import app
 from hudtui.core.rollouts.options import EpisodeOptions
 from hudtui.core.text import plural
 
@@ -35,16 +36,7 @@ _LONGEST = 1_000_000
 """Bytes of a line of standard input."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    rollouts = typer.Typer(
-        no_args_is_help=True, help="Episodes of agents: list, read, search and export them; play one.", rich_markup_mode=None
-    )
-    results.register(rollouts)
-    rollouts.command("play")(play)
-    app.add_typer(rollouts, name="rollouts")
-
-
+@app.command("play")
 @takes_request(kind=EpisodeOptions)
 @console.run_async(compact=True, when_ended="the environment has ended")
 async def play(

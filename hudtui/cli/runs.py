@@ -46,33 +46,10 @@ _LINES = 200
 """Lines before the end at which a log begins by default."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    runs = typer.Typer(help="List, show, follow, start and stop runs.", invoke_without_command=True, rich_markup_mode=None)
-    runs.callback()(_default)
-    for name, command in (
-        ("list", list_runs),
-        ("show", show),
-        ("logs", logs),
-        ("start", start),
-        ("stop", stop),
-        ("attach", attach),
-        ("resume", resume),
-        ("rerun", rerun),
-        ("continue", continue_run),
-        ("pull", pull),
-        ("limits", limits),
-        ("rename", rename),
-        ("comment", comment),
-        ("tag", tag),
-        ("archive", archive),
-        ("diff", diff),
-        ("rm", remove),
-    ):
-        runs.command(name)(command)
-    app.add_typer(runs, name="runs")
+app = typer.Typer(help="List, show, follow, start and stop runs.", invoke_without_command=True, rich_markup_mode=None)
 
 
+@app.callback()
 def _default(context: typer.Context, as_json: Json = False) -> None:
     console.hand_down_json(context, as_json)
     if context.invoked_subcommand is None:
@@ -659,3 +636,25 @@ def _list_row(row: RunRow, tended: bool) -> tuple[str, ...]:
         "-" if view is None or view.silent is None else runlog.seconds_text(view.silent),
         note[:70],
     )
+
+
+for _name, _command in (
+    ("list", list_runs),
+    ("show", show),
+    ("logs", logs),
+    ("start", start),
+    ("stop", stop),
+    ("attach", attach),
+    ("resume", resume),
+    ("rerun", rerun),
+    ("continue", continue_run),
+    ("pull", pull),
+    ("limits", limits),
+    ("rename", rename),
+    ("comment", comment),
+    ("tag", tag),
+    ("archive", archive),
+    ("diff", diff),
+    ("rm", remove),
+):
+    app.command(_name)(_command)

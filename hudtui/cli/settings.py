@@ -23,24 +23,17 @@ User = Annotated[bool, typer.Option("--user", help="In your own file for all pro
 _GLYPHS = {"works": "✓", "refused": "✗", "limited": "!", "unclear": "?", "unreachable": "?", "missing": "○", "untestable": "○"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(invoke_without_command=True, help="Keys and addresses: show, change and test them.")
-    group.callback()(settings)
-    group.command("list")(list_settings)
-    group.command("set")(set_setting)
-    group.command("unset")(unset_setting)
-    group.command("test")(test_keys)
-    app.add_typer(group, name="settings")
+app = typer.Typer(invoke_without_command=True, help="Keys and addresses: show, change and test them.")
 
 
-def settings(context: typer.Context, as_json: Json = False) -> None:
-    """Keys and addresses: show, change and test them."""
+@app.callback()
+def _default(context: typer.Context, as_json: Json = False) -> None:
     console.hand_down_json(context, as_json)
     if context.invoked_subcommand is None:
         list_settings(as_json)
 
 
+@app.command("list")
 def list_settings(as_json: Json = False) -> None:
     """Show every setting and where its value comes from. Secrets are masked."""
     from hudtui.core.settings import check_settings
@@ -101,6 +94,7 @@ def _listing(found: Settings, problems: Mapping[str, str]) -> dict[str, object]:
     }
 
 
+@app.command("set")
 def set_setting(
     name: Annotated[str, typer.Argument(help="The variable, e.g. HUD_API_KEY.")],
     value: Annotated[str | None, typer.Argument(help="The value. Keys are asked for, or read from a pipe.")] = None,
@@ -155,6 +149,7 @@ def _ask(name: str, secret: bool) -> str:
     return sys.stdin.read(1_000_000).strip()
 
 
+@app.command("unset")
 def unset_setting(
     name: Annotated[str, typer.Argument(help="The variable.")],
     user: User = False,
@@ -175,6 +170,7 @@ def unset_setting(
             console.say(f"It still has a value: from {after.location(name) or after.origin(name)}.")
 
 
+@app.command("test")
 @console.run_async()
 async def test_keys(
     names: Annotated[list[str] | None, typer.Argument(help="Keys to test; by default all keys with a value.")] = None,

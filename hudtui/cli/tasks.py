@@ -31,18 +31,10 @@ _TASKS = "JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISIO
 _Split = Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    tasks = typer.Typer(no_args_is_help=True, help="Check, list, test, make, convert and push tasks.", rich_markup_mode=None)
-    tasks.command("check")(check)
-    tasks.command("list")(list_tasks)
-    tasks.command("stats")(stats)
-    tasks.command("test")(test)
-    tasks.command("new", cls=TakesCommand)(new)
-    tasks.command("convert")(convert)
-    app.add_typer(tasks, name="tasks")
+app = typer.Typer(no_args_is_help=True, help="Check, list, test, make, convert and push tasks.", rich_markup_mode=None)
 
 
+@app.command("check")
 @console.run_async()
 async def check(
     tasks: Annotated[str, typer.Argument(help=_TASKS)],
@@ -88,6 +80,7 @@ async def check(
         raise typer.Exit(console.FOUND)
 
 
+@app.command("list")
 @console.run_async()
 async def list_tasks(
     tasks: Annotated[str | None, typer.Argument(help=f"{_TASKS} Without it: the task files of this folder.")] = None,
@@ -112,6 +105,7 @@ async def list_tasks(
         console.out_json(listed)
 
 
+@app.command("stats")
 @console.run_async()
 async def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: _Split = None, as_json: Json = False) -> None:
     """Count the usable tasks by prompt length, evaluator, setup, server and metadata."""
@@ -130,6 +124,7 @@ async def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: _Spli
         _counts(group.title, group.bars, found.tasks, group.note)
 
 
+@app.command("test")
 @console.run_async()
 async def test(
     tasks: Annotated[str, typer.Argument(help=_TASKS)],
@@ -159,6 +154,7 @@ async def test(
         raise typer.Exit(console.FOUND)
 
 
+@app.command("new", cls=TakesCommand)
 @console.run_async()
 async def new(
     ctx: typer.Context,
@@ -229,6 +225,7 @@ async def new(
         raise typer.Exit(console.FOUND)
 
 
+@app.command("convert")
 @console.run_async()
 async def convert(
     tasks: Annotated[str, typer.Argument(help=_TASKS)],

@@ -8,15 +8,12 @@ from typing import Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.command import top
 from hudtui.cli.options import Json, Yes
 from hudtui.cli.person import Terminal
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("trust")(trust)
-
-
+@top.command("trust")
 def trust(
     show: Annotated[bool, typer.Option("--show", help="Only show what the folder asks for.")] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting the folder.")] = False,

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import time
 
-import typer
-
 from hudtui.cli import compute, console
+from hudtui.cli.command import top
 from hudtui.cli.compute import Providers
 from hudtui.cli.options import Json
 from hudtui.core.text import duration
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("wallet")(wallet)
-
-
+@top.command("wallet")
 @console.run_async()
 async def wallet(provider: Providers = None, as_json: Json = False) -> None:
     """Show the account, its balance, and the cost of the rented machines."""

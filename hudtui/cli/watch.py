@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from hudtui.cli import console, runlog
+from hudtui.cli import runs as runs_group
 from hudtui.cli.command import older_spellings
 from hudtui.cli.options import Grep, LastLines, LogLevel, LowestLevel
 
@@ -25,14 +26,7 @@ _LINES = 200
 """Lines before the end at which a log begins by default."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the group `runs`."""
-    group = next(group.typer_instance for group in app.registered_groups if group.name == "runs")
-    assert group is not None
-    group.command("metrics")(metrics)
-    group.command("watch")(watch)
-
-
+@runs_group.app.command("metrics")
 @console.run_async()
 async def metrics(
     runs: Annotated[
@@ -59,6 +53,7 @@ async def metrics(
             console.say(f"{view.summary.id}: {alarm.text}")
 
 
+@runs_group.app.command("watch")
 @older_spellings(file="-f")
 def watch(
     target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, user@host[:port], or a log or folder here.")],
