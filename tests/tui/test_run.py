@@ -416,8 +416,11 @@ async def test_marked_runs_are_tagged_and_archived(open_app: Any, runs: Path, sc
         assert "2 runs are archived; U lists archived runs" in app.screen.message
         await pilot.press("U")
         await _until(pilot, lambda: "demo" in screen_text(app) and "2 archived" not in screen_text(app))
-        await pilot.press("Z", "U")
+        second = app.screen.runs.listed[1].summary.id
+        await pilot.press("home", "down", "Z", "U")
         await _until(pilot, lambda: "1 archived" in screen_text(app))
+        listed = [row.summary.id for row in app.screen.runs.listed]
+        assert listed == [second], "the run under the cursor, also while another one is still shown"
         store = RunStore(runs / ".hudtui")
         assert sorted((run.tags, run.hidden) for run in store.runs()) == [(("old", "paper"), False), (("old", "paper"), True)]
         (hidden,) = [run.id for run in store.runs() if run.hidden]

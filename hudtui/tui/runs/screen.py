@@ -435,7 +435,7 @@ class RunScreen(HudtuiScreen):
         name = action_id.partition(".")[2]
         if name == "stop" and self.going("remove"):
             return "runs are being removed"
-        if name in _FREE or (name in ("stop", "tags", "archive") and self._marked):
+        if name in _FREE or (name == "stop" and self._marked) or (name in ("tags", "archive") and self._labelled):
             return None
         if self.chosen is None or self.view is None:
             return "there is no run yet" if not self._rows else "the run is still being read"
@@ -657,8 +657,9 @@ class RunScreen(HudtuiScreen):
 
     @property
     def _labelled(self) -> list[RunSummary]:
-        """The runs that are tagged or archived: the marked ones, or the one that is shown."""
-        return [self._rows[run].summary for run in self._marked or (self._shown.summary.id,)]
+        """The runs that are tagged or archived: the marked ones, the one under the cursor, or the one that is shown."""
+        at = self.runs.row.summary.id if self.runs.has_focus_within and self.runs.row is not None else self.chosen
+        return [self._rows[run].summary for run in self._marked or (at,) if run in self._rows]
 
     @started("edit")
     async def action_tags(self) -> None:
