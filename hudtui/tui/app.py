@@ -80,7 +80,7 @@ MESSAGE_STAYS = 8.0
 
 MESSAGES_KEPT = 100
 
-_ABOUT = {"app.message", "app.help", "app.palette", "app.theme", "app.mouse", "app.suspend"}
+_ABOUT = {"app.message", "app.help", "app.jump", "app.palette", "app.theme", "app.mouse", "app.suspend"}
 """Actions that say nothing about what a message is about, and leave it."""
 
 SETTLED = 3.0
@@ -116,6 +116,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         AppAction("app.open-serving", "Serving", "Serve an environment to trainers over the OpenEnv protocol.", show=False),
         AppAction("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
         AppAction("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
+        AppAction(
+            "app.jump",
+            "Jump",
+            "Show a letter on each field, pane and tab, and go to the one whose letter is typed.",
+            "ctrl+backslash",
+            show=False,
+            priority=True,
+        ),
         AppAction("app.help", "Help", "What this screen is for, and its keys.", "question_mark,f1"),
         AppAction("app.leave", "Quit", "Leave hudtui. Runs continue without it.", "q,ctrl+q", decides=True),
         AppAction(
@@ -860,6 +868,19 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
         if not isinstance(self.screen, ModalScreen):
             self.push_screen(Palette())
+
+    def action_jump(self) -> None:
+        from hudtui.tui.palette import Palette
+        from hudtui.tui.widgets.jump import Jump, go
+
+        if isinstance(self.screen, Jump):
+            self.screen.dismiss(None)
+        elif not isinstance(self.screen, Palette):
+            jump = Jump(self.screen)
+            if jump.targets:
+                self.push_screen(jump, go)
+            else:
+                self.say("Jump: there is no field, pane or tab here")
 
     def action_help(self) -> None:
         from hudtui.core.text import home_short

@@ -15,7 +15,7 @@ from textual import events
 from textual.containers import Container
 from textual.content import Content
 from textual.css.scalar import Scalar, Unit
-from textual.geometry import Region
+from textual.geometry import Offset, Region
 from textual.message import Message
 from textual.widget import Widget
 
@@ -123,6 +123,10 @@ class Pane(Acting, Container):
         if target is not None:
             target.focus(scroll_visible)
         return self
+
+    def turn_to(self, tab: str) -> None:
+        """Show one of the pane's tabs, and give it the focus. A pane with tabs has its own."""
+        raise NotImplementedError
 
     def first_focus(self) -> Widget | None:
         """The widget that gets the focus when the pane does; None while there is none."""
@@ -292,12 +296,25 @@ class Panes(Acting, Container):
             if not self.alone or len(panes) == 1:
                 pane.write_title(Content(pane.title))
                 continue
-            titles = _fitted([one.title for one in panes], panes.index(pane), self.size.width - 6)
             parts = [
                 Content.styled(title, "bold $primary" if one is pane else "$foreground-muted")
-                for one, title in zip(panes, titles, strict=True)
+                for one, title in self._titles(pane)
             ]
             pane.write_title(Content.styled(" │ ", "$foreground-muted").join(parts))
+
+    def _titles(self, front: Pane) -> Iterator[tuple[Pane, str]]:
+        """The panes with their titles, as long as they are on the border of this one."""
+        panes = self.panes
+        return zip(panes, _fitted([pane.title for pane in panes], panes.index(front), self.size.width - 6), strict=True)
+
+    def hidden(self) -> Iterator[tuple[Pane, Offset]]:
+        """The panes behind the front one, each with a cell before its title."""
+        if self.alone and (front := self.current) is not None and front.region:
+            place = front.region.offset + Offset(1, 0)
+            for pane, title in self._titles(front):
+                if pane is not front:
+                    yield pane, place
+                place += Offset(cell_len(title) + 3, 0)
 
     def on_mount(self) -> None:
         """Panes of a narrow terminal are never all shown first."""
