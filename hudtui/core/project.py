@@ -47,15 +47,14 @@ class Project:
         return open_workspace(self.folder, self.platform)
 
 
-def open_project(folder: Path | None = None, platform: Platform | None = None) -> Project:
-    """Return the project of a folder.
+def open_project(folder: Path | None = None) -> Project:
+    """Return the project of a folder, with the platform that `platform.choose_platform` picks.
 
     Args:
         folder: The current folder when None.
-        platform: The platform; the choice of the folder when None. See `platform.choose_platform`.
 
     Raises:
         InputError: The platform that the environment names does not exist, or its file cannot be used.
     """
     chosen = Path.cwd() if folder is None else folder
-    return Project(chosen, platform or choose_platform(chosen))
+    return Project(chosen, choose_platform(chosen))

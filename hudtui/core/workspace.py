@@ -19,7 +19,7 @@ from typing import Literal
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import file_lock, write_atomic
-from hudtui.core.platform import Platform, explain_choice, find_platform
+from hudtui.core.platform import Platform, explain_choice
 
 STATE_FOLDER = ".hudtui"
 """The folder inside a workspace that belongs to this program."""
@@ -92,15 +92,15 @@ class Workspace:
             return str(path)
 
 
-def open_workspace(folder: Path, platform: str | Platform | None = None) -> Workspace:
+def open_workspace(folder: Path, platform: Platform | None = None) -> Workspace:
     """Read what a project folder holds. Takes milliseconds and changes nothing.
 
     Args:
         folder: The folder. It may be empty or read-only.
-        platform: The platform, or its name; by default as `explain_choice` picks it.
+        platform: The platform; by default as `explain_choice` picks it.
 
     Raises:
-        InputError: It is not a folder or cannot be read, or no platform has that name.
+        InputError: It is not a folder or cannot be read, or the platform that the environment names cannot be used.
     """
     place = Path(os.path.abspath(folder))
     try:
@@ -109,13 +109,9 @@ def open_workspace(folder: Path, platform: str | Platform | None = None) -> Work
     except OSError as error:
         raise InputError("this folder cannot be opened", why=error.strerror or str(error), where=Location(str(folder))) from None
     notices: list[str] = []
-    if isinstance(platform, Platform):
-        taken = platform
-    elif platform is not None:
-        taken = find_platform(platform, place)
-    else:
+    if platform is None:
         choice = explain_choice(place)
-        taken = choice.platform
+        platform = choice.platform
         notices += choice.notices
     budget = _Budget()
     configs: dict[str, list[tuple[int, str, Path]]] = {"config": [], "art": []}
@@ -127,10 +123,10 @@ def open_workspace(folder: Path, platform: str | Platform | None = None) -> Work
             configs[kind].append((0 if path.parent == place / "configs" else depth + 1, str(path), path))
         elif kind is not None:
             tasks.append((kind == "scenarios", depth, str(path), path))
-    lock = place / taken.lock_name
+    lock = place / platform.lock_name
     return Workspace(
         folder=place,
-        platform=taken,
+        platform=platform,
         configs=tuple(path for _, _, path in sorted(configs["config"])),
         art_configs=tuple(path for _, _, path in sorted(configs["art"])),
         task_files=tuple(path for *_, path in sorted(tasks)),

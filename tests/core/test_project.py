@@ -21,6 +21,5 @@ def test_a_project_reads_the_folder_each_time(tmp_path: Path) -> None:
 def test_the_lock_file_chooses_the_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "buckeye.lock.yaml").write_text("image: example/env:1\n")
     assert open_project(tmp_path).platform == BUCKEYE
-    assert open_project(tmp_path, HUD).platform == HUD
     monkeypatch.chdir(tmp_path)
     assert open_project().folder == tmp_path

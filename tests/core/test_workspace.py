@@ -152,7 +152,7 @@ def test_platform_and_lock(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> 
     workspace = open_workspace(own_world)
     assert workspace.lock == own_world / "hud.lock.yaml"
     assert "both here" in workspace.notices[0]
-    assert open_workspace(own_world, "buckeye").lock == own_world / "buckeye.lock.yaml"
+    assert open_workspace(own_world, BUCKEYE).lock == own_world / "buckeye.lock.yaml"
     assert open_workspace(own_world, BUCKEYE).platform is BUCKEYE
     monkeypatch.setenv("HUDTUI_PLATFORM", "nope")
     with pytest.raises(InputError, match="nope"):

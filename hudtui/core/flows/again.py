@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
-from hudtui.core.compute.provider import Provider
 from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Person
 from hudtui.core.flows.results import results_here
-from hudtui.core.flows.start import agree_to_start
-from hudtui.core.flows.trust import require_run
 from hudtui.core.project import Project
 from hudtui.core.runs.again import changed_files, continuation_request, request_again
-from hudtui.core.runs.prepare import prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.results import Progress
 from hudtui.core.runs.store import RunRecord
@@ -56,32 +51,6 @@ async def continue_request(
         raise InputError(f"run {run} has not ended", fix=f"Stop it first: hudtui runs stop {run}")
     folder = await results_here(record, project, progress=progress)
     return await asyncio.to_thread(lambda: continuation_request(record, folder, step=step, steps=steps))
-
-
-async def agree_to_request(
-    request: RunRequest, project: Project, person: Person, *, providers: Mapping[str, Provider] | None = None
-) -> RunRecord | None:
-    """Check and plan a request, and ask whether the run is to be started.
-
-    Args:
-        request: What to run, and where.
-        project: The project.
-        person: The user.
-        providers: Providers by name; None opens them by the settings.
-
-    Returns:
-        The run to start; None if the user declines.
-
-    Raises:
-        InputError: Something is missing; the error names all of it.
-        Untrusted: The run needs something that the user has not agreed to.
-        HudtuiError: See `agree_to_start`.
-    """
-    settings = await asyncio.to_thread(project.settings)
-    prepared = await prepare_run(request, project.workspace(), settings, project.runs, providers=providers)
-    record = prepared.require()
-    await asyncio.to_thread(require_run, record.spec, settings)
-    return record if await agree_to_start(prepared, project, person, providers=providers) else None
 
 
 async def _record(run: str, project: Project) -> RunRecord:

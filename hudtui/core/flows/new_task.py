@@ -21,7 +21,7 @@ from hudtui.core.flows.person import Choice, Person
 from hudtui.core.flows.trial import Trial, try_task
 from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.project import Project
-from hudtui.core.tasks.task import Task, ToolCall
+from hudtui.core.tasks.task import Task, ToolCall, task_record
 from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
@@ -77,21 +77,6 @@ class NewTask:
             "task": task_record(self.task),
             "test": None if self.trial is None else self.trial.to_json(),
         }
-
-
-def task_record(task: Task) -> dict[str, Any]:
-    """Return a task as it stands in a v4 task file. An empty set-up or evaluation is left out; several calls are a list."""
-
-    def calls(value: tuple[ToolCall, ...]) -> Any:
-        found = [{"name": call.name, "arguments": dict(call.arguments)} for call in value]
-        return found[0] if len(found) == 1 else found
-
-    record = {"id": task.id, "prompt": task.prompt, "mcp_config": dict(task.mcp_config)}
-    if task.setup:
-        record["setup_tool"] = calls(task.setup)
-    if task.evaluate:
-        record["evaluate_tool"] = calls(task.evaluate)
-    return record
 
 
 def read_call(text: str, stage: Stage, analysis: Analysis) -> ToolCall:

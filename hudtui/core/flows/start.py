@@ -68,8 +68,16 @@ async def agree_to_start(
     )
 
 
-async def plan_rehearsal(request: RunRequest, project: Project, person: Person) -> RunRecord | None:
-    """Check and plan the rehearsal of a training on this machine, and ask before an environment for training is made for it.
+async def agree_to_request(
+    request: RunRequest, project: Project, person: Person, *, providers: Mapping[str, Provider] | None = None
+) -> RunRecord | None:
+    """Check and plan a request, and ask whether the run is to be started.
+
+    Args:
+        request: What to run, and where.
+        project: The project.
+        person: The user.
+        providers: Providers by name; None opens them by the settings.
 
     Returns:
         The run to start; None if the user declines.
@@ -77,13 +85,22 @@ async def plan_rehearsal(request: RunRequest, project: Project, person: Person) 
     Raises:
         InputError: Something is missing; the error names all of it.
         Untrusted: The run needs something that the user has not agreed to.
+        HudtuiError: See `agree_to_start`.
     """
-    request = replace(request, engine="art" if request.engine == "art" else "trl", rehearse=True, host=LOCAL)
     settings = await asyncio.to_thread(project.settings)
-    prepared = await prepare_run(request, project.workspace(), settings, project.runs)
+    prepared = await prepare_run(request, project.workspace(), settings, project.runs, providers=providers)
     record = prepared.require()
     await asyncio.to_thread(require_run, record.spec, settings)
-    return record if await agree_to_start(prepared, project, person) else None
+    return record if await agree_to_start(prepared, project, person, providers=providers) else None
+
+
+async def plan_rehearsal(request: RunRequest, project: Project, person: Person) -> RunRecord | None:
+    """Check and plan the rehearsal of a training on this machine, and ask before an environment for training is made for it.
+
+    See `agree_to_request`.
+    """
+    request = replace(request, engine="art" if request.engine == "art" else "trl", rehearse=True, host=LOCAL)
+    return await agree_to_request(request, project, person)
 
 
 async def _agree_to_environment(record: RunRecord, person: Person) -> bool:

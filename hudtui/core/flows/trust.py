@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ LARGEST = 8 * 1024 * 1024
 """Bytes of a task file up to which its servers are listed beforehand. Those of a larger one are asked about when it is used."""
 
 
-def survey(folder: Path, platform: str | Platform | None = None, *, tasks: bool = True) -> tuple[trust.Power, ...]:
+def survey(folder: Path, platform: Platform | None = None, *, tasks: bool = True) -> tuple[trust.Power, ...]:
     """Return the powers that the files of a project folder ask for, each once. None of them is used.
 
     Reads `.env`, platform files, the lock file, configurations of gyms and of trainings with ART, task files up to `LARGEST`
@@ -38,16 +40,22 @@ def survey(folder: Path, platform: str | Platform | None = None, *, tasks: bool 
     """
     workspace = open_workspace(folder, platform)
     found: dict[str, trust.Power] = {}
-    parts: Sequence[Callable[[Workspace], Iterable[trust.Power]]] = (_settings, _lock, _configs, _art, _tasks, _sources, _runs)
-    for part in parts if tasks else (one for one in parts if one is not _tasks):
-        try:
-            found.update((one.token, one) for one in part(workspace))
-        except HudtuiError:
-            continue
+    parts: list[Callable[[], Iterable[trust.Power]]] = [
+        lambda: folder_powers(workspace.folder, workspace.platform),
+        lambda: _lock(workspace),
+        *(partial(_code, file) for file in workspace.configs),
+        *(partial(_art, file, workspace) for file in workspace.art_configs),
+        *(partial(_tasks, file, workspace) for file in (workspace.task_files if tasks else ())),
+        lambda: _source(workspace),
+        lambda: _runs(workspace),
+    ]
+    for part in parts:
+        with suppress(HudtuiError):
+            found.update((one.token, one) for one in part())
     return tuple(found.values())
 
 
-def question(folder: Path, powers: Iterable[trust.Power], platform: str | Platform | None = None) -> tuple[trust.Power, ...]:
+def question(folder: Path, powers: Iterable[trust.Power], platform: Platform | None = None) -> tuple[trust.Power, ...]:
     """What to ask the user about before `powers` are used: they, and all else that the folder asks for, so that it is asked once.
 
     Returns:
@@ -84,10 +92,6 @@ def require_run(spec: JobSpec, settings: Settings) -> None:
     trust.require(settings.folder, run_powers(spec, settings))
 
 
-def _settings(workspace: Workspace) -> Iterable[trust.Power]:
-    return folder_powers(workspace.folder, workspace.platform)
-
-
 def _lock(workspace: Workspace) -> Iterable[trust.Power]:
     from hudtui.core.environment.source import parse_source
 
@@ -96,23 +100,10 @@ def _lock(workspace: Workspace) -> Iterable[trust.Power]:
     return parse_source(str(workspace.lock), folder=workspace.folder).powers
 
 
-def _configs(workspace: Workspace) -> Iterable[trust.Power]:
-    for file in workspace.configs:
-        try:
-            yield from _code(file)
-        except HudtuiError:
-            continue
-
-
-def _art(workspace: Workspace) -> Iterable[trust.Power]:
+def _art(file: Path, workspace: Workspace) -> Iterable[trust.Power]:
     from hudtui.core.flows.art import art_powers
 
-    settings = load_settings(workspace.folder, workspace.platform)
-    for file in workspace.art_configs:
-        try:
-            yield from art_powers(file, settings)
-        except HudtuiError:
-            continue
+    return art_powers(file, load_settings(workspace.folder, workspace.platform))
 
 
 def _code(config: Path) -> Iterable[trust.Power]:
@@ -124,21 +115,17 @@ def _code(config: Path) -> Iterable[trust.Power]:
     return () if read is None else reward_powers(read)
 
 
-def _tasks(workspace: Workspace) -> Iterable[trust.Power]:
+def _tasks(file: Path, workspace: Workspace) -> Iterable[trust.Power]:
     from hudtui.core.environment.powers import task_powers
     from hudtui.core.tasks.read import read_tasks
 
-    for file in workspace.task_files:
-        if not file.is_file() or file.stat().st_size > LARGEST:
-            continue
-        try:
-            read = read_tasks(str(file), platform=workspace.platform, folder=workspace.folder)
-        except HudtuiError:
-            continue
-        yield from task_powers((task.mcp_config for task in read.tasks), file)
+    if not file.is_file() or file.stat().st_size > LARGEST:
+        return ()
+    read = read_tasks(str(file), platform=workspace.platform, folder=workspace.folder)
+    return task_powers((task.mcp_config for task in read.tasks), file)
 
 
-def _sources(workspace: Workspace) -> Iterable[trust.Power]:
+def _source(workspace: Workspace) -> Iterable[trust.Power]:
     from hudtui.core.environment.cache import latest_analysis
     from hudtui.core.environment.source import parse_source
 

@@ -534,7 +534,7 @@ class RunScreen(HudtuiScreen):
 
     async def _start_request(self, request: RunRequest) -> None:
         """Check, ask, and start; then show the new run."""
-        from hudtui.core.flows.again import agree_to_request
+        from hudtui.core.flows.start import agree_to_request
         from hudtui.core.runs.prepare import request_host
 
         app = self.app

@@ -17,8 +17,8 @@ from support.person import ScriptedPerson
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import InputError
-from hudtui.core.flows.again import agree_to_request, continue_request, rerun_request
-from hudtui.core.flows.start import start
+from hudtui.core.flows.again import continue_request, rerun_request
+from hudtui.core.flows.start import agree_to_request, start
 from hudtui.core.project import Project, open_project
 from hudtui.core.remote.hosts import close_hosts, find_host
 from hudtui.core.runs.again import request_again
