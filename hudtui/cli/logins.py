@@ -127,7 +127,7 @@ def _options(
             raise typer.BadParameter("it needs either --client-secret-var or --private-key", param_hint="--alone")
         if private_key is not None and not alone:
             raise typer.BadParameter("it is for a client that logs in for itself: add --alone", param_hint="--private-key")
-        secret = settings.require(secret_variable).get_secret_value() if secret_variable else None
+        secret = settings.require(secret_variable) if secret_variable else None
         pem = read_text(private_key, limit=100_000) if private_key else None
         if issuer is None and (secret_variable or private_key) and not console.interactive():
             raise typer.BadParameter("name the authorization server that the secret is for", param_hint="--issuer")

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from hudtui.core.errors import InputError
 from hudtui.core.http import HttpAnswer, HttpClient, HttpError, bad_key_character
+from hudtui.core.platform import BUCKEYE, HUD
 from hudtui.core.settings import Settings
 from hudtui.core.text import clean_line
 
@@ -58,20 +59,19 @@ _MAX_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class _Request:
-    base: str | None
+    variable: str
+    """The setting that holds the address."""
     path: str
     account: Callable[[Any], str | None]
     method: str = "GET"
     body: Mapping[str, str] | None = None
     basic: bool = False
-    variable: str = ""
-    """The setting that holds the address."""
 
 
 def can_check(name: str, settings: Settings) -> bool:
     """Whether a service can be asked about this key."""
     request = _request(name, settings)
-    return request is not None and request.base is not None
+    return request is not None and settings.get(request.variable) is not None
 
 
 async def check_key(name: str, settings: Settings, *, base_url: str | None = None, timeout: float = 15.0) -> KeyCheck:
@@ -90,11 +90,12 @@ async def check_key(name: str, settings: Settings, *, base_url: str | None = Non
     settings.require_trust()
     request = _request(name, settings)
     if request is None:
-        raise InputError(f"{name} is not a key that can be tested", fix=f"Keys that can be: {', '.join(_key_names(settings))}.")
+        keys = ", ".join(key.name for key in settings.keys.values() if key.secret and _request(key.name, settings))
+        raise InputError(f"{name} is not a key that can be tested", fix=f"Keys that can be: {keys}.")
     key = settings.get(name)
     if key is None:
         return KeyCheck(name, "missing", f"{name} is not set.")
-    base = base_url or request.base
+    base = base_url or settings.get(request.variable)
     if base is None:
         return KeyCheck(name, "untestable", f"No service can be asked about {name}: {request.variable} is not set.")
     if bad_key_character(key) is not None:
@@ -154,10 +155,6 @@ def _judged(name: str, answer: HttpAnswer, request: _Request, host: str) -> _Fou
     return "works", f"The key works{f': {shown}' if shown else ''}.", shown or None
 
 
-def _hud(data: Any) -> str | None:
-    return ""
-
-
 def _prime(data: Any) -> str | None:
     user = data["data"]
     return str(user.get("email") or user.get("name") or user["id"])
@@ -177,26 +174,18 @@ def _wandb(data: Any) -> str | None:
     return None if viewer is None else str(viewer.get("entity") or viewer.get("username") or "")
 
 
+_REQUESTS: Mapping[str, _Request] = {
+    "PRIME_API_KEY": _Request("PRIME_API_BASE_URL", "/api/v1/user/whoami", _prime),
+    "HF_TOKEN": _Request("HF_ENDPOINT", "/api/whoami-v2", _hugging_face),
+    "OPENAI_API_KEY": _Request("OPENAI_BASE_URL", "/models", _openai),
+    "WANDB_API_KEY": _Request(
+        "WANDB_BASE_URL", "/graphql", _wandb, "POST", {"query": "query Viewer { viewer { username entity } }"}, basic=True
+    ),
+}
+
+
 def _request(name: str, settings: Settings) -> _Request | None:
-    def address(variable: str) -> str | None:
-        return settings.get(variable)
-
-    if name == "PRIME_API_KEY":
-        return _Request(address("PRIME_API_BASE_URL"), "/api/v1/user/whoami", _prime, variable="PRIME_API_BASE_URL")
-    if name == "HF_TOKEN":
-        return _Request(address("HF_ENDPOINT"), "/api/whoami-v2", _hugging_face, variable="HF_ENDPOINT")
-    if name == "OPENAI_API_KEY":
-        return _Request(address("OPENAI_BASE_URL"), "/models", _openai, variable="OPENAI_BASE_URL")
-    if name == "WANDB_API_KEY":
-        query = {"query": "query Viewer { viewer { username entity } }"}
-        return _Request(address("WANDB_BASE_URL"), "/graphql", _wandb, "POST", query, basic=True, variable="WANDB_BASE_URL")
-    if name in ("HUD_API_KEY", settings.platform.key_variable):
-        variable = "HUD_API_URL" if name == "HUD_API_KEY" else settings.platform.url_variable("api")
-        return _Request(address(variable), "/v2/jobs?limit=1", _hud, variable=variable)
-    if name == "BUCKEYE_API_KEY":
-        return _Request(address("BUCKEYE_API_URL"), "/v2/jobs?limit=1", _hud, variable="BUCKEYE_API_URL")
-    return None
-
-
-def _key_names(settings: Settings) -> list[str]:
-    return [key.name for key in settings.keys.values() if key.secret and _request(key.name, settings) is not None]
+    if name in _REQUESTS:
+        return _REQUESTS[name]
+    platform = next((one for one in (HUD, settings.platform, BUCKEYE) if one.key_variable == name), None)
+    return None if platform is None else _Request(platform.url_variable("api"), "/v2/jobs?limit=1", lambda data: "")

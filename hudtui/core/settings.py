@@ -29,7 +29,7 @@ from hudtui.core.http import bad_key_character, is_http_url
 from hudtui.core.paths import app_paths
 from hudtui.core.platform import BUILT_IN, SERVICES, Platform, choose_platform
 from hudtui.core.text import MASK, did_you_mean
-from hudtui.core.variables import make_lookup
+from hudtui.core.variables import lookup_in_any_case
 
 Kind = Literal["secret", "url", "flag", "seconds", "limit", "path", "command", "text"]
 Origin = str
@@ -169,7 +169,6 @@ class Settings:
         notices: What was ignored while reading, in plain words, without values.
         withheld: Powers of the project's `.env` and of a platform that the project declares, which the user has not agreed to. If
             there is one of `.env`, nothing in `.env` counts.
-        other_case: Names that `lookup` found only in another case: the name asked for -> the name found.
     """
 
     def __init__(
@@ -184,7 +183,6 @@ class Settings:
         self.platform = platform
         self.notices = notices
         self.withheld = withheld
-        self.other_case: dict[str, str] = {}
         self.keys = {key.name: key for key in known_settings(platform)}
         self._layers = layers
         # From the last layer to the first, so that the first layer's values stay. An empty value hides nothing.
@@ -192,35 +190,26 @@ class Settings:
         for layer in reversed(layers):
             values.update({name: value for name, value in layer.values.items() if value or name not in values})
         self._values = values
-        self._in_any_case = make_lookup(values, ignore_case=True, on_other_case=self.other_case.__setitem__)
+        self._in_any_case = lookup_in_any_case(values)
 
     def __repr__(self) -> str:
         return f"Settings({str(self.folder)!r}, {self.platform.name!r})"
 
     def get(self, name: str) -> str | None:
-        """The value of exactly this name; None if it is unset or empty. For secrets use `secret`."""
+        """The value of exactly this name; None if it is unset or empty."""
         return self._values.get(name) or None
 
     def lookup(self, name: str) -> str | None:
-        """The value of a variable in a task or a config, for `variables.substitute`.
-
-        Falls back on a name that differs only in case, and records it in `other_case`.
-        """
+        """The value of a variable in a task or a config, for `variables.substitute`; also under a name in another case."""
         return self._in_any_case(name)
 
-    def secret(self, name: str) -> Secret | None:
-        """The value of a key, wrapped so that it cannot be printed by accident."""
-        value = self.get(name)
-        return None if value is None else Secret(value)
-
-    def require(self, name: str) -> Secret:
-        """Like `secret`, for work that needs the value.
+    def require(self, name: str) -> str:
+        """Like `get`, for work that needs the value.
 
         Raises:
             InputError: There is no value; the error says how to set it.
         """
-        value = self.secret(name)
-        if value is not None:
+        if (value := self.get(name)) is not None:
             return value
         key = self.keys.get(name)
         where = f" Get one at {key.get_it}." if key is not None and key.get_it else ""

@@ -27,7 +27,7 @@ def substitute(text: str, lookup: Lookup) -> tuple[str, tuple[str, ...]]:
 
     Args:
         text: Any text.
-        lookup: Gives the value of a name; see `make_lookup`.
+        lookup: Gives the value of a name.
 
     Returns:
         The new text, and the names that have neither value nor default, each once, in order of appearance. Such a reference stays
@@ -105,21 +105,11 @@ def variable_names(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def make_lookup(
-    mapping: Mapping[str, str],
-    *,
-    ignore_case: bool = False,
-    on_other_case: Callable[[str, str], None] | None = None,
-) -> Lookup:
+def lookup_in_any_case(mapping: Mapping[str, str]) -> Lookup:
     """A lookup in a mapping of names to values.
 
-    Args:
-        mapping: Names and values.
-        ignore_case: If the exact name is missing, use a name that differs only in case; of several, the one in capitals or none.
-        on_other_case: Called with the name that was asked for and the name that was used instead.
+    If the exact name is missing, a name that differs only in case is used; of several, the one in capitals or none.
     """
-    if not ignore_case:
-        return mapping.get
     folded: dict[str, list[str]] = {}
     for known in mapping:
         folded.setdefault(known.casefold(), []).append(known)
@@ -129,10 +119,6 @@ def make_lookup(
             return mapping[name]
         alike = folded.get(name.casefold(), [])
         taken = alike[0] if len(alike) == 1 else next((other for other in alike if other == name.upper()), None)
-        if taken is None:
-            return None
-        if on_other_case is not None:
-            on_other_case(name, taken)
-        return mapping[taken]
+        return None if taken is None else mapping[taken]
 
     return lookup

@@ -7,7 +7,6 @@ import pytest
 from hudtui.core.errors import InputError
 from hudtui.core.paths import app_paths
 from hudtui.core.platform import BUCKEYE, HUD, choose_platform, explain_choice, find_platform, platforms, read_platform
-from hudtui.core.variables import make_lookup
 
 
 def write(path: Path, text: str) -> Path:
@@ -33,7 +32,7 @@ def test_the_built_in_ones() -> None:
 
 
 def test_urls_can_be_overridden() -> None:
-    lookup = make_lookup({"HUD_MCP_URL": "http://127.0.0.1:1/mcp/", "HUD_API_URL": ""})
+    lookup = {"HUD_MCP_URL": "http://127.0.0.1:1/mcp/", "HUD_API_URL": ""}.get
     assert HUD.url("mcp", lookup) == "http://127.0.0.1:1/mcp"
     assert HUD.url("api", lookup) == "https://api.hud.ai"
     assert BUCKEYE.url("api", lookup) is None

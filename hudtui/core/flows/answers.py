@@ -129,10 +129,9 @@ class PersonAnswers:
                 raise HudtuiError("the user declined to ask a model")
             self._sampling = chosen == "all"
         await asyncio.to_thread(self._settings.require_trust)
-        key = self._settings.secret("OPENAI_API_KEY")
         options = ChatOptions(
             base_url=base,
-            key=key.get_secret_value() if key is not None else None,
+            key=self._settings.get("OPENAI_API_KEY"),
             temperature=request.temperature,
             max_tokens=max(1, request.max_tokens),
         )

@@ -239,7 +239,6 @@ def _read_tasks(source: str, environment: ArtEnvironment, project: Project) -> t
     from hudtui.core.tasks.read import read_tasks
 
     settings = project.settings()
-    token = settings.secret("HF_TOKEN")
     own = environment.mcp_config
     read = read_tasks(
         source,
@@ -249,7 +248,7 @@ def _read_tasks(source: str, environment: ArtEnvironment, project: Project) -> t
         platform=project.platform,
         split=environment.split,
         folder=project.folder,
-        token=token.get_secret_value() if token else None,
+        token=settings.get("HF_TOKEN"),
     )
     if not read.tasks:
         lacking = any(problem.field == "mcp_config" and problem.code == "missing" for problem in read.problems)

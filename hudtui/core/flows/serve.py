@@ -247,7 +247,7 @@ def _token(request: ServeRequest, settings: Settings, loopback: bool) -> str | N
         return None
     if request.token_variable is None:
         return secrets.token_urlsafe(24)
-    token = settings.require(request.token_variable).get_secret_value()
+    token = settings.require(request.token_variable)
     if len(token) < SHORTEST_TOKEN or not token.isascii() or any(letter.isspace() or letter == "/" for letter in token):
         raise InputError(
             f"the value of {request.token_variable} cannot be a token",

@@ -633,7 +633,6 @@ def read_playable_tasks(
     folder = settings.folder
     lookup = with_python_variable(settings.lookup)
     image, warning = _lock_image(settings)
-    token = settings.secret("HF_TOKEN")
     read = read_tasks(
         tasks,
         lookup=lookup,
@@ -643,7 +642,7 @@ def read_playable_tasks(
         own_reward=bool(config.reward),
         split=split,
         folder=folder,
-        token=token.get_secret_value() if token is not None else None,
+        token=settings.get("HF_TOKEN"),
     )
     chosen = read.tasks if limit is None else read.tasks[:limit]
     if task is not None:
@@ -719,10 +718,9 @@ def find_endpoint(settings: Settings, options: EpisodeOptions, *, needed: bool =
     Raises:
         InputError: The endpoint is OpenAI's, which always wants a key, there is none, and it is needed.
     """
-    key = settings.secret(options.key_variable)
     found = ChatOptions(
         base_url=options.base_url or settings.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
-        key=key.get_secret_value() if key is not None else None,
+        key=settings.get(options.key_variable),
         key_name=options.key_variable,
         temperature=options.temperature,
         max_tokens=options.max_tokens,

@@ -180,12 +180,11 @@ def _check_tasks(
     from hudtui.core.tasks.read import find_source
 
     try:
-        token = settings.secret("HF_TOKEN")
         known: dict[str, Any] = {
             "lookup": _without_own(settings),
             "platform": workspace.platform,
             "folder": workspace.folder,
-            "token": token.get_secret_value() if token else None,
+            "token": settings.get("HF_TOKEN"),
         }
         found = read(source, lock_image=lock_image, **known)
         place = find_source(source, folder=workspace.folder)

@@ -129,10 +129,7 @@ def convert_request(
 
 def hub_token(request: DatasetRequest, settings: Settings) -> str | None:
     """Return the token for the Hub: the request's, else HF_TOKEN of the settings (which include the Hub client's login)."""
-    if request.token:
-        return request.token
-    secret = settings.secret("HF_TOKEN")
-    return secret.get_secret_value() if secret is not None else None
+    return request.token or settings.get("HF_TOKEN")
 
 
 def is_local_only(image: str, lock: Path | None) -> bool:

@@ -199,8 +199,7 @@ def download_source(opened: OpenedSource) -> OpenedSource:
     from hudtui.core.tasks.hub import use_hub_of
 
     use_hub_of(opened.settings)
-    secret = opened.settings.secret("HF_TOKEN")
-    return replace(opened, source=download(opened.source, token=secret.get_secret_value() if secret is not None else None))
+    return replace(opened, source=download(opened.source, token=opened.settings.get("HF_TOKEN")))
 
 
 Fingerprint = tuple[tuple[str, int, int], ...]
