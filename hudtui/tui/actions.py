@@ -284,6 +284,9 @@ _SHOWN = {
     "exclamation_mark": "!",
     "asterisk": "*",
     "number_sign": "#",
+    "underscore": "_",
+    "left_parenthesis": "(",
+    "right_parenthesis": ")",
 }
 
 

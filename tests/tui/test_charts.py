@@ -24,6 +24,7 @@ from hudtui.tui.widgets.charts import (
     span_text,
     thin,
     value_axis,
+    within,
     x_labels,
 )
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
@@ -99,6 +100,14 @@ def test_charts_are_the_same_for_the_same_numbers() -> None:
         "0.4375",
         "-3e+12",
     ]
+
+
+def test_a_part_of_a_curve_reaches_both_ends() -> None:
+    line = ((0.0, 0.0), (10.0, 1.0), (20.0, 0.0))
+    assert within(line, 5.0, 15.0) == ((5.0, 0.5), (10.0, 1.0), (15.0, 0.5))
+    assert within(line, 12.0, 14.0) == ((12.0, pytest.approx(0.8)), (14.0, pytest.approx(0.6)))
+    assert within(line, 10.0, 30.0) == line[1:] and within(line, -5.0, 0.0) == line[:1]
+    assert within(line, 21.0, 30.0) == () == within((), 0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +281,51 @@ async def test_every_chart_is_reached_and_shown_alone(screen_text: Any) -> None:
         await pilot.press("escape", "O")
         await pilot.pause()
         assert "reward" in screen_text(app) and "grad_norm" in screen_text(app)
+
+
+def shown_part(text: str) -> str:
+    """What the line below the charts says of the x axis."""
+    return text.rstrip().splitlines()[-1].strip().partition(" · ")[0].partition("by ")[2]
+
+
+async def test_all_charts_show_a_part_of_the_x_axis(screen_text: Any) -> None:
+    reader = training(1, steps=100)
+    app = Host([Numbers("one", reader), Numbers("two", training(2))])
+    async with app.run_test(size=(130, 30)) as pilot:
+        pane = app.query_one(MetricsPane)
+        await pilot.pause()
+        assert pane.why_not("plots.pan-later") == "the whole x axis is shown"
+        await pilot.press("plus")
+        assert shown_part(screen_text(app)) == "step, 50 to 100", "without a cursor the newest half"
+        reader.add({"step": 110, "reward": 0.5})
+        pane.show(app.runs)
+        await pilot.pause()
+        assert shown_part(screen_text(app)) == "step, 60 to 110", "which follows what is new"
+        ends = next(line.split() for line in screen_text(app).splitlines() if line.split()[:1] == ["60"])
+        assert ends.count("60") == ends.count("110") == 3, "all charts show the same part"
+        assert any(line.startswith("   0.5 ┤") for line in screen_text(app).splitlines()), "the y axis fits the part"
+        await pilot.press("left_parenthesis")
+        assert shown_part(screen_text(app)) == "step, 35 to 85"
+        await pilot.press("left")
+        assert shown_part(screen_text(app)) == "step, 60 to 110", "the cursor moves within the part that is shown"
+        await pilot.press("home")
+        assert shown_part(screen_text(app)) == "step, 1 to 51" and cursor_columns(screen_text(app).splitlines()[1])
+        await pilot.press(*["shift+right"] * 2, "plus")
+        assert shown_part(screen_text(app)) == "step, 11 to 36", "around the cursor"
+        await pilot.press(*["plus"] * 3)
+        assert pane.why_not("plots.zoom-in") == "the charts show single values already"
+        await pilot.press("right_parenthesis", "underscore")
+        assert shown_part(screen_text(app)) == "step"
+        await pilot.press("plus", "minus")
+        assert shown_part(screen_text(app)) == "step"
+        await pilot.press("A", "plus")
+        assert shown_part(screen_text(app)) == "time, 24m 45s to 49m 30s"
+        await pilot.press("escape")
+        assert shown_part(screen_text(app)) == "time"
+        await pilot.press("plus")
+        pane.show([Numbers("three", training(3))])
+        await pilot.pause()
+        assert shown_part(screen_text(app)) == "time", "another run is shown whole"
 
 
 async def test_a_logarithmic_axis_is_for_values_above_0(screen_text: Any) -> None:

@@ -6,6 +6,7 @@ A character holds two dots beside and four above each other, so that a chart of 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -107,6 +108,19 @@ def thin(points: Sequence[Pair], most: int) -> Sequence[Pair]:
         low, high = min(part, key=lambda at: points[at][1]), max(part, key=lambda at: points[at][1])
         found += [points[at] for at in sorted({low, high})]
     return [*found, points[-1]]
+
+
+def within(points: Sequence[Pair], low: float, high: float) -> tuple[Pair, ...]:
+    """Return the part of a curve between two x, also with the values that it has there between two points."""
+    first, last = bisect_left(points, (low, -math.inf)), bisect_right(points, (high, math.inf))
+
+    def between(place: int, x: float) -> list[Pair]:
+        if not 0 < place < len(points):
+            return []
+        (left, y), (right, other) = points[place - 1 : place + 1]
+        return [(x, y + (other - y) * (x - left) / (right - left))] if left < x < right else []
+
+    return (*between(first, low), *points[first:last], *between(last, high))
 
 
 def figure(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
@@ -38,6 +38,7 @@ from hudtui.tui.widgets.charts import (
     title_line,
     value_axis,
     values_of,
+    within,
     x_labels,
 )
 from hudtui.tui.widgets.fit import cut
@@ -54,6 +55,8 @@ _LOWEST = 8
 """Lines of a chart, with its x axis and the blank line below."""
 _MOST = 40
 """Charts that are drawn."""
+_FEWEST = 5
+"""Values that the smallest part of the x axis holds, about."""
 _FAR = 10
 """Points that the cursor moves at once with Shift."""
 _MUTED = "$foreground-muted"
@@ -107,6 +110,7 @@ class _Plot:
     title: str
     unit: str
     series: tuple[_Series, ...]
+    scale: Scale | None
     axis: Axis | None
 
 
@@ -166,6 +170,10 @@ class _Charts(Widget):
         """Where the cursor is in all charts; None for the newest values."""
         self.alone = False
         """Only the chosen chart is shown."""
+        self.span: float | None = None
+        """How much of the x axis is shown; None for all of it."""
+        self.end: float | None = None
+        """Where the shown part of the x axis ends; None for the newest values."""
         self.focused = False
         """The cursor is shown."""
         self.room = 0
@@ -173,6 +181,7 @@ class _Charts(Widget):
         self._titles: list[tuple[str, str]] | None = None
         self._plots: dict[str, _Plot] = {}
         self._drawn: dict[str, _Drawn] = {}
+        self._parts: dict[str, tuple[Pair, _Plot]] = {}
         self._layout: _Layout | None = None
 
     def forget(self) -> None:
@@ -180,6 +189,7 @@ class _Charts(Widget):
         self._titles = None
         self._plots.clear()
         self._drawn.clear()
+        self._parts.clear()
 
     def titles(self) -> list[tuple[str, str]]:
         """Return what there is a chart of: key and title, in the order in which they are shown."""
@@ -246,7 +256,22 @@ class _Charts(Widget):
         # The newest value stands in the title: it lies within the axis even where the curve was smoothed.
         values = [*values_of([one.line for one in series]), *(one.raw[-1][1] for one in series)]
         axis = value_axis(values, scale=scale, log=key in self.logarithmic) if values else None
-        return _Plot(key, title, unit, tuple(series), axis)
+        return _Plot(key, title, unit, tuple(series), scale, axis)
+
+    def _part(self, plot: _Plot, x: Pair) -> _Plot:
+        """Return a chart with the part of its curves between two x, and with an axis for that part."""
+        if self.span is None:
+            return plot
+        known = self._parts.get(plot.key)
+        if known is None or known[0] != x:
+            lines = [
+                replace(one.line, points=within(one.line.points, *x), faint=within(one.line.faint, *x)) for one in plot.series
+            ]
+            series = tuple(replace(one, line=line) for one, line in zip(plot.series, lines, strict=True))
+            values = values_of(lines)
+            axis = value_axis(values, scale=plot.scale, log=plot.key in self.logarithmic) if values else None
+            known = self._parts[plot.key] = x, replace(plot, series=series, axis=axis)
+        return known[1]
 
     def _pairs(self, place: int, points: Sequence[Point]) -> tuple[tuple[Pair, ...], tuple[float, ...]]:
         """Return a series as x and y, and the step of each value."""
@@ -266,10 +291,26 @@ class _Charts(Widget):
         """Return every x at which one of the shown charts has a value, in order."""
         return sorted({x for key, title in self.shown() for one in self.plot(key, title).series for x, _ in one.raw})
 
-    def _x_range(self) -> Pair:
-        """Return the smallest and largest x of all charts: they share the axis, so that the cursor is in the same column."""
+    def whole(self) -> Pair:
+        """Return the smallest and largest x of all charts."""
         ends = [(one.raw[0][0], one.raw[-1][0]) for key, title in self.shown() for one in self.plot(key, title).series if one.raw]
         return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (0.0, 0.0)
+
+    def x_range(self) -> Pair:
+        """Return the ends of the x axis that all charts share, so that the cursor is in the same column."""
+        first, last = self.whole()
+        if self.span is None:
+            return first, last
+        end = last if self.end is None else min(max(self.end, first + self.span), last)
+        return max(end - self.span, first), end
+
+    def show_part(self, low: float, high: float) -> None:
+        """Show the part of the x axis between two x, moved to where there are values; all of it if the part is as long."""
+        first, last = self.whole()
+        if not self.by_time and first.is_integer() and last.is_integer():
+            low, high = float(round(low)), float(round(low) + math.ceil(high - low))
+        self.span = high - low if high - low < last - first else None
+        self.end = high if self.span is not None and high < last else None
 
     # -- drawing -----------------------------------------------------------------------------------------------------
 
@@ -308,8 +349,10 @@ class _Charts(Widget):
         if not shown or width < 20:
             return None
         plots = [self.plot(*one) for one in shown]
+        x = self.x_range()
+        plots = [self._part(plot, x) for plot in plots]
         labels = max((plot.axis.label_width for plot in plots if plot.axis is not None), default=4)
-        return _Layout(plots, columns, width, height, labels, self._x_range())
+        return _Layout(plots, columns, width, height, labels, x)
 
     def render_line(self, y: int) -> Strip:
         layout = self._layout
@@ -350,7 +393,7 @@ class _Charts(Widget):
             strips = [self._strip(one, layout.width) for one in lines]
             known = self._drawn[plot.key] = _Drawn(wanted, drawing, strips)
         strip = known.strips[line - 1]
-        if not self.focused or self.x is None or line == layout.height - 2:
+        if not self.focused or self.x is None or not layout.x[0] <= self.x <= layout.x[1] or line == layout.height - 2:
             return strip
         column = layout.labels + 2 + known.drawing.column(self.x)
         before, under, after = strip.divide([column, column + 1, layout.width])
@@ -437,6 +480,11 @@ class MetricsPane(Acting, Vertical):
         by_key("plots.far-earlier", "Ten earlier", "Move the cursor ten values back.", "shift+left"),
         by_key("plots.first", "First value", "Move the cursor to the first value.", "home,g"),
         by_key("plots.newest", "Newest value", "Follow the newest values.", "end,G"),
+        by_key("plots.zoom-in", "Zoom in", "Show half as much of the x axis, around the cursor.", "plus,equals_sign"),
+        by_key("plots.zoom-out", "Zoom out", "Show twice as much of the x axis, around the cursor.", "minus"),
+        by_key("plots.pan-earlier", "Earlier part", "Move the shown part of the x axis by half to the left.", "left_parenthesis"),
+        by_key("plots.pan-later", "Later part", "Move the shown part of the x axis by half to the right.", "right_parenthesis"),
+        by_key("plots.whole", "Whole axis", "Show the whole x axis again.", "underscore"),
         by_key("plots.next", "Next chart", "Go to the next chart, down the column.", "down,j"),
         by_key("plots.previous", "Chart before", "Go to the chart before.", "up,k"),
         AppAction("plots.smooth", "Smooth", "Smooth the curves: not at all, somewhat, strongly.", "u", palette=False),
@@ -505,6 +553,8 @@ class MetricsPane(Acting, Vertical):
             self._charts.by_time = by_time
         key = tuple((run.label, id(run.metrics), run.metrics.count) for run in runs)
         if key != self._key:
+            if [run.label for run in self._charts.runs[:1]] != [run.label for run in runs[:1]]:
+                self._charts.span = self._charts.end = None
             self._key = key
             self._charts.runs = tuple(runs)
             self._make_anew()
@@ -571,6 +621,8 @@ class MetricsPane(Acting, Vertical):
         words = ["by time" if charts.by_time else "by step", f"smoothed {charts.weight:g}" if charts.weight else "not smoothed"]
         if charts.by_time and charts.runs and not charts.stops():
             words[0] = "no line says when it was written"
+        if charts.span is not None:
+            words[0] += ", {} to {}".format(*(span_text(x) if charts.by_time else figure(x) for x in charts.x_range()))
         if log := [title for key, title in charts.titles() if key in charts.logarithmic]:
             words.append(f"logarithmic: {', '.join(log)}")
         room = max(self.size.width - 2, 10)
@@ -596,7 +648,7 @@ class MetricsPane(Acting, Vertical):
     def offers(self, action_id: str) -> bool:
         """Esc is the screen's while all charts are shown; Enter is the pane's where it opens something."""
         if action_id == "plots.all":
-            return self._charts.alone or self._charts.x is not None
+            return self._charts.alone or self._charts.x is not None or self._charts.span is not None
         if action_id == "plots.open":
             return self._opens is not None
         return super().offers(action_id)
@@ -606,6 +658,12 @@ class MetricsPane(Acting, Vertical):
         charts = self._charts
         if not charts.titles():
             return "there are no numbers yet"
+        if action_id in ("plots.zoom-out", "plots.pan-earlier", "plots.pan-later", "plots.whole") and charts.span is None:
+            return "the whole x axis is shown"
+        if action_id == "plots.zoom-in":
+            low, high = charts.x_range()
+            if sum(low <= x <= high for x in charts.stops()) <= _FEWEST:
+                return "the charts show single values already"
         if action_id == "plots.log":
             plot = charts.plot(*charts.titles()[charts.place])
             if plot.key not in charts.logarithmic and any(y <= 0 for one in plot.series for _, y in one.raw):
@@ -625,7 +683,7 @@ class MetricsPane(Acting, Vertical):
 
     def action_axis(self) -> None:
         self._charts.by_time = not self._charts.by_time
-        self._charts.x = None
+        self._charts.x = self._charts.span = self._charts.end = None
         self._make_anew()
 
     def action_log(self) -> None:
@@ -638,8 +696,40 @@ class MetricsPane(Acting, Vertical):
     def action_all(self) -> None:
         if self._charts.x is not None:
             self._put(None)
+        if self._charts.span is not None:
+            self.action_whole()
         if self._charts.alone:
             self._zoom(False)
+
+    def action_zoom_in(self) -> None:
+        self._scale(0.5)
+
+    def action_zoom_out(self) -> None:
+        self._scale(2.0)
+
+    def action_pan_earlier(self) -> None:
+        self._pan(-0.5)
+
+    def action_pan_later(self) -> None:
+        self._pan(0.5)
+
+    def action_whole(self) -> None:
+        self._show_part(*self._charts.whole())
+
+    def _scale(self, by: float) -> None:
+        low, high = self._charts.x_range()
+        at = high if self._charts.x is None else min(max(self._charts.x, low), high)
+        self._show_part(at - (at - low) * by, at + (high - at) * by)
+
+    def _pan(self, by: float) -> None:
+        low, high = self._charts.x_range()
+        self._show_part(low + (high - low) * by, high + (high - low) * by)
+
+    def _show_part(self, low: float, high: float) -> None:
+        self._charts.show_part(low, high)
+        self._charts.refresh()
+        self._tell()
+        self.refresh_bindings()
 
     def _zoom(self, alone: bool) -> None:
         self._charts.alone = alone
@@ -703,7 +793,12 @@ class MetricsPane(Acting, Vertical):
 
     def _put(self, x: float | None) -> None:
         before, self._charts.x = self._charts.x, x
-        self._charts.refresh(*self._charts.changed_by(before, x))
+        low, high = self._charts.x_range()
+        at = self._charts.whole()[1] if x is None else x
+        if low <= at <= high:
+            self._charts.refresh(*self._charts.changed_by(before, x))
+        else:
+            self._show_part(at - (high - low) / 2, at + (high - low) / 2)
         self._tell()
         if (before is None) != (x is None):
             self.refresh_bindings()
