@@ -6,6 +6,7 @@ import asyncio
 import time
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -51,12 +52,11 @@ class TasksPane(Pane):
     BORDER_TITLE = "Tasks"
     HELP = "The tasks, each checked: ✓ ok, ! warning, ✗ error (left out of every dataset)."
 
+    @dataclass
     class Chosen(Message):
         """Another task is chosen."""
 
-        def __init__(self, before: int | None) -> None:
-            super().__init__()
-            self.before = before
+        before: int | None
 
     class Emptied(Message):
         """No task fits."""
@@ -390,12 +390,11 @@ class ProblemsPane(Pane):
     BORDER_TITLE = "Problems"
     HELP = "What is wrong with the tasks. Enter goes to the task."
 
+    @dataclass
     class Opened(Message):
         """Enter was pressed on a problem of a task."""
 
-        def __init__(self, task: int) -> None:
-            super().__init__()
-            self.task = task
+        task: int
 
     def __init__(self) -> None:
         super().__init__(id="ds-problems-pane")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.containers import Horizontal
@@ -44,20 +45,18 @@ class FindBar(Acting, Horizontal):
     FindBar > Static { width: auto; padding: 0 1; }
     """
 
+    @dataclass
     class Sought(Message):
         """What is searched for changed; or the next match is wanted."""
 
-        def __init__(self, *, step: int) -> None:
-            super().__init__()
-            self.step = step
-            """0: from where the cursor is; 1: the next one."""
+        step: int
+        """0: from where the cursor is; 1: the next one."""
 
+    @dataclass
     class Replace(Message):
         """Replace one match, or all."""
 
-        def __init__(self, *, everything: bool) -> None:
-            super().__init__()
-            self.everything = everything
+        everything: bool
 
     class Closed(Message):
         """The search is over."""

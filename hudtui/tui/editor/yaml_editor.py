@@ -130,23 +130,20 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
     YamlEditor > .yaml--match { background: $warning 40%; text-style: bold; }
     """
 
+    @dataclass
     class Wants(Message):
         """The user asks for completion, or continues to type where it may be offered."""
 
-        def __init__(self, editor: YamlEditor, asked: bool) -> None:
-            super().__init__()
-            self.editor = editor
-            self.asked = asked
+        asked: bool
 
     class Left(Message):
         """The user leaves the text."""
 
+    @dataclass
     class PopupKey(Message):
         """A key for the list of completions."""
 
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
+        key: str
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         self.notes: dict[int, tuple[Note, ...]] = {}
@@ -426,7 +423,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             self._replace_via_keyboard("", (row, (column - 1) // self.indent_width * self.indent_width), (row, column))
         else:
             if event.is_printable or key == "backspace":
-                self.call_next(self.post_message, self.Wants(self, False))
+                self.call_next(self.post_message, self.Wants(False))
             return
         event.stop()
         event.prevent_default()
@@ -578,7 +575,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             self._change_lines({row: f"{line[:depth]}# {line[depth:]}" for row, line in full.items()})
 
     def action_complete(self) -> None:
-        self.post_message(self.Wants(self, True))
+        self.post_message(self.Wants(True))
 
     def action_leave(self) -> None:
         self.post_message(self.Left())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -57,12 +58,11 @@ class ToolsPane(FilteredPane):
     BORDER_TITLE = "Tools"
     HELP = "The tools of the environment. Functions of a hub stand below its tool; ▸ 3x shows that a tool was called three times."
 
+    @dataclass
     class Highlighted(Message):
         """The cursor is on another leaf."""
 
-        def __init__(self, leaf: Leaf) -> None:
-            super().__init__()
-            self.leaf = leaf
+        leaf: Leaf
 
     class Opened(Highlighted):
         """Enter was pressed on a leaf."""

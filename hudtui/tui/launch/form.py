@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -231,12 +231,11 @@ class Dropdown(Acting, Widget, can_focus=True):
     value = reactive("", init=False)
     """The chosen text; empty without a choice."""
 
+    @dataclass
     class Changed(Message):
         """Another text is chosen."""
 
-        def __init__(self, dropdown: Dropdown) -> None:
-            super().__init__()
-            self.dropdown = dropdown
+        dropdown: Dropdown
 
         @property
         def control(self) -> Dropdown:
@@ -358,12 +357,11 @@ class FieldsPane(Pane):
     FieldsPane > Container { height: auto; layout: vertical; padding: 0 1; }
     """
 
+    @dataclass
     class Focused(Message):
         """A field of the pane has the focus."""
 
-        def __init__(self, name: str) -> None:
-            super().__init__()
-            self.name = name
+        name: str
 
     def __init__(self, title: str, rows: Mapping[str, Row], *, id: str) -> None:  # noqa: A002
         super().__init__(title=title, id=id)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import monotonic, time
 from typing import Any, ClassVar, cast
 
@@ -67,12 +68,11 @@ class LogView(Acting, Vertical):
         by_key("log.top", "First", "Go to the first line of the log.", "g"),
     )
 
+    @dataclass
     class Asked(Message):
         """Something of the rest of the log is wanted."""
 
-        def __init__(self, log: LogView) -> None:
-            super().__init__()
-            self.log = log
+        log: LogView
 
     class Earlier(Asked):
         """The log is wanted from its first line on."""
@@ -86,30 +86,21 @@ class LogView(Acting, Vertical):
     class Searched(Asked):
         """The whole log is to be searched for `pattern`, or no longer (`pattern` is None): answer with `found` and `searched`."""
 
+    @dataclass
     class Wanted(Asked):
-        """The lines around a place in the log are wanted.
+        """The lines around a place in the log are wanted."""
 
-        Args:
-            offset: Byte offset of the line to go to.
-        """
-
-        def __init__(self, log: LogView, offset: int) -> None:
-            super().__init__(log)
-            self.offset = offset
+        offset: int
+        """Byte offset of the line to go to."""
 
     class Levelled(Asked):
         """Only the lines of the whole log from `level` up are wanted, or all of them again."""
 
+    @dataclass
     class Since(Asked):
-        """What was written in the last `seconds` is wanted.
+        """What was written in the last `seconds` is wanted."""
 
-        Args:
-            seconds: How long ago.
-        """
-
-        def __init__(self, log: LogView, seconds: float) -> None:
-            super().__init__(log)
-            self.seconds = seconds
+        seconds: float
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -48,19 +49,17 @@ class PreviewPane(Pane):
     class Edited(Message):
         """The reply was edited."""
 
+    @dataclass
     class ActionOpened(Message):
         """Enter was pressed on an action."""
 
-        def __init__(self, row: ActionRow) -> None:
-            super().__init__()
-            self.row = row
+        row: ActionRow
 
+    @dataclass
     class FindingOpened(Message):
         """Enter was pressed on a finding."""
 
-        def __init__(self, finding: Finding) -> None:
-            super().__init__()
-            self.finding = finding
+        finding: Finding
 
     tabs = query_one("#map-tabs", TabbedContent)
     reply = query_one(ReplyEditor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -32,12 +33,11 @@ class SetupPane(Pane):
     BORDER_TITLE = "Episode"
     HELP = "The task, the configuration and who plays. Enter changes a row; the bars are the parts of the reward."
 
+    @dataclass
     class Wanted(Message):
         """A row is to be changed."""
 
-        def __init__(self, name: str) -> None:
-            super().__init__()
-            self.name = name
+        name: str
 
     def compose(self) -> ComposeResult:
         yield FieldRows(id="play-rows")
@@ -70,12 +70,11 @@ class TranscriptPane(Pane):
         "{key:playing.fork} plays another episode that begins with the turns up to the cursor."
     )
 
+    @dataclass
     class Opened(Message):
         """A turn is to be shown in full: 0 for what the agent sees first."""
 
-        def __init__(self, turn: int) -> None:
-            super().__init__()
-            self.turn = turn
+        turn: int
 
     def compose(self) -> ComposeResult:
         yield Choices(id="play-turns")
@@ -185,12 +184,11 @@ class ActionsPane(ViewsPane):
     HELP = "What the agent can call in this task. Enter puts an example into the reply; the other view is the prompt."
     VIEWS: ClassVar[tuple[str, ...]] = ("actions", "prompt")
 
+    @dataclass
     class Taken(Message):
         """An action is to be put into the reply."""
 
-        def __init__(self, action: str) -> None:
-            super().__init__()
-            self.action = action
+        action: str
 
     def compose(self) -> ComposeResult:
         yield Choices(id="play-actions")

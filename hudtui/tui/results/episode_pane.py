@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -56,20 +57,19 @@ class EpisodePane(ViewsPane):
     EpisodePane > Sheet { padding: 0 1; }
     """
 
+    @dataclass
     class AtTurn(Message):
         """A key has gone to another turn."""
 
-        def __init__(self, pane: EpisodePane, turn: int) -> None:
-            super().__init__()
-            self.pane, self.turn = pane, turn
+        pane: EpisodePane
+        turn: int
 
+    @dataclass
     class Turned(Message):
         """Another episode of the list is wanted."""
 
-        def __init__(self, by: int) -> None:
-            super().__init__()
-            self.by = by
-            """How many episodes further down."""
+        by: int
+        """How many episodes further down."""
 
     def __init__(self, *, title: str = "", id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)

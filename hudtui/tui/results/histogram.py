@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -47,14 +48,13 @@ class Histogram(Acting, Widget, can_focus=True):
     )
     DEFAULT_CSS = "Histogram { height: 1fr; width: 1fr; padding: 0 1; }"
 
+    @dataclass
     class Chosen(Message):
         """Other ranges were chosen."""
 
-        def __init__(self, histogram: Histogram, rewards: tuple[float, float] | None) -> None:
-            super().__init__()
-            self.histogram = histogram
-            self.rewards = rewards
-            """The wanted rewards: from the first number up to the second, without that; None for all."""
+        histogram: Histogram
+        rewards: tuple[float, float] | None
+        """The wanted rewards: from the first number up to the second, without that; None for all."""
 
         @property
         def control(self) -> Histogram:

@@ -146,13 +146,12 @@ class _Charts(Widget):
     ALLOW_SELECT = False
     DEFAULT_CSS = "_Charts { height: auto; width: 1fr; padding: 0 1; }"
 
+    @dataclass
     class Pointed(Message):
         """A point of a chart was clicked."""
 
-        def __init__(self, key: str, x: float | None) -> None:
-            super().__init__()
-            self.key = key
-            self.x = x
+        key: str
+        x: float | None
 
     def __init__(self, empty: str) -> None:
         super().__init__()
@@ -497,16 +496,15 @@ class MetricsPane(Acting, Vertical):
         by_key("plots.page-up", "Page up", "One page up.", "pageup,ctrl+u"),
     )
 
+    @dataclass
     class StepChosen(Message):
         """Enter was pressed on a value."""
 
-        def __init__(self, pane: MetricsPane, step: float, run: str) -> None:
-            super().__init__()
-            self.pane = pane
-            self.step = step
-            """The step of the value at the cursor, also where the x axis is time."""
-            self.run = run
-            """`Numbers.label` of the run that the value is from."""
+        pane: MetricsPane
+        step: float
+        """The step of the value at the cursor, also where the x axis is time."""
+        run: str
+        """`Numbers.label` of the run that the value is from."""
 
         @property
         def control(self) -> MetricsPane:

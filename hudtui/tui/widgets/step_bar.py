@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from textual import events
@@ -23,12 +24,11 @@ class StepBar(Widget):
     StepBar { height: 1; background: $surface; padding: 0 1; pointer: pointer; }
     """
 
+    @dataclass
     class Chosen(Message):
         """A step was clicked."""
 
-        def __init__(self, name: str) -> None:
-            super().__init__()
-            self.name = name
+        name: str
 
     def __init__(self) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from textual import on
@@ -113,12 +114,12 @@ class TablePane(FilteredPane, Generic[R]):
     NOUN: ClassVar = "row"
     """What a row is: the border counts them."""
 
+    @dataclass
     class Highlighted(Message):
         """The cursor is on another row, or on none (`row` is None)."""
 
-        def __init__(self, pane: TablePane[Any], row: Any) -> None:
-            super().__init__()
-            self.pane, self.row = pane, row
+        pane: TablePane[Any]
+        row: Any
 
         @property
         def control(self) -> TablePane[Any]:

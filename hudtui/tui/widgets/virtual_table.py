@@ -105,12 +105,12 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
     VirtualTable > .table--empty { color: $foreground-muted; }
     """
 
+    @dataclass
     class Highlighted(Message):
         """The cursor came to a row."""
 
-        def __init__(self, table: VirtualTable, row: int) -> None:
-            super().__init__()
-            self.table, self.row = table, row
+        table: VirtualTable
+        row: int
 
         @property
         def control(self) -> VirtualTable:
@@ -119,12 +119,12 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
     class Selected(Highlighted):
         """Enter, or a click on the row under the cursor."""
 
+    @dataclass
     class HeadingClicked(Message):
         """The heading of a column was clicked."""
 
-        def __init__(self, table: VirtualTable, key: str) -> None:
-            super().__init__()
-            self.table, self.key = table, key
+        table: VirtualTable
+        key: str
 
     def __init__(
         self,
