@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.actions import SkipAction
 from textual.binding import Binding
@@ -144,6 +144,9 @@ class Acting:
     ACTIONS: ClassVar[tuple[AppAction, ...]] = ()
     """The actions of this class itself; those of its bases stay."""
 
+    if TYPE_CHECKING:  # Textual's own property finds the app; what this is mixed into may say of which class it is
+        app: Any
+
     def __init_subclass__(cls, **options: Any) -> None:
         own: tuple[AppAction, ...] = cls.__dict__.get("ACTIONS", ())
         for action in own:
@@ -186,13 +189,13 @@ class Acting:
         Raises:
             SkipAction: The key is the text's.
         """
-        if not self.has_use(action_id) and takes_text(cast("_HasApp", self).app.focused):
+        if not self.has_use(action_id) and takes_text(self.app.focused):
             raise SkipAction
         await self.action_act(action_id)
 
     async def action_act(self, action_id: str) -> None:
         """Carry out an action of this object, or say why that cannot be done now. What goes wrong is shown, and ends nothing."""
-        shell = cast("_HasApp", self).app
+        shell = self.app
         try:
             if begins := getattr(shell, "begins", None):  # only the real app has a message bar
                 begins(REGISTRY[action_id])
@@ -213,20 +216,6 @@ class Acting:
             raise  # nothing to do here, such as a page down where all is shown: Textual passes the key on
         except Exception as error:
             shell.fail(error)
-
-
-class _Shell(Protocol):
-    focused: Any
-    typed: Any
-
-    def say(self, message: str, *, severity: str = ...) -> None: ...
-
-    def fail(self, error: BaseException) -> None: ...
-
-
-class _HasApp(Protocol):
-    @property
-    def app(self) -> _Shell: ...
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hudtui.tui.steps import STEPS, State
 
@@ -142,36 +143,9 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _load(folder: Path) -> Facts:
-    from hudtui.tui.workspace_facts import load_facts
-
-    return load_facts(folder)
-
-
-async def _sync(folder: Path, first: bool) -> tuple[str, ...]:
-    from hudtui.tui.workspace_facts import sync_runs
-
-    return await sync_runs(folder, first)
-
-
-def _marks(folder: Path) -> Marks:
-    from hudtui.tui.workspace_facts import marks
-
-    return marks(folder)
-
-
-def _check(facts: Facts) -> bool:
-    if facts.workspace is None:
-        return False
-    from hudtui.tui.workspace_facts import VERDICTS
-
-    return VERDICTS.check(facts.workspace)
-
-
-def _demo(folder: Path) -> AsyncIterator[object]:
-    from hudtui.core.demo import prepare
-
-    return prepare(folder)
+def _late(module: str = "hudtui.tui.workspace_facts") -> Any:
+    """A module that is imported when it is first needed; by default the one that reads the project."""
+    return import_module(module)
 
 
 @dataclass(frozen=True)
@@ -182,13 +156,13 @@ class Services:
     """The time, with a zone."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits between two looks at a machine that is being got or ended."""
-    load_facts: Callable[[Path], Facts] = _load
+    load_facts: Callable[[Path], Facts] = lambda folder: _late().load_facts(folder)
     """Reads the project; runs in a thread."""
-    marks: Callable[[Path], Marks] = _marks
+    marks: Callable[[Path], Marks] = lambda folder: _late().marks(folder)
     """See `Marks`; runs in a thread."""
-    check_files: Callable[[Facts], bool] = _check
+    check_files: Callable[[Facts], bool] = lambda facts: _late().check_files(facts)
     """Checks the files of the project that are new or other than before, and says whether that has news; runs in a thread."""
-    sync_runs: Callable[[Path, bool], Awaitable[tuple[str, ...]]] = _sync
+    sync_runs: Callable[[Path, bool], Awaitable[tuple[str, ...]]] = lambda folder, first: _late().sync_runs(folder, first)
     """Hears from the machines how their runs are; True at the start. Gives what the user should know."""
-    make_demo: Callable[[Path], AsyncIterator[object]] = _demo
+    make_demo: Callable[[Path], AsyncIterator[object]] = lambda folder: _late("hudtui.core.demo").prepare(folder)
     """Writes a demo workspace into a folder; `core.demo.prepare`."""

@@ -80,10 +80,8 @@ class HudtuiScreen(Acting, Screen[None]):
         self._styled: int | None = None
         self._at_rest: Callable[[], object] = lambda: None
 
-    if TYPE_CHECKING:  # Textual's own property finds the app; this gives its type
-
-        @property
-        def app(self) -> HudtuiApp: ...  # type: ignore[override]
+    if TYPE_CHECKING:
+        app: HudtuiApp
 
     def compose(self) -> ComposeResult:
         yield HeaderBar()

@@ -136,6 +136,11 @@ async def sync_runs(folder: Path, first: bool) -> tuple[str, ...]:
     return tuple(notice.message for notice in await reconcile_runs(store, lookup=lookup))
 
 
+def check_files(facts: Facts) -> bool:
+    """Check the project's files that are new or other than before, and return whether that has news."""
+    return facts.workspace is not None and VERDICTS.check(facts.workspace)
+
+
 def _analyzed(workspace: Workspace) -> str | None:
     if not (workspace.state_dir / "analyses").is_dir():
         return None

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic, time
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -447,13 +447,12 @@ class LogView(Acting, Vertical):
     async def _since(self) -> None:
         from hudtui.core.text import parse_duration
 
-        shell = cast(Any, self.app)
-        typed = await shell.ask("Show what was written in the last", placeholder="30s, 10m, 1h30m", accept="Show")
+        typed = await self.app.ask("Show what was written in the last", placeholder="30s, 10m, 1h30m", accept="Show")
         if not typed:
             return
         seconds = parse_duration(typed)
         if seconds is None:
-            shell.say("Since: write for instance 30s, 10m or 1h30m.", severity="warning")
+            self.app.say("Since: write for instance 30s, 10m or 1h30m.", severity="warning")
             return
         self.post_message(self.Since(self, seconds))
 
@@ -485,7 +484,7 @@ class LogView(Acting, Vertical):
             found = self.buffer.next_error(self.buffer.first)
         if found is None:
             more = " {key:log.level} looks for errors in the whole log." if self.reaches and self._before else ""
-            self._say(f"No line that is shown says that it is an error.{more}")
+            self.app.say(f"No line that is shown says that it is an error.{more}")
             return
         self.go_to(found)
 
@@ -511,10 +510,10 @@ class LogView(Acting, Vertical):
         self._lines.scroll_home(animate=False)
 
     def action_copy(self) -> None:
-        self._copy(self.buffer.everything(self._lines.page()))
+        self.app.copy(self.buffer.everything(self._lines.page()))
 
     def action_copy_all(self) -> None:
-        self._copy(self.buffer.everything(self._lines.numbers()))
+        self.app.copy(self.buffer.everything(self._lines.numbers()))
 
     def action_save(self) -> None:
         self.run_worker(self._save(), group="log-save", exclusive=True, exit_on_error=False)
@@ -525,21 +524,20 @@ class LogView(Acting, Vertical):
         from hudtui.core.errors import HudtuiError
         from hudtui.core.files import write_atomic
 
-        shell = cast(Any, self.app)
-        name = await shell.ask("Save the log", value=self.save_name, accept="Save")
+        name = await self.app.ask("Save the log", value=self.save_name, accept="Save")
         if not name:
             return
-        path = Path(getattr(shell, "folder", "."), Path(name).expanduser())
-        if path.exists() and not await shell.confirm(f"Replace {path.name}?", (str(path),), yes="Replace", danger=True):
+        path = Path(getattr(self.app, "folder", "."), Path(name).expanduser())
+        if path.exists() and not await self.app.confirm(f"Replace {path.name}?", (str(path),), yes="Replace", danger=True):
             return
         numbers = self._lines.numbers()
         text = self.buffer.everything(numbers)
         try:
             await asyncio.to_thread(write_atomic, path, text)
         except HudtuiError as error:
-            shell.fail(error)
+            self.app.fail(error)
             return
-        self._say(f"Saved {spaced(len(numbers))} lines in {path}.")
+        self.app.say(f"Saved {spaced(len(numbers))} lines in {path}.")
 
     # -- search ------------------------------------------------------------------------------------------------------
 
@@ -611,14 +609,6 @@ class LogView(Acting, Vertical):
         """Bring a held line into sight, and mark it."""
         self._lines.to_line(number)
         self._show_status()
-
-    # -- outside -----------------------------------------------------------------------------------------------------
-
-    def _say(self, message: str) -> None:
-        cast(Any, self.app).say(message)
-
-    def _copy(self, text: str) -> None:
-        cast(Any, self.app).copy(text)
 
 
 def _size(count: int) -> str:

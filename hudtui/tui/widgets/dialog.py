@@ -154,7 +154,7 @@ class Ask(Dialog["str | None"]):
                 yield CalmStatic(id="answer-wrong")
             with Horizontal(classes="dialog-buttons"):
                 if self._copy:
-                    yield Button(Content(self.app.keys_in("Copy ({key:ask.copy})")), id="copy", compact=True)  # type: ignore[attr-defined]
+                    yield Button(Content(self.app.keys_in("Copy ({key:ask.copy})")), id="copy", compact=True)
                 yield Button(Content(f"{self._accept} (Enter)"), id="yes", compact=True, variant="primary")
                 yield Button("Cancel (Esc)", id="no", compact=True)
 
@@ -200,7 +200,7 @@ class Ask(Dialog["str | None"]):
 
     def action_copy(self) -> None:
         if self._copy:
-            self.app.copy(self._copy)  # type: ignore[attr-defined]
+            self.app.copy(self._copy)
 
 
 def _coloured(text: str) -> Content:
@@ -233,7 +233,7 @@ class TextDialog(Dialog[None]):
             yield Static(Content("y copy   ↑↓ scroll   Esc close"), classes="dialog-keys")
 
     def action_copy(self) -> None:
-        self.app.copy(self._text)  # type: ignore[attr-defined]
+        self.app.copy(self._text)
 
     def action_close(self) -> None:
         self.dismiss(None)

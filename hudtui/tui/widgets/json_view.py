@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from textual.content import Content
@@ -333,7 +333,7 @@ class JsonView(Searching, Scrolling, LogLines):
         return self._cursor is not None or action_id not in ("json.fold", "json.fold-all")
 
     def action_copy(self) -> None:
-        cast(Any, self.app).copy(self.text)
+        self.app.copy(self.text)
 
     def action_wrap(self) -> None:
         self.wrap = not self.wrap

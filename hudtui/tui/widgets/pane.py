@@ -58,10 +58,8 @@ class Pane(Acting, Container):
     HELP: ClassVar[str] = ""
     """What the pane shows, in a sentence or two: help says it first while the pane has the focus."""
 
-    if TYPE_CHECKING:  # Textual's own property finds the app; this gives its type
-
-        @property
-        def app(self) -> HudtuiApp: ...  # type: ignore[override]
+    if TYPE_CHECKING:
+        app: HudtuiApp
 
     def __init__(self, *children: Widget, title: str = "", id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(*children, id=id, classes=classes)
