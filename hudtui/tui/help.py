@@ -16,7 +16,7 @@ from hudtui.tui.actions import ActiveKey, AppAction
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.steps import GLYPHS, STYLES, State
 from hudtui.tui.widgets.calm_static import CalmStatic
-from hudtui.tui.widgets.dialog import Dialog
+from hudtui.tui.widgets.dialog import Dialog, dialog_title
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.pane import Pane, Panes
@@ -55,7 +55,7 @@ class HelpScreen(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide"):
-            yield Static(Content(f"Help: {self._from.TITLE or 'this screen'}"), classes="dialog-title")
+            yield dialog_title(f"Help: {self._from.TITLE or 'this screen'}")
             yield Field(placeholder="filter the keys")
             with VerticalScroll(classes="dialog-body"):
                 yield CalmStatic(id="help-body")

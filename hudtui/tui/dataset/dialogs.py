@@ -23,7 +23,7 @@ from hudtui.core.tasks.masking import masked_json, masked_text
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.widgets.calm_static import CalmStatic
-from hudtui.tui.widgets.dialog import Dialog
+from hudtui.tui.widgets.dialog import Dialog, DialogButton, dialog_title
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.lists import Choices
@@ -56,7 +56,7 @@ class OpenDialog(Dialog["str | None"]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide", id="open-box"):
-            yield Static("Which tasks?", classes="dialog-title")
+            yield dialog_title("Which tasks?")
             options = []
             for name, word in self._files:
                 mark = "● " if name == self._chosen else "  "
@@ -143,7 +143,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide", id="make-box"):
             title = "Publish on the Hugging Face Hub" if self.publish else "Convert to a dataset"
-            yield Static(Content(f"{title}: {clean_line(self.context.tasks, 60)}"), classes="dialog-title")
+            yield dialog_title(f"{title}: {clean_line(self.context.tasks, 60)}")
             with VerticalScroll(id="make-rows", can_focus=False):
                 for label, widget in self._rows():
                     with Horizontal(classes="row"):
@@ -152,8 +152,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             with VerticalScroll(id="make-preview-scroll", can_focus=False):
                 yield CalmStatic(Content.styled("Looking at the tasks …", "$foreground-muted"), id="make-preview")
             with Horizontal(classes="dialog-buttons"):
-                yield Button(Content(f"{'Publish' if self.publish else 'Write'} (^g)"), id="yes", compact=True, variant="primary")
-                yield Button(Content("Cancel (Esc)"), id="no", compact=True)
+                yield DialogButton(f"{'Publish' if self.publish else 'Write'} (^g)", "yes", "primary")
+                yield DialogButton("Cancel (Esc)", "no")
 
     def _rows(self) -> Iterator[tuple[str, Widget]]:
         offers = self.context.offers
@@ -186,8 +186,6 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         yield "", Tick("strict: stop at any problem, warnings too", id="make-strict")
 
     def on_mount(self) -> None:
-        for button in self.query(Button):
-            button.active_effect_duration = 0
         for name, value in self.entries.items():
             for widget in self.query(f"#{name}"):
                 if isinstance(widget, Field):

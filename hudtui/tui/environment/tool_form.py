@@ -14,10 +14,10 @@ from textual.suggester import SuggestFromList
 from textual.widgets import Button, Static
 
 from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.calm_static import CalmStatic
-from hudtui.tui.widgets.dialog import Dialog
+from hudtui.tui.widgets.dialog import Dialog, DialogButton, dialog_body, dialog_title
 from hudtui.tui.widgets.fields import Field, TextEntry
 from hudtui.tui.widgets.fit import pad
 
@@ -128,17 +128,14 @@ class FormDialog(Dialog["Mapping[str, str] | None"]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide"):
-            yield Static(Content(clean_line(self._title)), classes="dialog-title")
-            with VerticalScroll(classes="dialog-body", can_focus=False):
-                yield Static(Content("\n".join(clean(line) for line in self._lines)))
+            yield dialog_title(self._title)
+            yield dialog_body(self._lines)
             yield self._form
             with Horizontal(classes="dialog-buttons"):
-                yield Button(Content(f"{self._accept} (Enter)"), id="yes", compact=True, variant="primary")
-                yield Button(Content(f"{self._no} (Esc)"), id="no", compact=True)
+                yield DialogButton(f"{self._accept} (Enter)", "yes", "primary")
+                yield DialogButton(f"{self._no} (Esc)", "no")
 
     def on_mount(self) -> None:
-        for button in self.query(Button):
-            button.active_effect_duration = 0
         self._form.ask(self._fields, defaults=True)
         self.call_after_refresh(self._form.enter)
 

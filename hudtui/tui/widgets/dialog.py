@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar
 
 from textual import events
@@ -11,7 +11,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Button, Static
+from textual.widgets.button import ButtonVariant
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean, clean_line
@@ -20,6 +22,24 @@ from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fields import Field
 
 T = TypeVar("T")
+
+
+def dialog_title(text: str) -> Static:
+    """The first line of a dialog."""
+    return Static(Content(clean_line(text)), classes="dialog-title")
+
+
+def dialog_body(lines: Iterable[str], *below: Widget) -> VerticalScroll:
+    """Lines to read, and what stands below them; they scroll where they are many."""
+    return VerticalScroll(Static(Content("\n".join(map(clean, lines)))), *below, classes="dialog-body", can_focus=False)
+
+
+class DialogButton(Button):
+    """A button of one row. It does not flash: its dialog is gone when it was pressed."""
+
+    def __init__(self, label: str, id: str, variant: ButtonVariant = "default") -> None:  # noqa: A002
+        super().__init__(Content(label), variant, id=id, compact=True)
+        self.active_effect_duration = 0
 
 
 class Dialog(Acting, ModalScreen[T]):
@@ -71,17 +91,14 @@ class Confirm(Dialog[bool]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -danger" if self._danger else "dialog"):
-            yield Static(Content(clean_line(self._title)), classes="dialog-title")
-            with VerticalScroll(classes="dialog-body", can_focus=False):
-                yield Static(Content("\n".join(clean(line) for line in self._lines)))
+            yield dialog_title(self._title)
+            yield dialog_body(self._lines)
             with Horizontal(classes="dialog-buttons"):
-                yield Button(Content(f"{self._yes} (y)"), id="yes", compact=True, variant="error" if self._danger else "primary")
-                yield Button(Content(f"{self._no} (n)"), id="no", compact=True)
+                yield DialogButton(f"{self._yes} (y)", "yes", "error" if self._danger else "primary")
+                yield DialogButton(f"{self._no} (n)", "no")
 
     def on_mount(self) -> None:
         """Put the focus where a careless Enter does no harm."""
-        for button in self.query(Button):
-            button.active_effect_duration = 0
         self.query_one("#no" if self._danger else "#yes").focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
@@ -142,25 +159,22 @@ class Ask(Dialog["str | None"]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide" if self._copy else "dialog"):
-            yield Static(Content(clean_line(self._title)), classes="dialog-title")
-            if self._lines or self._copy:
-                with VerticalScroll(classes="dialog-body", can_focus=False):
-                    yield Static(Content("\n".join(clean(line) for line in self._lines)))
-                    if self._copy:
-                        yield Static(Content(""))
-                        yield Static(Content.styled(clean_line(self._copy), "$primary"), id="to-copy")
+            yield dialog_title(self._title)
+            if self._copy:
+                copied = Static(Content.styled(clean_line(self._copy), "$primary"), id="to-copy")
+                yield dialog_body((*self._lines, ""), copied)
+            elif self._lines:
+                yield dialog_body(self._lines)
             yield Field(self._value, placeholder=self._placeholder, password=self._secret, id="answer")
             if self._check is not None:
                 yield CalmStatic(id="answer-wrong")
             with Horizontal(classes="dialog-buttons"):
                 if self._copy:
-                    yield Button(Content(self.app.keys_in("Copy ({key:ask.copy})")), id="copy", compact=True)
-                yield Button(Content(f"{self._accept} (Enter)"), id="yes", compact=True, variant="primary")
-                yield Button("Cancel (Esc)", id="no", compact=True)
+                    yield DialogButton(self.app.keys_in("Copy ({key:ask.copy})"), "copy")
+                yield DialogButton(f"{self._accept} (Enter)", "yes", "primary")
+                yield DialogButton("Cancel (Esc)", "no")
 
     def on_mount(self) -> None:
-        for button in self.query(Button):
-            button.active_effect_duration = 0
         self.query_one(Field).focus()
         if self._until is not None:
             self.run_worker(self._wait(self._until))
@@ -227,7 +241,7 @@ class TextDialog(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide"):
-            yield Static(Content(clean_line(self._title)), classes="dialog-title")
+            yield dialog_title(self._title)
             with VerticalScroll(classes="dialog-body"):
                 yield Static(_coloured(self._text))
             yield Static(Content("y copy   ↑↓ scroll   Esc close"), classes="dialog-keys")

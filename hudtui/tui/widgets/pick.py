@@ -13,7 +13,7 @@ from textual.widgets import OptionList, Static
 
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
-from hudtui.tui.widgets.dialog import Dialog
+from hudtui.tui.widgets.dialog import Dialog, dialog_title
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.lists import Choices
 
@@ -51,7 +51,7 @@ class Pick(Dialog["int | None"]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide"):
-            yield Static(Content(clean_line(self._title)), classes="dialog-title")
+            yield dialog_title(self._title)
             if len(self._options) > 4:
                 yield Field(placeholder="type to narrow the list", id="pick-word")
             yield Choices(id="pick-rows")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.content import Content
-from textual.widgets import Button, Static
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Button
 
-from hudtui.core.text import clean, clean_line
 from hudtui.tui.actions import AppAction, by_key
-from hudtui.tui.widgets.dialog import Dialog
+from hudtui.tui.widgets.dialog import Dialog, DialogButton, dialog_body, dialog_title
 
 Answer = Literal["save", "leave"]
 
@@ -42,18 +40,15 @@ class Unsaved(Dialog["Answer | None"]):
     def compose(self) -> ComposeResult:
         leave = f"{self._leave} and lose the changes (L)" if self._lost else f"{self._leave} (y)"
         with Vertical(classes="dialog"):
-            yield Static(Content(clean_line(self._title)), classes="dialog-title")
-            with VerticalScroll(classes="dialog-body", can_focus=False):
-                yield Static(Content("\n".join(clean(line) for line in self._lines)))
+            yield dialog_title(self._title)
+            yield dialog_body(self._lines)
             with Horizontal(classes="dialog-buttons"):
-                yield Button(Content("Save (s)"), id="save", compact=True, variant="primary")
-                yield Button(Content(leave), id="leave", compact=True, variant="error" if self._lost else "default")
-                yield Button(Content("Stay (n)"), id="stay", compact=True)
+                yield DialogButton("Save (s)", "save", "primary")
+                yield DialogButton(leave, "leave", "error" if self._lost else "default")
+                yield DialogButton("Stay (n)", "stay")
 
     def on_mount(self) -> None:
         """Begin at Save: a careless Enter loses nothing."""
-        for button in self.query(Button):
-            button.active_effect_duration = 0
         self.query_one("#save").focus()
 
     def offers(self, action_id: str) -> bool:
