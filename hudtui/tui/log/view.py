@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic, time
 from typing import ClassVar
@@ -42,7 +42,6 @@ class LogView(Acting, Vertical):
         cap: Lines that are held; older ones are dropped, and the pane says how many.
         empty: What to show while there is no line.
         save_name: Suggested name for saving.
-        now: Unix time, for the arrival times; None takes the app's clock.
     """
 
     DEFAULT_CSS = """
@@ -108,14 +107,12 @@ class LogView(Acting, Vertical):
         cap: int = 100_000,
         empty: str = "Nothing has been logged yet.",
         save_name: str = "log.txt",
-        now: Callable[[], float] | None = None,
         id: str | None = None,  # noqa: A002
     ) -> None:
         super().__init__(id=id)
         self.buffer = LogBuffer(cap)
         self.paused = False
         self.save_name = save_name
-        self._now = now
         self._lines = FloodLines(self.buffer, empty=empty)
         self._status = StatusLine()
         self._field = SearchField(self.search, self._lines.focus)
@@ -179,7 +176,7 @@ class LogView(Acting, Vertical):
 
     @property
     def ended(self) -> bool:
-        """Nothing comes any more: the pane says so instead of "following". `clear` and `replace` take it back."""
+        """Nothing comes any more: the pane says so instead of "following". `clear` takes it back."""
         return self._ended
 
     @ended.setter
@@ -241,8 +238,7 @@ class LogView(Acting, Vertical):
             self._timer.stop()
         self._draw()
 
-    def replace(self, lines: Sequence[str]) -> None:
-        """Show these lines instead of all before."""
+    def clear(self) -> None:
         self.buffer.clear()
         self.buffer.dropped = 0
         self._pending.clear()
@@ -254,11 +250,7 @@ class LogView(Acting, Vertical):
         self._matches.clear()
         self._lines.here = None
         self._lines.rebuild()
-        self.append(lines)
         self._show_status()
-
-    def clear(self) -> None:
-        self.replace(())
 
     def put_before(self, lines: Sequence[str], number: int, offset: int) -> None:
         """Answer `Above`: put earlier lines before a held one.
@@ -297,11 +289,6 @@ class LogView(Acting, Vertical):
         if reached is None and not self._matches and self._lines.here is None and self._elsewhere:
             self.action_next()
 
-    def lost(self, count: int) -> None:
-        """Say that `count` lines never reached this pane."""
-        self.buffer.dropped += count
-        self._show_status()
-
     def _draw(self) -> None:
         self._timer = None
         self._drawn_at = monotonic()
@@ -322,10 +309,8 @@ class LogView(Acting, Vertical):
         self._show_status()
 
     def _time(self) -> float:
-        if self._now is None:
-            services = getattr(self.app, "services", None)
-            self._now = (lambda: float(services.now().timestamp())) if services is not None else time
-        return self._now()
+        services = getattr(self.app, "services", None)
+        return time() if services is None else float(services.now().timestamp())
 
     # -- what it says ------------------------------------------------------------------------------------------------
 
