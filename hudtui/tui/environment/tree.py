@@ -35,17 +35,8 @@ class Branches(Acting, Tree[T]):
         """Labels are cleaned and never read as markup."""
         return Text(clean_line(label)) if isinstance(label, str) else label
 
-    def action_down(self) -> None:
-        self.action_cursor_down()
-
-    def action_up(self) -> None:
-        self.action_cursor_up()
-
-    def action_first(self) -> None:
-        self.action_scroll_home()
-
-    def action_last(self) -> None:
-        self.action_scroll_end()
+    action_down, action_up = Tree.action_cursor_down, Tree.action_cursor_up
+    action_first, action_last = Tree.action_scroll_home, Tree.action_scroll_end
 
     def action_open(self) -> None:
         node = self.cursor_node

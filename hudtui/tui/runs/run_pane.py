@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from textual import on
 from textual.app import ComposeResult
@@ -37,15 +37,6 @@ NEXT_TAB = by_key("run.next-tab", "Next tab", "The next tab: curves, log, machin
 PREVIOUS_TAB = by_key("run.previous-tab", "Tab before", "The tab before.", "left_square_bracket")
 EVENTS = 500
 """Events of a run that are listed, the newest."""
-
-
-class Logs(Protocol):
-    """The logs of a run, as the pane needs them."""
-
-    @property
-    def front(self) -> Widget | None:
-        """The log that takes the focus; None while there is none."""
-        ...
 
 
 _TITLES: Mapping[str, str] = {
@@ -123,7 +114,7 @@ class RunPane(Pane):
     """A run. The content of a tab is made when the tab is shown for the first time, and drawn while it is in front.
 
     Args:
-        logs: The widget with its logs.
+        logs: The widget with its logs. Its `front` takes the focus; None where there is none.
         tabs: What is shown of it, by the names in `ALL_TABS`.
         opens: What Enter opens at a step of the curves, in one to three words; None where there is nothing to open.
     """

@@ -40,8 +40,4 @@ class Choices(Acting, OptionList):
         """An option. Foreign text is cleaned; `key` comes back as `event.option.id`."""
         return Option(Content(clean_line(text)) if isinstance(text, str) else text, id=key, disabled=disabled)
 
-    def action_down(self) -> None:
-        self.action_cursor_down()
-
-    def action_up(self) -> None:
-        self.action_cursor_up()
+    action_down, action_up = OptionList.action_cursor_down, OptionList.action_cursor_up

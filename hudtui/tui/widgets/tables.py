@@ -52,17 +52,8 @@ class Grid(Acting, DataTable[Any]):
         found = super().validate_cursor_coordinate(value)
         return Coordinate(max(found.row, 0), max(found.column, 0))
 
-    def action_down(self) -> None:
-        self.action_cursor_down()
-
-    def action_up(self) -> None:
-        self.action_cursor_up()
-
-    def action_first(self) -> None:
-        self.action_scroll_top()
-
-    def action_last(self) -> None:
-        self.action_scroll_bottom()
+    action_down, action_up = DataTable.action_cursor_down, DataTable.action_cursor_up
+    action_first, action_last = DataTable.action_scroll_top, DataTable.action_scroll_bottom
 
 
 def _plain(value: Any) -> Any:
