@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from textual import on
-from textual.app import ComposeResult
 from textual.content import Content
-from textual.message import Message
 
 from hudtui.core.compute.fit import Fit, FitState
 from hudtui.core.compute.limits import amount, estimate, money
@@ -17,10 +14,9 @@ from hudtui.core.compute.offer_filter import SORTS, OfferList, arrange, parse_fi
 from hudtui.core.compute.values import Offer
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
-from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.hanging import fact_lines
-from hudtui.tui.widgets.table_pane import FILTER_ACTION, REVERSE_ACTION, SORT_ACTION, FilteredPane
-from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
+from hudtui.tui.widgets.table_pane import Rows, TablePane
+from hudtui.tui.widgets.virtual_table import Cell, Column
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
@@ -63,88 +59,36 @@ def price_of(offer: Offer) -> str:
     return ("~" if offer.price.variable else "") + money(offer.price.hourly, offer.price.currency)
 
 
-class OfferRows:
-    """The rows of the table."""
+class OffersPane(TablePane[Offer]):
+    """All offers. The cursor keeps its offer; until the user moves it, it follows the best one."""
 
-    def __init__(
-        self, listed: OfferList, remembered: frozenset[str] = frozenset(), fit: Callable[[Offer], Fit] | None = None
-    ) -> None:
-        self.listed = listed
-        self._remembered = remembered
-        self._fit = fit
-
-    def __len__(self) -> int:
-        return len(self.listed.offers)
-
-    def cells(self, row: int) -> Sequence[Cell]:
-        """As the table shows it."""
-        offer = self.listed.offers[row]
-        chosen = self.listed.choice is not None and self.listed.choice.offer == offer
-        style = "table--muted" if offer.provider in self._remembered else ""
-        low = offer.stock.lower() in ("low", "unavailable")
-        fits: tuple[Cell, ...] = ()
-        if self._fit is not None:
-            verdict = self._fit(offer)
-            fits = ((verdict.mark, style or _FIT_STYLES[verdict.state]),)
-        return (
-            ("★", "table--ok") if chosen else "",
-            (offer.gpu_type or "no GPU", style),
-            (str(offer.gpu_count or "–"), style),
-            (f"{amount(offer.gpu_memory)}G" if offer.gpu_memory else "–", style),
-            *fits,
-            (price_of(offer), style),
-            (money(offer.gpu_hour, offer.price.currency) if offer.price.stated and offer.gpu_count else "–", style),
-            ("spot", "table--warning") if offer.spot else "",
-            (who(offer), style),
-            (offer.region or offer.country or "–", style),
-            (offer.stock or "–", "table--warning" if low else style),
-            (f"{amount(offer.setup_minutes)}m" if offer.setup_minutes is not None else "–", style),
-            (str(len(offer.images)) if offer.images else "–", style),
-        )
-
-
-class OffersPane(FilteredPane):
-    """All offers, filtered and sorted. The cursor keeps its offer; until the user moves it, it follows the best one."""
-
-    BORDER_TITLE = "Offers"
+    BORDER_TITLE, NOUN = "Offers", "offer"
     HELP = (
         "/ filters: 4xh100 <6 >=80 -spot eu means four H100 below $6 an hour, 80 GB each, not spot, in Europe. "
         "★ marks the offer that hudtui would take."
     )
-    ACTIONS: ClassVar[tuple[AppAction, ...]] = (FILTER_ACTION, SORT_ACTION, REVERSE_ACTION)
-
-    class Highlighted(Message):
-        """The cursor is on another offer."""
-
-    class Opened(Message):
-        """Enter was pressed on an offer."""
 
     def __init__(self) -> None:
-        super().__init__("4xh100 <6 >=80 -spot eu", id="compute-offers")
-        self.table = VirtualTable(COLUMNS, empty="Asking for offers…")
-        self.listed = OfferList()
-        """The offers that are shown."""
-        self.sort, self.reverse = "price", False
-        self._market: Market | None = None
-        self._chosen: str | None = None
-        self._moved = False
-        """The cursor is where the user put it; until then it is on the offer that would be taken."""
+        super().__init__(
+            COLUMNS,
+            {},
+            key=key_of,
+            cells=self._offer_cells,
+            empty="Asking for offers…",
+            placeholder="4xh100 <6 >=80 -spot eu",
+            sort="price",
+            id="compute-offers",
+        )
+        self.found = OfferList()
+        """The offers that are shown, and the one that would be taken."""
         self.demand: Demand | None = None
         """What the training needs that FITS is about."""
+        self._market: Market | None = None
+        self._led = True
+        """The cursor follows the offer that would be taken: the user has not moved it."""
         self._verdicts: dict[str, Fit] = {}
 
-    def compose(self) -> ComposeResult:
-        yield self.table
-
-    def first_focus(self) -> VirtualTable:
-        return self.table
-
-    @property
-    def offer(self) -> Offer | None:
-        """The offer under the cursor."""
-        return next((offer for offer in self.listed.offers if key_of(offer) == self._chosen), None)
-
-    def show(self, market: Market) -> None:
+    def show_market(self, market: Market) -> None:
         """Show the offers as they are known now."""
         self._market = market
         self._verdicts.clear()
@@ -169,26 +113,51 @@ class OffersPane(FilteredPane):
             self._verdicts[key] = self.demand.fit(offer)
         return self._verdicts[key]
 
+    def _offer_cells(self, offer: Offer) -> tuple[Cell, ...]:
+        choice, part = self.found.choice, self._market.parts.get(offer.provider) if self._market is not None else None
+        style = "table--muted" if part is not None and part.remembered else ""
+        low = offer.stock.lower() in ("low", "unavailable")
+        verdict = self.fit(offer)
+        return (
+            ("★", "table--ok") if choice is not None and choice.offer == offer else "",
+            (offer.gpu_type or "no GPU", style),
+            (str(offer.gpu_count or "–"), style),
+            (f"{amount(offer.gpu_memory)}G" if offer.gpu_memory else "–", style),
+            *(() if verdict is None else ((verdict.mark, style or _FIT_STYLES[verdict.state]),)),
+            (price_of(offer), style),
+            (money(offer.gpu_hour, offer.price.currency) if offer.price.stated and offer.gpu_count else "–", style),
+            ("spot", "table--warning") if offer.spot else "",
+            (who(offer), style),
+            (offer.region or offer.country or "–", style),
+            (offer.stock or "–", "table--warning" if low else style),
+            (f"{amount(offer.setup_minutes)}m" if offer.setup_minutes is not None else "–", style),
+            (str(len(offer.images)) if offer.images else "–", style),
+        )
+
     def _arrange(self) -> None:
         market = self._market
         if market is None:
             return
         fit = cast("Callable[[Offer], Fit] | None", None if self.demand is None else self.fit)
         wanted = parse_filter(self.filter_field.value)
-        self.listed = arrange(market.offers, wanted, self.sort, reverse=self.reverse, fit=fit)
-        keys = [key_of(offer) for offer in self.listed.offers]
-        if self._chosen not in keys:
-            self._chosen = keys[min(self.table.cursor, len(keys) - 1)] if keys and self._chosen is not None else None
-        if keys and (self._chosen is None or not self._moved):
-            choice = self.listed.choice
-            self._chosen = key_of(choice.offer) if choice is not None and key_of(choice.offer) in keys else keys[0]
-        self.table.sorted_by = (self.sort, self.reverse)
+        self.found = arrange(market.offers, wanted, self.sort or "price", reverse=self.reverse, fit=fit)
+        self.listed = list(self.found.offers)
+        keys, choice = list(map(key_of, self.listed)), self.found.choice
+        place = keys.index(self._chosen) if self._chosen in keys else min(self.table.cursor, max(len(keys) - 1, 0))
+        if self._led or self._chosen is None:
+            best = None if choice is None else key_of(choice.offer)
+            place = keys.index(best) if best in keys else 0
+        self._chosen = keys[place] if keys else None
+        self.table.sorted_by = (self.sort or "price", self.reverse)
         self.table.empty = "No offer matches the filter." if market.offers else self._none(market)
-        old = frozenset(name for name, part in market.parts.items() if part.remembered)
-        cursor = keys.index(self._chosen) if self._chosen in keys else None
-        self.table.show(OfferRows(self.listed, old, fit), cursor=cursor)
+        self.table.show(Rows(self.listed, self._offer_cells), cursor=place if keys else None)
         self.show_count()
-        self.post_message(self.Highlighted())
+        self.post_message(self.Highlighted(self, self.row))
+
+    def _tell(self) -> None:
+        before = self._chosen
+        super()._tell()
+        self._led = self._led and self._chosen == before
 
     def _none(self, market: Market) -> str:
         if market.asking:
@@ -199,12 +168,12 @@ class OffersPane(FilteredPane):
 
     def show_count(self) -> None:
         """Write on the border how many offers are shown, which providers are still asked, and how old the offers are."""
-        market, listed = self._market, self.listed
+        market, found = self._market, self.found
         if market is None:
             return
         age = None if market.oldest is None else max(self.app.services.now().timestamp() - market.oldest, 0.0)
-        count = f"{len(listed.offers)} of {listed.total}" if len(listed.offers) != listed.total else str(listed.total)
-        note = f"{count} offer{'' if listed.total == 1 else 's'}"
+        count = f"{len(found.offers)} of {found.total}" if len(found.offers) != found.total else str(found.total)
+        note = f"{count} offer{'' if found.total == 1 else 's'}"
         if market.asking:
             note += f" · asking {', '.join(market.asking)}"
         if age is not None and (market.remembered or age >= 60):
@@ -213,40 +182,12 @@ class OffersPane(FilteredPane):
             note += f" · fits: {clean_line(self.demand.title, 40)}"
         self.note_on_border(note, "$warning" if market.remembered else "")
 
-    @on(VirtualTable.Highlighted)
-    def _highlight(self, event: VirtualTable.Highlighted) -> None:
-        event.stop()
-        if event.row < len(self.listed.offers):
-            key = key_of(self.listed.offers[event.row])
-            if key != self._chosen:
-                self._chosen, self._moved = key, True
-                self.post_message(self.Highlighted())
-
-    @on(VirtualTable.Selected)
-    def _open(self, event: VirtualTable.Selected) -> None:
-        event.stop()
-        self.post_message(self.Opened())
-
-    @on(VirtualTable.HeadingClicked)
-    def _sort_by(self, event: VirtualTable.HeadingClicked) -> None:
-        event.stop()
-        if event.key in SORTS:
-            self.reverse = not self.reverse if event.key == self.sort else False
-            self.sort = event.key
-            self._arrange()
-
-    def action_sort(self) -> None:
-        shown = [column.key for _, column, _ in self.table.widths() if column.key in SORTS]
-        self.sort = shown[(shown.index(self.sort) + 1) % len(shown)] if self.sort in shown else shown[0]
-        self.reverse = False
-        self._arrange()
-
-    def action_reverse(self) -> None:
-        self.reverse = not self.reverse
-        self._arrange()
+    def sortable(self) -> list[str | None]:
+        """The columns in sight."""
+        return [column.key for _, column, _ in self.table.widths() if column.key in SORTS]
 
     def filtered(self) -> None:
-        self._moved = False
+        self._led = True
         self._arrange()
 
 

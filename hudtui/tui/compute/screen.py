@@ -183,12 +183,12 @@ class ComputeScreen(HudtuiScreen):
     @property
     def listed(self) -> OfferList:
         """The offers that are shown."""
-        return self._offers.listed
+        return self._offers.found
 
     @property
     def offer(self) -> Offer | None:
         """The offer under the cursor."""
-        return self._offers.offer
+        return self._offers.row
 
     @property
     def pod(self) -> PodRow | None:
@@ -453,7 +453,7 @@ class ComputeScreen(HudtuiScreen):
     def _take(self, market: Market) -> None:
         self._market = market
         self._show_account()
-        self._offers.show(market)
+        self._offers.show_market(market)
 
     def money_changed(self) -> None:
         """The machines were refreshed. Messages about a machine that is gone are removed."""

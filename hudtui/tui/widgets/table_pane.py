@@ -54,7 +54,7 @@ class FilteredPane(Pane):
 
     def __init__(
         self,
-        placeholder: str = "words, field:value, -not",
+        placeholder: str,
         *,
         title: str = "",
         id: str | None = None,  # noqa: A002
@@ -105,6 +105,7 @@ class TablePane(FilteredPane, Generic[R]):
         cells: The cells of a row, one a column.
         title: On the border.
         empty: Shown while there is no row at all.
+        placeholder: What the empty filter shows.
         sort: Field that the rows are sorted by at first; None keeps their own order.
         reverse: The largest value first.
     """
@@ -137,11 +138,12 @@ class TablePane(FilteredPane, Generic[R]):
         cells: Callable[[R], Sequence[Cell]],
         title: str = "",
         empty: str = "Nothing here.",
+        placeholder: str = "words, field:value, -not",
         sort: str | None = None,
         reverse: bool = False,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        super().__init__(title=title, id=id)
+        super().__init__(placeholder, title=title, id=id)
         self.table = VirtualTable(columns, empty=empty)
         self.rows: tuple[R, ...] = ()
         """All rows."""
@@ -222,10 +224,14 @@ class TablePane(FilteredPane, Generic[R]):
 
     # -- order -----------------------------------------------------------------------------------------------------------
 
+    def sortable(self) -> list[str | None]:
+        """What the rows can be sorted by, in the order of the key; None is their own order."""
+        return [None, *(column.key for column in self.table.columns if column.key in self._fields)]
+
     def action_sort(self) -> None:
-        sortable = [None, *(column.key for column in self.table.columns if column.key in self._fields)]
-        place = sortable.index(self.sort) if self.sort in sortable else 0
-        self.sort, self.reverse = sortable[(place + 1) % len(sortable)], False
+        sortable = self.sortable()
+        place = sortable.index(self.sort) + 1 if self.sort in sortable else 0
+        self.sort, self.reverse = sortable[place % len(sortable)], False
         self._arrange()
 
     def action_reverse(self) -> None:
@@ -235,7 +241,7 @@ class TablePane(FilteredPane, Generic[R]):
     @on(VirtualTable.HeadingClicked)
     def _heading_clicked(self, event: VirtualTable.HeadingClicked) -> None:
         event.stop()
-        if event.key in self._fields:
+        if event.key in self.sortable():
             self.reverse = not self.reverse if event.key == self.sort else False
             self.sort = event.key
             self._arrange()

@@ -138,7 +138,7 @@ async def test_the_fit_of_a_model_decides_before_the_price(
         text = screen_text(app)
         assert "fits: Qwen2.5-14B-Instruct, LoRA" in text and "GiB short" in text and "needs about" in text
         assert app.screen.offer == chosen, "the cursor follows the choice"
-        app.screen.query_one(OffersPane)._chosen = f"{cheapest.provider} {cheapest.id}"
+        app.screen.query_one(OffersPane).choose(f"{cheapest.provider} {cheapest.id}")
         await pilot.press("n")
         await settle(pilot)
         assert "✗ Qwen2.5-14B-Instruct, LoRA" in screen_text(app) and "GiB short" in screen_text(app), "before it is rented"
