@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -552,12 +552,6 @@ class DatasetScreen(HudtuiScreen):
         table.go(table.cursor)
         self.query_one(Panes).open(self.problems)
 
-    def action_next(self) -> None:
-        self._jump(1)
-
-    def action_previous(self) -> None:
-        self._jump(-1)
-
     def _jump(self, step: int) -> None:
         index = self.open.index
         assert index is not None
@@ -568,6 +562,9 @@ class DatasetScreen(HudtuiScreen):
             number = 0 if step > 0 else len(index.problems) - 1
             self.say("From the beginning again." if step > 0 else "From the end again.")
         self._go(tasks[number])
+
+    action_next = partialmethod(_jump, 1)
+    action_previous = partialmethod(_jump, -1)
 
     def action_numbers(self) -> None:
         self.show_view("stats")

@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partialmethod
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from rich.cells import cell_len
@@ -483,8 +484,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
                 changed[row] = line[min(width, len(line) - len(line.lstrip(" "))) :]
         self._change_lines({row: line for row, line in changed.items() if line != self.document.get_line(row)})
 
-    def action_dedent(self) -> None:
-        self._shift_lines(-1)
+    action_dedent = partialmethod(_shift_lines, -1)
 
     def action_first(self) -> None:
         self.move_cursor((0, 0))
@@ -511,12 +511,6 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self._as_one(lambda: self.replace(f"\n{text}", below, below, maintain_selection_offset=False))
         self.selection = Selection((start[0] + len(rows), start[1]), (end[0] + len(rows), end[1]))
 
-    def action_move_up(self) -> None:
-        self._move_lines(-1)
-
-    def action_move_down(self) -> None:
-        self._move_lines(1)
-
     def _move_lines(self, step: int) -> None:
         rows, (start, end) = self._rows(), self.selection
         other = rows[0] - 1 if step < 0 else rows[-1] + 1
@@ -530,6 +524,9 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self._as_one(lambda: self.replace("\n".join(lines), (first, 0), place, maintain_selection_offset=False))
         most = self.document.line_count - 1
         self.selection = Selection((start[0] + step, start[1]), (min(end[0] + step, most), end[1]))
+
+    action_move_up = partialmethod(_move_lines, -1)
+    action_move_down = partialmethod(_move_lines, 1)
 
     def _as_one(self, change: Callable[[], object]) -> None:
         """Apply several edits as one change for undo."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -321,12 +321,6 @@ class LaunchScreen(HudtuiScreen):
         if not (panes.alone and panes.back()):
             self.app.open_screen("run")
 
-    def action_up(self) -> None:
-        self._step(-1)
-
-    def action_down(self) -> None:
-        self._step(1)
-
     def _step(self, by: int) -> None:
         """Go to a neighbour in the form.
 
@@ -341,6 +335,9 @@ class LaunchScreen(HudtuiScreen):
             controls[place].focus()
         elif self.query_one(Panes).alone:  # the next group is not shown beside this one
             self.query_one(Panes).step(by)
+
+    action_up = partialmethod(_step, -1)
+    action_down = partialmethod(_step, 1)
 
     def action_plan_up(self) -> None:
         if not self._reveal_plan():

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -615,17 +615,14 @@ class MappingScreen(HudtuiScreen):
         if index is not None:
             self._try_sample(offered[index])
 
-    def action_sample_next(self) -> None:
-        self._turn(1)
-
-    def action_sample_previous(self) -> None:
-        self._turn(-1)
-
     def _turn(self, step: int) -> None:
         offered = self.samples.all(self.draft.config, self.draft.tools)
         at = next((number for number, one in enumerate(offered) if one.text == self.preview.reply.text), -1 if step > 0 else 0)
         if offered:
             self._try_sample(offered[(at + step) % len(offered)])
+
+    action_sample_next = partialmethod(_turn, 1)
+    action_sample_previous = partialmethod(_turn, -1)
 
     async def action_keep(self) -> None:
         from hudtui.core.gym.editing.samples import save_samples

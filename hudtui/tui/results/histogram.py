@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -152,12 +153,6 @@ class Histogram(Acting, Widget, can_focus=True):
     def _rewards(self, first: int, last: int) -> tuple[float, float]:
         return self.buckets[first].low, math.inf if last + 1 == len(self.buckets) else self.buckets[last].high
 
-    def action_right(self) -> None:
-        self._step(1)
-
-    def action_left(self) -> None:
-        self._step(-1)
-
     def _step(self, by: int) -> None:
         """Go to the nearest bar that counts something: a range without episodes shows nothing."""
         counts = [one.count for one in self.buckets]
@@ -168,6 +163,9 @@ class Histogram(Acting, Widget, can_focus=True):
         place = next((place for place in places if counts[place]), None)
         if place is not None:
             self._choose((place, place))
+
+    action_right = partialmethod(_step, 1)
+    action_left = partialmethod(_step, -1)
 
     def action_wider(self) -> None:
         first, last = self.chosen or (0, -1)

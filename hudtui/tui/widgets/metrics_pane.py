@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partialmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
@@ -735,12 +736,6 @@ class MetricsPane(Acting, Vertical):
         self.refresh_bindings()
         self.call_after_refresh(self._follow)
 
-    def action_next(self) -> None:
-        self._turn(1)
-
-    def action_previous(self) -> None:
-        self._turn(-1)
-
     def _turn(self, by: int) -> None:
         charts = self._charts
         titles = charts.titles()
@@ -748,6 +743,9 @@ class MetricsPane(Acting, Vertical):
             columns = charts.shape(charts.content_size.width, len(titles))[0]
             order = sorted(range(len(titles)), key=lambda place: (place % columns, place))
             self._choose(titles[order[(order.index(charts.place) + by) % len(order)]][0])
+
+    action_next = partialmethod(_turn, 1)
+    action_previous = partialmethod(_turn, -1)
 
     def _choose(self, key: str) -> None:
         self._charts.chosen = key
@@ -763,18 +761,6 @@ class MetricsPane(Acting, Vertical):
         else:
             page.scroll_home(animate=False)
 
-    def action_later(self) -> None:
-        self._move(1)
-
-    def action_earlier(self) -> None:
-        self._move(-1)
-
-    def action_far_later(self) -> None:
-        self._move(_FAR)
-
-    def action_far_earlier(self) -> None:
-        self._move(-_FAR)
-
     def action_first(self) -> None:
         if stops := self._charts.stops():
             self._put(stops[0])
@@ -788,6 +774,11 @@ class MetricsPane(Acting, Vertical):
             here = len(stops) - 1 if self._charts.x is None else max(bisect_right(stops, self._charts.x) - 1, 0)
             place = max(here + by, 0)
             self._put(stops[place] if place < len(stops) - 1 else None)
+
+    action_later = partialmethod(_move, 1)
+    action_earlier = partialmethod(_move, -1)
+    action_far_later = partialmethod(_move, _FAR)
+    action_far_earlier = partialmethod(_move, -_FAR)
 
     def _put(self, x: float | None) -> None:
         before, self._charts.x = self._charts.x, x

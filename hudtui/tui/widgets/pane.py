@@ -7,6 +7,7 @@ focus. On a narrow terminal one pane is shown at a time, and the titles of the o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partialmethod
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -344,12 +345,6 @@ class Panes(Acting, Container):
 
     # -- keys ------------------------------------------------------------------------------------------------------------
 
-    def action_next(self) -> None:
-        self.step(1)
-
-    def action_previous(self) -> None:
-        self.step(-1)
-
     def step(self, by: int) -> None:
         """Go to the next field or pane (1), or to the one before (-1)."""
         chain = [widget for widget in self.screen.focus_chain if self in widget.ancestors]
@@ -366,6 +361,9 @@ class Panes(Acting, Container):
             self.screen.focus_next()
         else:
             self.screen.focus_previous()
+
+    action_next = partialmethod(step, 1)
+    action_previous = partialmethod(step, -1)
 
     def action_zoom(self) -> None:
         self._front = self.current
@@ -389,12 +387,6 @@ class Panes(Acting, Container):
         """Why panes cannot be zoomed or resized."""
         return None if self.offers(action_id) else "one pane is shown at a time"
 
-    def action_larger(self) -> None:
-        self._resize(1)
-
-    def action_smaller(self) -> None:
-        self._resize(-1)
-
     def _resize(self, by: int) -> None:
         node: Widget | None = self.current
         while node is not None and node is not self:
@@ -410,6 +402,9 @@ class Panes(Acting, Container):
                     self._shift(shown[place - 1], node, -by * _STEP)
                 return
             node = parent
+
+    action_larger = partialmethod(_resize, 1)
+    action_smaller = partialmethod(_resize, -1)
 
     def _shift(self, first: Widget, second: Widget, by: int) -> None:
         """Move the divider between two neighbours by some cells; half as many lines."""
