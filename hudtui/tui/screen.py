@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -16,6 +17,7 @@ from textual.geometry import Size
 from textual.screen import UPDATE_PERIOD, Screen
 from textual.widget import Widget
 from textual.widgets import Static
+from textual.worker import WorkerCancelled, WorkerFailed
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.tui.actions import Acting
@@ -307,6 +309,13 @@ class HudtuiScreen(Acting, Screen[None]):
     def going(self, *groups: str) -> list[Worker[Any]]:
         """The work of this screen, and of no other, that was started in these groups and has not ended."""
         return [one for one in self.workers if one.node is self and one.group in groups and not one.is_finished]
+
+    async def stop(self, group: str) -> None:
+        """Cancel the work of a group, and wait until what it has begun has ended."""
+        for worker in self.going(group):
+            worker.cancel()
+            with suppress(WorkerCancelled, WorkerFailed):
+                await worker.wait()
 
     def cancel(self, *groups: str) -> None:
         """Cancel the work of these groups, and say so."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.message import Message
-from textual.widgets import OptionList, Static, TextArea
+from textual.widgets import Static
 
 from hudtui.core.text import clean_line
 from hudtui.tui.editor.reply_editor import ReplyEditor
@@ -33,12 +31,6 @@ class SetupPane(Pane):
     BORDER_TITLE = "Episode"
     HELP = "The task, the configuration and who plays. Enter changes a row; the bars are the parts of the reward."
 
-    @dataclass
-    class Wanted(Message):
-        """A row is to be changed."""
-
-        name: str
-
     def compose(self) -> ComposeResult:
         yield FieldRows(id="play-rows")
         yield CalmStatic(id="play-scores")
@@ -56,10 +48,6 @@ class SetupPane(Pane):
         scores.display = True
         scores.update(lines)
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        event.stop()
-        self.post_message(self.Wanted(str(event.option.id)))
-
 
 class TranscriptPane(Pane):
     """The turns, as they arrive. The cursor stands on one: a fork begins behind it."""
@@ -69,12 +57,6 @@ class TranscriptPane(Pane):
         "The turns as they arrive: what was said, the call it became, the answer. Enter shows a turn in full; "
         "{key:playing.fork} plays another episode that begins with the turns up to the cursor."
     )
-
-    @dataclass
-    class Opened(Message):
-        """A turn is to be shown in full: 0 for what the agent sees first."""
-
-        turn: int
 
     def compose(self) -> ComposeResult:
         yield Choices(id="play-turns")
@@ -124,10 +106,6 @@ class TranscriptPane(Pane):
         if rows.highlighted == rows.option_count - 2:
             self.call_after_refresh(rows.scroll_end, animate=False)
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        event.stop()
-        self.post_message(self.Opened(event.option_index))
-
 
 class ReplyPane(Pane):
     """The next reply, and what it would become."""
@@ -137,9 +115,6 @@ class ReplyPane(Pane):
         "Write the next reply; below stands what it becomes, or why it becomes no call. A call alone, such as left(), is put in "
         "the tags that the configuration asks for. {key:playing.send} plays it, Esc leaves the text."
     )
-
-    class Edited(Message):
-        """The text has changed."""
 
     def compose(self) -> ComposeResult:
         yield ReplyEditor(id="play-reply")
@@ -172,10 +147,6 @@ class ReplyPane(Pane):
             )
         sheet.show(lines)
 
-    def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        event.stop()
-        self.post_message(self.Edited())
-
 
 class ActionsPane(ViewsPane):
     """The actions, and the system prompt."""
@@ -183,12 +154,6 @@ class ActionsPane(ViewsPane):
     BORDER_TITLE = "Actions"
     HELP = "What the agent can call in this task. Enter puts an example into the reply; the other view is the prompt."
     VIEWS: ClassVar[tuple[str, ...]] = ("actions", "prompt")
-
-    @dataclass
-    class Taken(Message):
-        """An action is to be put into the reply."""
-
-        action: str
 
     def compose(self) -> ComposeResult:
         yield Choices(id="play-actions")
@@ -216,10 +181,6 @@ class ActionsPane(ViewsPane):
     def show_view(self) -> None:
         self.query_one("#play-actions").display = self.view == "actions"
         self.query_one("#play-prompt").display = self.view == "prompt"
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        event.stop()
-        self.post_message(self.Taken(str(event.option.id)))
 
 
 def _sentence(text: str) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import partialmethod
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +16,7 @@ from textual import on
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.worker import WorkerCancelled, WorkerFailed
+from textual.widgets import OptionList, TextArea
 
 from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
@@ -155,7 +156,7 @@ class PlayingScreen(HudtuiScreen):
             self.start(self._choose_defaults, group="choose")
 
     async def on_unmount(self) -> None:
-        await self._stop()
+        await self.stop("play")
 
     def why_not(self, action_id: str) -> str | None:
         name = action_id.partition(".")[2]
@@ -230,22 +231,19 @@ class PlayingScreen(HudtuiScreen):
         self._setup.show(fields)
         self.refresh_bindings()
 
-    @on(SetupPane.Wanted)
-    def _change(self, event: SetupPane.Wanted) -> None:
+    @on(OptionList.OptionSelected, "#play-rows")
+    def _change(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        self.start(getattr(self, f"_ask_{event.name}"), group="ask")
+        self._ask(str(event.option.id))
 
-    def action_task(self) -> None:
-        self.start(self._ask_task, group="ask")
+    def _ask(self, name: str) -> None:
+        """Ask for one of the choices."""
+        self.start(getattr(self, f"_ask_{name}"), group="ask")
 
-    def action_tasks(self) -> None:
-        self.start(self._ask_tasks, group="ask")
-
-    def action_config(self) -> None:
-        self.start(self._ask_config, group="ask")
-
-    def action_policy(self) -> None:
-        self.start(self._ask_policy, group="ask")
+    action_task = partialmethod(_ask, "task")
+    action_tasks = partialmethod(_ask, "tasks")
+    action_config = partialmethod(_ask, "config")
+    action_policy = partialmethod(_ask, "policy")
 
     async def _ask_tasks(self) -> None:
         workspace: Workspace = await asyncio.to_thread(lambda: self.app.workspace)
@@ -415,7 +413,7 @@ class PlayingScreen(HudtuiScreen):
             ):
                 self.clear_message()
                 return
-            await self._stop()
+            await self.stop("play")
             unless_played.pop_all()
         self.start(lambda: self._play(playing), group="play")
 
@@ -444,13 +442,6 @@ class PlayingScreen(HudtuiScreen):
                 if playing.player is None:
                     self._transcript.hint("The episode did not begin: {key:playing.start} tries again.")
                 self._show_turn()
-
-    async def _stop(self) -> None:
-        """End the episode at once, and wait until its environment has ended."""
-        for worker in self.going("play"):
-            worker.cancel()
-            with suppress(WorkerCancelled, WorkerFailed):
-                await worker.wait()
 
     async def _draw_images(self, event: PlayEvent) -> None:
         """Draw the images of an event before it is shown."""
@@ -627,8 +618,8 @@ class PlayingScreen(HudtuiScreen):
 
     # -- the reply ---------------------------------------------------------------------------------------------------
 
-    @on(ReplyPane.Edited)
-    def _edited(self, event: ReplyPane.Edited) -> None:
+    @on(TextArea.Changed, "#play-reply")
+    def _edited(self, event: TextArea.Changed) -> None:
         event.stop()
         self._show_meaning()
         self.refresh_bindings()
@@ -650,36 +641,33 @@ class PlayingScreen(HudtuiScreen):
         event.stop()
         self.query_one(Panes).open(self._transcript)
 
-    @on(ActionsPane.Taken)
-    def _take_action(self, event: ActionsPane.Taken) -> None:
+    @on(OptionList.OptionSelected, "#play-actions")
+    def _take_action(self, event: OptionList.OptionSelected) -> None:
         from hudtui.core.gym.editing.preview import example_call, prompt_examples, reply_of
 
         event.stop()
-        config = self._config()
+        config, action = self._config(), str(event.option.id)
         if config is None:
             return
         player = self.playing.player if self.playing is not None and not self.over else None
-        mapping = config.mappings.get(event.action)
-        told = prompt_examples(config).get(event.action)
-        made = (
-            example_call(mapping, None if player is None else player.session.tools)
-            if mapping is not None
-            else f"{event.action}()"
-        )
+        mapping = config.mappings.get(action)
+        told = prompt_examples(config).get(action)
+        made = example_call(mapping, None if player is None else player.session.tools) if mapping is not None else f"{action}()"
         self._answer.write(reply_of(told[0] if told else made, config.parser.use_thinking))
         self.action_write()
 
     # -- what becomes of it ------------------------------------------------------------------------------------------
 
-    @on(TranscriptPane.Opened)
-    def _open_turn(self, event: TranscriptPane.Opened) -> None:
+    @on(OptionList.OptionSelected, "#play-turns")
+    def _open_turn(self, event: OptionList.OptionSelected) -> None:
         from hudtui.core.rollouts.trace import turn_text
 
         event.stop()
-        if event.turn == 0:
+        turn = event.option_index
+        if turn == 0:
             self.app.read("What the agent sees first", self._opening)
-        elif event.turn <= len(self._turns):
-            one = self._turns[event.turn - 1]
+        elif turn <= len(self._turns):
+            one = self._turns[turn - 1]
             recorded = "" if one.recorded is None else f"\n\n## recorded answer {one.number}\n{one.recorded}"
             self.app.read(f"Turn {one.number}, {one.by}", turn_text(one.number, one.turn) + recorded)
 

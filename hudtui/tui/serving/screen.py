@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,9 +15,8 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList
-from textual.worker import WorkerCancelled, WorkerFailed
 
-from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.flows.serve import Serving, exposure
 from hudtui.core.openenv.options import ServeRequest
@@ -127,7 +126,7 @@ class ServingScreen(HudtuiScreen):
             self.start(self._choose_defaults, group="choose")
 
     async def on_unmount(self) -> None:
-        await self._stop()
+        await self.stop("serve")
 
     def why_not(self, action_id: str) -> str | None:
         name = action_id.partition(".")[2]
@@ -330,13 +329,7 @@ class ServingScreen(HudtuiScreen):
             "End the server?", (f"{plural(count, 'session')} with a client would end with it.",), yes="End it", danger=True
         ):
             return
-        await self._stop()
-
-    async def _stop(self) -> None:
-        for worker in self.going("serve"):
-            worker.cancel()
-            with suppress(WorkerCancelled, WorkerFailed, HudtuiError):
-                await worker.wait()
+        await self.stop("serve")
 
     def action_cancel(self) -> None:
         for worker in self.going("serve", "begin"):
