@@ -342,9 +342,4 @@ def limit_lines(limits: Limits | None, usage: LimitUsage, keys: Keys, width: int
 
 
 def _short(seconds: float) -> str:
-    minutes = int(seconds // 60)
-    if minutes < 60:
-        return f"{minutes}m"
-    if minutes < 60 * 24:
-        return f"{minutes // 60}h {minutes % 60:02}m"
-    return f"{minutes // 1440}d {minutes % 1440 // 60}h"
+    return f"{int(seconds // 60)}m" if seconds < 3600 else span(seconds)

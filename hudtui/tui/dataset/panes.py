@@ -20,7 +20,7 @@ from textual.widgets import Static
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
 from hudtui.tui.dataset.open_tasks import OpenTasks
-from hudtui.tui.dataset.rows import PROBLEMS, SORTS, ProblemRows, Shown, TaskRows, columns_for
+from hudtui.tui.dataset.rows import PROBLEMS, SORTS, ProblemRows, TaskRows, columns_for
 from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fields import Field, FilterField
@@ -69,7 +69,7 @@ class TasksPane(Pane):
         self._open, self._host = open_tasks, screen
         self.search = FilterField(placeholder="words, field:value, -not", id="ds-search")
         self.table = VirtualTable(columns_for(None), empty="No task yet.", id="ds-table")
-        self.shown = Shown(id="ds-shown")
+        self.shown = Static(id="ds-shown")
         self.rows: TaskRows | None = None
         self.chosen: int | None = None
         """Index of the task under the cursor."""
@@ -164,10 +164,9 @@ class TasksPane(Pane):
             return f"{self.filter[0]}: {self.filter[1]}"
         return {"problems": "with problems", "error": "errors", "warning": "warnings"}[self.filter[0]]
 
-    @on(Shown.Sized)
-    def _sized(self, event: Shown.Sized) -> None:
-        event.stop()
-        self.show_shown()
+    def on_resize(self) -> None:
+        """How much fits is known once the line has its place."""
+        self.call_after_refresh(self.show_shown)
 
     # -- filter and order --------------------------------------------------------------------------------------------
 
@@ -361,7 +360,6 @@ class TaskDetailPane(ViewsPane):
 
     def on_mount(self) -> None:
         self.clear()
-        self.turn_to("task")
 
     def clear(self) -> None:
         """Say in each view that it shows nothing."""

@@ -1,13 +1,10 @@
-"""What the tables of the dataset screen show: tasks and their problems, straight from an index; and text that scrolls."""
+"""What the tables of the dataset screen show: tasks and their problems, straight from an index."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from textual.message import Message
-from textual.widgets import Static
 
 from hudtui.core.text import clean_line
 from hudtui.tui.widgets.virtual_table import Cell, Column
@@ -87,16 +84,6 @@ class ProblemRows:
         kind = self.kind(row)
         said = f"{kind.field}: {kind.message}" if kind.field else kind.message
         return STATE_CELLS[kind.severity], self.index.row(self.task(row)).id, said
-
-
-class Shown(Static):
-    """A line that fits its words to its room."""
-
-    class Sized(Message):
-        """The room is another now."""
-
-    def on_resize(self) -> None:
-        self.post_message(self.Sized())
 
 
 def columns_for(category: str | None, longest_id: int = 0) -> tuple[Column, ...]:

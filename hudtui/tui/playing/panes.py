@@ -159,9 +159,6 @@ class ActionsPane(ViewsPane):
         yield Choices(id="play-actions")
         yield Sheet(id="play-prompt")
 
-    def on_mount(self) -> None:
-        self.turn_to("actions")
-
     def show(self, actions: Iterable[tuple[str, str, str]], prompt: str) -> None:
         """Show actions as name, call and description, and the prompt."""
         from hudtui.core.text import clean

@@ -95,7 +95,6 @@ class EpisodePane(ViewsPane):
 
     def on_mount(self) -> None:
         self.name_on_border(self._no_episode)
-        self.turn_to("turns")
 
     def first_focus(self) -> Sheet | JsonView:
         return self._record if self.view == "record" else self._sheet

@@ -53,14 +53,8 @@ class Histogram(Acting, Widget, can_focus=True):
     class Chosen(Message):
         """Other ranges were chosen."""
 
-        histogram: Histogram
         rewards: tuple[float, float] | None
         """The wanted rewards: from the first number up to the second, without that; None for all."""
-
-        @property
-        def control(self) -> Histogram:
-            """The widget."""
-            return self.histogram
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +142,7 @@ class Histogram(Acting, Widget, can_focus=True):
         self.chosen = chosen
         self.refresh()
         self.refresh_bindings()
-        self.post_message(self.Chosen(self, None if chosen is None else self._rewards(*chosen)))
+        self.post_message(self.Chosen(None if chosen is None else self._rewards(*chosen)))
 
     def _rewards(self, first: int, last: int) -> tuple[float, float]:
         return self.buckets[first].low, math.inf if last + 1 == len(self.buckets) else self.buckets[last].high

@@ -34,11 +34,6 @@ class Hanging(Visual):
     def __init__(self, lead: Content, body: Content) -> None:
         self.lead, self.body = lead, body
 
-    @property
-    def plain(self) -> str:
-        """The text without style, on one line."""
-        return self.lead.plain + self.body.plain
-
     def _lines(self, width: int) -> Content:
         return Content("\n").join(hanging_lines(self.lead, self.body, width))
 

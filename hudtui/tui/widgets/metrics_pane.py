@@ -501,16 +501,10 @@ class MetricsPane(Acting, Vertical):
     class StepChosen(Message):
         """Enter was pressed on a value."""
 
-        pane: MetricsPane
         step: float
         """The step of the value at the cursor, also where the x axis is time."""
         run: str
         """`Numbers.label` of the run that the value is from."""
-
-        @property
-        def control(self) -> MetricsPane:
-            """Return the pane, for `@on` with a selector."""
-            return self.pane
 
     def __init__(
         self,
@@ -673,7 +667,7 @@ class MetricsPane(Acting, Vertical):
         charts = self._charts
         for one in charts.plot(*charts.titles()[charts.place]).series:
             if (found := one.at(charts.x)) is not None:
-                self.post_message(self.StepChosen(self, found[0], charts.runs[one.run].label))
+                self.post_message(self.StepChosen(found[0], charts.runs[one.run].label))
                 return
 
     def action_smooth(self) -> None:

@@ -151,6 +151,10 @@ class ViewsPane(Pane):
         super().__init__(id=id)
         self.view = self.VIEWS[0]
 
+    def on_mount(self) -> None:
+        """The first view is shown once the pane is made."""
+        self.turn_to(self.view)
+
     def show_view(self) -> None:
         """Draw the view that `view` names."""
         raise NotImplementedError
@@ -372,10 +376,6 @@ class Panes(Acting, Container):
         self.rearrange()
         if front is not None and front.first_focus() is not None and self.screen.focused is None:
             self.call_after_refresh(front.focus)
-
-    def has_use(self, action_id: str) -> bool:
-        """Sizes can be changed where several panes are shown."""
-        return not self.alone
 
     def offers(self, action_id: str) -> bool:
         """On a narrow terminal there is one pane, and nothing to zoom or resize."""
