@@ -2,16 +2,15 @@
 
 A text is split by its lines into its top-level sections, and `action_mappings` into its entries. Each part is read by
 `parse_config` on its own and remembered by its text, so that a keystroke costs the reading of one part. Where a text cannot be
-split like that, or a part cannot be read alone (an alias of another part, for example), `IncrementalReading.config` is
-None, and `parse_config` on the whole text decides.
+split like that, or a part cannot be read alone (an alias of another part, for example), `IncrementalReader.read` returns None,
+and `parse_config` on the whole text decides.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hudtui.core.gym.config import parse_config
@@ -44,15 +43,6 @@ class OutlineEntry:
     """From 0."""
     action: bool
     """An action; else a section of the document."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Last:
-    """The text that was read last, to be compared with the next text."""
-
-    lines: Sequence[str]
-    parts: list[TextPart]
-    config: GymConfig
 
 
 _FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -151,20 +141,14 @@ class IncrementalReader:
     def __init__(self, name: str) -> None:
         self.name = name
         self._known: dict[tuple[str, bool], GymConfig | None] = {}
-        self._last: _Last | None = None
 
     def read(self, lines: Sequence[str], *, most: int | None = None) -> GymConfig | None:
         """The meaning of a text; None where the text has to be read as a whole. Never raises.
 
         Args:
-            lines: The text, not to be changed afterwards.
+            lines: The text.
             most: Characters that may be parsed now. Where more characters are new, nothing is read.
         """
-        if self._last is not None and (most is None or most > 0):
-            changed = self._within_one_entry(self._last, lines)
-            if changed is not None:
-                self._last = changed
-                return changed.config
         parts, whole = split_parts(lines)
         if not whole or not parts:
             return None
@@ -172,10 +156,7 @@ class IncrementalReader:
             return None
         if len(self._known) > _MOST_REMEMBERED + len(parts):
             self._known.clear()
-        config = self._put_together(parts)
-        if config is not None:
-            self._last = _Last(lines, parts, config)
-        return config
+        return self._put_together(parts)
 
     def _put_together(self, parts: Sequence[TextPart]) -> GymConfig | None:
         values: dict[str, Any] = {}
@@ -207,58 +188,8 @@ class IncrementalReader:
             raw[MAPPINGS] = entries
         return GymConfig(**values, mappings=mappings, invalid=invalid, partial=partial, raw=raw, path=self.name)
 
-    def _within_one_entry(self, last: _Last, lines: Sequence[str]) -> _Last | None:
-        """The new meaning, where nothing changed but the inside of one entry; None where anything else changed."""
-        before = last.lines
-        shorter = min(len(before), len(lines))
-        first = next((row for row in range(shorter) if before[row] is not lines[row] and before[row] != lines[row]), shorter)
-        if first == len(before) == len(lines):
-            return last
-        same = 0
-        while same < shorter - first and before[-1 - same] == lines[-1 - same]:
-            same += 1
-        parts = last.parts
-        index = bisect_right(parts, first, key=lambda part: part.line) - 1
-        if index < 0 or not parts[index].action:
-            return None
-        part = parts[index]
-        end = parts[index + 1].line if index + 1 < len(parts) else len(before)
-        by = len(lines) - len(before)
-        if len(before) - same > end or end + by <= part.line:
-            return None
-        entries, good = _entries(lines, part.line, end + by)
-        if (
-            not good
-            or len(entries) != 1
-            or entries[0].line != part.line
-            or _indent(lines[part.line]) != _indent(before[part.line])
-        ):
-            return None
-        if any(line and line[0] not in _CONTINUES and not line.isspace() for line in lines[part.line : end + by]):
-            return None
-        old, new = self._read_part(part), self._read_part(entries[0])
-        if old is None or new is None or old.raw[MAPPINGS].keys() != new.raw.get(MAPPINGS, {}).keys():
-            return None
-        (name,) = new.raw[MAPPINGS]
-        moved = [*parts[:index], entries[0], *(replace(one, line=one.line + by) if by else one for one in parts[index + 1 :])]
-        if (name in old.mappings) != (name in new.mappings):
-            whole = self._put_together(moved)  # a mapping that became valid or invalid has its place among the others
-            return None if whole is None else _Last(lines, moved, whole)
-        config = replace(
-            last.config,
-            mappings={**last.config.mappings, **new.mappings},
-            invalid={**last.config.invalid, **new.invalid},
-            partial={**last.config.partial, **new.partial},
-            raw={**last.config.raw, MAPPINGS: {**last.config.raw[MAPPINGS], **new.raw[MAPPINGS]}},
-        )
-        return _Last(lines, moved, config)
-
     def _read_part(self, part: TextPart) -> GymConfig | None:
         key = (part.text, part.action)
         if key not in self._known:
             self._known[key] = parse_config(part.text, name=self.name)[0]
         return self._known[key]
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
