@@ -12,13 +12,10 @@ from dataclasses import dataclass
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.plan import WHEELS, JobSpec, Plan, PlanFile, PlanOutput, Site, Stage, config_files
+from hudtui.core.training.plan import JobSpec, Plan, PlanFile, PlanOutput, Site, Stage, input_files
 from hudtui.core.training.recipe import ALSO_ART, ONLY_ART, RECIPE, TINY, Recipe, recipe_for
-from hudtui.core.training.shape import shape_by_name
-from hudtui.core.training.trl import environment_folder
-from hudtui.core.trust import RUN_VARIABLE
+from hudtui.core.training.setup import gpu_options, python_environment, trainer_variables
 
-PYTHON = "3.12"
 DRIVER = 570
 """Oldest NVIDIA driver for the CUDA that the locked PyTorch is built for."""
 _ENVIRONMENT_GIB = 24.0
@@ -70,7 +67,7 @@ class Art:
         """See `Engine.plan`."""
         if spec.tasks is None or spec.config is None:
             raise InputError("this run needs a task file and a config", fix="hudtui art train makes both from --env.")
-        config, *code = config_files(spec)
+        tasks, config, *code = input_files(spec)
         if spec.continues is not None:
             raise InputError("a training with ART continues by itself when it is started again", fix="hudtui runs resume RUN")
         if refused := [name for name in spec.training if name not in (*ALSO_ART, *ONLY_ART)]:
@@ -81,19 +78,12 @@ class Art:
         if recipe.model == TINY:
             raise InputError("the model `tiny` is for rehearsals of the engine trl", fix="Name another one.")
         where = None if spec.rehearse else art_layout(spec.gpus)
-        tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
         chosen = PlanFile(RECIPE, content=json.dumps(recipe.to_json(), indent=1) + "\n")
-        files, stages = [tasks, config, *code, chosen], list[Stage]()
-        python = spec.trainer_python
-        if python is None:
-            lock = "art-rehearse" if spec.rehearse else "art"
-            venv = environment_folder(site.environments, lock)
-            python = f"{venv}/bin/python"
-            stages.append(_bootstrap(spec, site, recipe, venv, lock))
-            files += [
-                PlanFile("bootstrap.py", resource="pod/bootstrap.py"),
-                *(PlanFile(f"files/{name}.txt", resource=f"requirements/{name}.txt") for name in (lock, "uv")),
-            ]
+        if where is None:
+            python, stages, made = python_environment(spec, site, "art-rehearse", ["--python", "3.11", "--disk", "2"])
+        else:
+            options = gpu_options(spec, recipe.model, disk=_ENVIRONMENT_GIB, driver=DRIVER, vram=[0.0] * spec.gpus)
+            python, stages, made = python_environment(spec, site, "art", options)
         argv = [
             *(python, "-m", "hudtui.trainers.art_worker", "--recipe", site.path(chosen.path), "--tasks", site.path(tasks.path)),
             *("--config", site.path(config.path), "--out", site.path("out")),
@@ -111,19 +101,14 @@ class Art:
                 else "GPU 0 trains, GPU 1 serves"
             )
         notes.append("ART keeps no state of the optimizer: a training that is started again continues from its adapter alone")
-        env = {**spec.variables, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        if spec.platform:
-            env["HUDTUI_PLATFORM"] = spec.platform
-        if code:
-            env[RUN_VARIABLE] = site.path("files")  # the user agreed to this code when the run was started
+        env, secrets = trainer_variables(spec, site, code=bool(code), LITELLM_LOCAL_MODEL_COST_MAP="True")
         if where is None:
             env["CUDA_VISIBLE_DEVICES"] = ""
-        secrets = tuple(name for name in spec.secrets if name not in env)
         stages.append(Stage("train", tuple(argv), cwd=site.workspace or "", env=env, secrets=secrets, grace=600))
         return Plan(
             engine=self.name,
             stages=tuple(stages),
-            files=tuple(files),
+            files=(tasks, config, *code, chosen, *made),
             outputs=(
                 PlanOutput("out/metrics.jsonl", "metrics", "one line a step"),
                 PlanOutput("out/traces.jsonl", "traces", "one line an episode"),
@@ -137,17 +122,3 @@ class Art:
     def reader(self) -> MetricsReader:
         """See `Engine.reader`."""
         return MetricsReader()
-
-
-def _bootstrap(spec: JobSpec, site: Site, recipe: Recipe, venv: str, lock: str) -> Stage:
-    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv]
-    argv += ["--lock", site.path(f"files/{lock}.txt"), "--uv", site.path("files/uv.txt")]
-    if spec.rehearse:
-        argv += ["--python", "3.11", "--disk", "2"]
-    else:
-        shape = spec.shape or shape_by_name(recipe.model)
-        weights = 2.2e-9 * shape.parameters if shape is not None else 20.0
-        argv += ["--python", PYTHON, "--disk", f"{_ENVIRONMENT_GIB + weights + 10:.0f}", "--driver", str(DRIVER)]
-        argv += ["--vram", ",".join(["0"] * spec.gpus)]
-    argv += ["--package", site.package] if site.package else ["--wheel", site.path(WHEELS)]
-    return Stage("bootstrap", tuple(argv), cwd=site.workspace or "", env={"PYTHONUNBUFFERED": "1"}, max_seconds=3600)

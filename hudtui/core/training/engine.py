@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,8 +12,9 @@ from hudtui.core.errors import InputError
 from hudtui.core.python import python_command
 from hudtui.core.training.art import Art
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.plan import WHEELS, JobSpec, Plan, PlanFile, PlanOutput, Site, Stage, config_files
+from hudtui.core.training.plan import JobSpec, Plan, PlanFile, PlanOutput, Site, Stage, input_files
 from hudtui.core.training.prime_rl import PrimeRl
+from hudtui.core.training.setup import PYTHON, python_environment
 from hudtui.core.training.trl import Trl
 from hudtui.core.trust import RUN_VARIABLE
 
@@ -58,10 +58,7 @@ class Rollouts:
 
     def plan(self, spec: JobSpec, site: Site) -> Plan:
         """See `Engine.plan`."""
-        if spec.tasks is None:
-            raise InputError("this run needs a task file", fix="Name one.")
-        config, *code = config_files(spec)
-        tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
+        tasks, config, *code = input_files(spec)
         files, policy = [tasks, config, *code, *(spec.continues.files if spec.continues else ())], spec.policy
         if spec.policy_file is not None:
             files.append(PlanFile(f"files/policy/{spec.policy_file.name}", spec.policy_file))
@@ -79,7 +76,10 @@ class Rollouts:
         }
         python, stages = list(site.python), list[Stage]()
         if site.workspace is None:
-            stages, python = _python_there(spec, site, files)
+            wanted = ("--python", PYTHON, "--disk", str(_DISK))
+            there, stages, made = python_environment(spec, site, LOCK, wanted, max_seconds=1800)
+            files += made
+            python = _beside(there)
         argv = [*python[:-1], *python_command("-m", "hudtui", "eval", site.path(tasks.path), python=python[-1])]
         for option, value in options.items():
             if value is not None:
@@ -107,25 +107,10 @@ class Rollouts:
 
 LOCK = "base"
 """Name of the lock file with hudtui's own requirements."""
-_PYTHON = "3.12"
 _DISK = 2
 """Disk space in GiB of a Python environment for rollouts, downloads included."""
 _BESIDE = 'PATH="$(cd "$0" && pwd):$PATH"; export PATH; exec "$@"'
 """Runs a command with a folder first in PATH, because `python` in a task means a Python with hudtui."""
-
-
-def _python_there(spec: JobSpec, site: Site, files: list[PlanFile]) -> tuple[list[Stage], list[str]]:
-    """Return the Python command for a machine without hudtui, and the stages and files that install it."""
-    if spec.trainer_python is not None:
-        return [], _beside(spec.trainer_python)
-    lock = PlanFile(f"files/{LOCK}.txt", resource=f"requirements/{LOCK}.txt")
-    uv = PlanFile("files/uv.txt", resource="requirements/uv.txt")
-    files += [PlanFile("bootstrap.py", resource="pod/bootstrap.py"), lock, uv]
-    venv = f"{site.environments}/{LOCK}-{hashlib.sha256(lock.text).hexdigest()[:8]}"
-    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv, "--lock", site.path(lock.path), "--uv", site.path(uv.path)]
-    argv += ["--python", _PYTHON, "--disk", str(_DISK), "--wheel", site.path(WHEELS)]
-    made = Stage("bootstrap", tuple(argv), cwd=site.workspace or "", env={"PYTHONUNBUFFERED": "1"}, max_seconds=1800)
-    return [made], _beside(f"{venv}/bin/python")
 
 
 def _beside(python: str) -> list[str]:

@@ -101,20 +101,23 @@ class JobSpec(JobOptions):
     """The earlier run that this run continues."""
 
 
-def config_files(spec: JobSpec) -> tuple[PlanFile, ...]:
-    """The configuration of a run, and the code of its own reward at the same place beside it.
+def input_files(spec: JobSpec) -> tuple[PlanFile, ...]:
+    """The task file, the configuration, and the code of its own reward at the same place beside it.
 
     Raises:
-        InputError: The run has no configuration.
+        InputError: The run has no task file, or no configuration.
     """
+    if spec.tasks is None:
+        raise InputError("this run needs a task file", fix="Name one.")
     if spec.config is None:
         raise InputError("this run needs a config", fix="Name one (--config FILE), or generate it: hudtui rl init SOURCE.")
-    config = PlanFile(f"files/config/{spec.config.name}", spec.config)
-    if spec.reward_file is None:
-        return (config,)
     folder = PurePosixPath(spec.config.path).parent
-    code = (spec.reward_file, *spec.reward_modules)
-    return config, *(PlanFile(f"files/config/{PurePosixPath(file.path).relative_to(folder)}", file) for file in code)
+    code = (spec.reward_file, *spec.reward_modules) if spec.reward_file is not None else ()
+    return (
+        PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks),
+        PlanFile(f"files/config/{spec.config.name}", spec.config),
+        *(PlanFile(f"files/config/{PurePosixPath(file.path).relative_to(folder)}", file) for file in code),
+    )
 
 
 @dataclass(frozen=True)

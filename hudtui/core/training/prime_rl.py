@@ -7,11 +7,12 @@ installs (`hud_vf_gym`).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.plan import WHEELS, JobSpec, Plan, PlanFile, PlanOutput, Site, Stage, config_files
+from hudtui.core.training.plan import WHEELS, JobSpec, Plan, PlanFile, PlanOutput, Site, Stage, input_files
 from hudtui.core.training.recipe import Recipe, recipe_for
 from hudtui.core.trust import RUN_VARIABLE
 
@@ -24,6 +25,7 @@ _TOGETHER = (
     f"prime-rl {RELEASE} locks mcp 1 and verifiers 0.3; hudtui's gym needs mcp 2 and verifiers 0.4, and the two cannot be "
     "installed together"
 )
+
 
 NAMES = {
     "reward/all/mean": "reward",
@@ -40,14 +42,8 @@ NAMES = {
 class PrimeRlReader(MetricsReader):
     """Its metrics, under the names that all engines share; numbers that only it has keep theirs."""
 
-    def _take(self, line: bytes) -> None:
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if isinstance(row, dict):
-            line = json.dumps({NAMES.get(name, name): value for name, value in row.items()}).encode()
-        super()._take(line)
+    def add(self, row: Mapping[str, Any], *, at: float | None = None) -> None:
+        super().add({NAMES.get(name, name): value for name, value in row.items()}, at=at)
 
 
 class PrimeRl:
@@ -62,15 +58,12 @@ class PrimeRl:
     def plan(self, spec: JobSpec, site: Site) -> Plan:
         if spec.rehearse:
             raise InputError("prime-rl cannot be rehearsed: it needs GPUs", fix="Rehearse with --engine trl.")
-        if spec.tasks is None:
-            raise InputError("this run needs a task file", fix="Name one.")
-        config, *code = config_files(spec)
+        tasks, config, *code = input_files(spec)
         if spec.continues is not None:
             raise InputError("hudtui cannot continue a training of prime-rl", fix="Start it again: hudtui runs rerun RUN.")
         if spec.gpus < 2:
             raise InputError("prime-rl needs 2 GPUs or more", fix="Train on one with --engine trl.")
         recipe = recipe_for(spec)
-        tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
         toml = PlanFile("files/rl.toml", content=to_toml(settings(spec, recipe, f"../{tasks.path}", f"../{config.path}")))
         script = PlanFile("files/setup.sh", content=_setup(site))
         return Plan(

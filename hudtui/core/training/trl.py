@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,9 +10,7 @@ from pathlib import PurePosixPath
 from hudtui.core.errors import InputError
 from hudtui.core.training.memory import GpuLayout, check_memory, layout
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.package_data import resource_bytes
 from hudtui.core.training.plan import (
-    WHEELS,
     JobSpec,
     Plan,
     PlanFile,
@@ -23,19 +20,15 @@ from hudtui.core.training.plan import (
     RestartPolicy,
     Site,
     Stage,
-    config_files,
+    input_files,
 )
 from hudtui.core.training.recipe import RECIPE, TINY, Recipe, recipe_for
-from hudtui.core.training.shape import shape_by_name
-from hudtui.core.trust import RUN_VARIABLE
+from hudtui.core.training.setup import REHEARSE, gpu_options, python_environment, trainer_variables
 
 PORT = 8000
 """Of the model's server. It listens on the loopback address alone: its admin routes ask for no key."""
 DRIVER = 580
 """Oldest NVIDIA driver for the CUDA that the locked PyTorch is built for."""
-PYTHON = "3.12"
-REHEARSE = "rehearse"
-"""Name of the lock of rehearsals on a CPU."""
 _ENVIRONMENT_GIB = 22.0
 """What the training environment takes on disk, with what is downloaded for it."""
 _STARTS_WITHIN = 1800.0
@@ -59,9 +52,7 @@ class Trl:
     title = "train a model with GRPO (TRL and vLLM)"
 
     def plan(self, spec: JobSpec, site: Site) -> Plan:
-        if spec.tasks is None:
-            raise InputError("this run needs a task file", fix="Name one.")
-        config, *code = config_files(spec)
+        tasks, config, *code = input_files(spec)
         recipe = recipe_for(spec)
         model: list[PlanFile] = []
         source = recipe.model
@@ -70,38 +61,32 @@ class Trl:
             model = [PlanFile(f"files/model/{here.name}/{file.name}", file) for file in spec.model_files]
             source = site.path(f"files/model/{here.name}")
             recipe = replace(recipe, model=str(here), learning_rate=recipe.rate)
-        tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
         chosen = PlanFile(RECIPE, content=json.dumps(recipe.to_json(), indent=1) + "\n")
         files = [tasks, config, *code, chosen, *model, *(spec.continues.files if spec.continues else ())]
         where = None if spec.rehearse or spec.gpus == 0 else _gpus(spec, recipe)
         if where is None and not spec.rehearse and recipe.model == TINY:
             raise _only_for_rehearsals()
         served = spec.rehearse and spec.gpus > 1 and recipe.model != TINY
-        stages: list[Stage] = []
-        python = spec.trainer_python
-        if served and python is None:
+        if served and spec.trainer_python is None:
             raise InputError(
                 "a rehearsal with a model server needs vLLM for CPUs, which is in no lock file",
                 fix="Name a Python that has `vllm` beside it (--python), or leave out --gpus: the model generates by itself.",
             )
-        if python is None:
-            lock = REHEARSE if where is None else "train"
-            venv = environment_folder(site.environments, lock)
-            python = f"{venv}/bin/python"
-            stages.append(_bootstrap(spec, site, recipe, venv, lock, where))
-            files += _bootstrap_files(lock)
+        if where is None:
+            cpu = ["--first", site.path("files/torch-cpu.txt"), "--cuda", site.path("files/rehearse-cuda.txt")]
+            cpu += ["--python", "3.11", "--disk", "7"]
+            python, stages, made = python_environment(spec, site, REHEARSE, cpu, also=("torch-cpu", "rehearse-cuda"))
+        else:
+            least = [gpu.floor for gpu in where.memory] if where.memory else [0.0] * spec.gpus
+            options = gpu_options(spec, recipe.model, disk=_ENVIRONMENT_GIB, driver=DRIVER, vram=least)
+            python, stages, made = python_environment(spec, site, "train", options)
+        files += made
         argv = [
             *("-m", "hudtui.trainers.grpo", "--recipe", site.path(chosen.path), "--tasks", site.path(tasks.path)),
             *("--config", site.path(config.path), "--out", site.path("out")),
             *(("--model", source) if model else ()),
         ]
-        # PYTHONSAFEPATH: a folder called hudtui must not stand in for the program.
-        base = {**spec.variables, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
-        if spec.platform:
-            base["HUDTUI_PLATFORM"] = spec.platform
-        if code:
-            base[RUN_VARIABLE] = site.path("files")  # the user agreed to this code when the run was started
-        secrets = tuple(name for name in spec.secrets if name not in base)
+        base, secrets = trainer_variables(spec, site, code=bool(code))
         cwd = site.workspace or ""
         ports: tuple[PlanPort, ...] = ()
         notes: list[str] = [spec.continues.text] if spec.continues else []
@@ -243,36 +228,6 @@ def _only_for_rehearsals() -> InputError:
     return InputError(
         "the model `tiny` is for rehearsals", fix="Name another one with --model, or rehearse: hudtui rl --rehearse."
     )
-
-
-def environment_folder(environments: str, lock: str = REHEARSE) -> str:
-    """Return the folder of the Python environment that a lock describes; by default that of rehearsals on a CPU."""
-    digest = hashlib.sha256(resource_bytes(f"requirements/{lock}.txt")).hexdigest()[:8]
-    return f"{environments}/{lock}-{digest}"
-
-
-def _bootstrap(spec: JobSpec, site: Site, recipe: Recipe, venv: str, lock: str, where: GpuLayout | None) -> Stage:
-    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv]
-    argv += ["--lock", site.path(f"files/{lock}.txt"), "--uv", site.path("files/uv.txt")]
-    if where is None:
-        argv += ["--first", site.path("files/torch-cpu.txt"), "--cuda", site.path("files/rehearse-cuda.txt")]
-        argv += ["--python", "3.11", "--disk", "7"]
-    else:
-        shape = spec.shape or shape_by_name(recipe.model)
-        weights = 2.2e-9 * shape.parameters if shape is not None else 20.0
-        argv += ["--python", PYTHON, "--disk", f"{_ENVIRONMENT_GIB + weights + 10:.0f}", "--driver", str(DRIVER)]
-        least = [gpu.floor for gpu in where.memory] if where.memory else [0.0] * spec.gpus
-        argv += ["--vram", ",".join(f"{gib:.0f}" for gib in least)]
-    argv += ["--package", site.package] if site.package else ["--wheel", site.path(WHEELS)]
-    return Stage("bootstrap", tuple(argv), cwd=site.workspace or "", env={"PYTHONUNBUFFERED": "1"}, max_seconds=3600)
-
-
-def _bootstrap_files(lock: str) -> list[PlanFile]:
-    names = [lock, "uv", *(("torch-cpu", "rehearse-cuda") if lock == "rehearse" else ())]
-    return [
-        PlanFile("bootstrap.py", resource="pod/bootstrap.py"),
-        *(PlanFile(f"files/{name}.txt", resource=f"requirements/{name}.txt") for name in names),
-    ]
 
 
 def _beside(python: str, program: str) -> str:

@@ -14,7 +14,7 @@ from hudtui.core.flows.export import Exported, ExportRequest, export_model
 from hudtui.core.paths import app_paths
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
-from hudtui.core.training.trl import environment_folder
+from hudtui.core.training.setup import environment_folder
 from hudtui.core.trust import VARIABLE, Untrusted
 
 
