@@ -142,7 +142,7 @@ async def gather_offers(providers: Mapping[str, Provider], *, strict: bool = Fal
     """
     from hudtui.core.compute.market import Market, ProviderOffers, save_cache
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.values import Offers, Query
+    from hudtui.core.compute.values import Offers
     from hudtui.core.errors import InputError
     from hudtui.core.paths import app_paths
 
@@ -150,7 +150,7 @@ async def gather_offers(providers: Mapping[str, Provider], *, strict: bool = Fal
 
     async def ask(provider: Provider) -> Offers:
         try:
-            answer = await provider.offers(Query())
+            answer = await provider.offers()
         except ProviderError as error:
             if strict:
                 raise

@@ -20,7 +20,7 @@ from pathlib import Path
 from hudtui.core.compute.lifecycle import acquire
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
-from hudtui.core.compute.values import Order, Pod, Query
+from hudtui.core.compute.values import Order, Pod
 from hudtui.core.remote.host import Host
 from hudtui.sim import PrimeSimulator
 
@@ -42,7 +42,7 @@ async def measure(count: int, *, together: bool, seconds: float) -> tuple[float,
             sim.behave(boot=0.0, ends="stuck")
             ledger = Ledger(Path(folder) / "pods.db")
             clients = [PrimeProvider(sim.api_key, base_url=sim.url, simulated=True) for _ in range(1 if together else count)]
-            offer = next(one for one in (await clients[0].offers(Query())).found if one.cloud_id == "cpu-8")
+            offer = next(one for one in (await clients[0].offers()).found if one.cloud_id == "cpu-8")
             tasks = []
             for number in range(count):
                 order = Order(f"hudtui-{number}", offer)

@@ -28,7 +28,6 @@ BAR = 3.0
 async def launch_once(home: Path, number: int) -> dict[str, float]:
     """Seconds for each step of one launch."""
     from hudtui.core.compute.prime.provider import PrimeProvider
-    from hudtui.core.compute.values import Query
     from hudtui.core.process import machine_label
     from hudtui.core.remote.hosts import close_hosts, pod_host
     from hudtui.core.runs.remote_run import RentalContext, run_remote
@@ -43,7 +42,7 @@ async def launch_once(home: Path, number: int) -> dict[str, float]:
         sim.add_ssh_key((home / ".ssh" / "id_ed25519.pub").read_text())
         provider = PrimeProvider(sim.api_key, base_url=sim.url, simulated=True)
         store = RunStore(home / "project" / ".hudtui")
-        offer = min((await provider.offers(Query())).found, key=lambda one: one.price.hourly)
+        offer = min((await provider.offers()).found, key=lambda one: one.price.hourly)
         run = f"bench-{number}"
         rent = Rental("prime", f"hudtui-{run}", offer, offer.price.hourly, simulated=True)
         files = (

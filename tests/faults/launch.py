@@ -39,7 +39,7 @@ from typing import Any
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
-from hudtui.core.compute.values import Offer, Query
+from hudtui.core.compute.values import Offer
 from hudtui.core.errors import HudtuiError
 from hudtui.core.process import machine_label
 from hudtui.core.remote.hosts import close_hosts, pod_host
@@ -257,7 +257,7 @@ def world(script: str = WORK, **behave: Any) -> Iterator[World]:
 async def _offer(sim: PrimeSimulator) -> Offer:
     provider = PrimeProvider(sim.api_key, base_url=sim.url, simulated=True)
     try:
-        return min((await provider.offers(Query())).found, key=lambda one: one.price.hourly)
+        return min((await provider.offers()).found, key=lambda one: one.price.hourly)
     finally:
         await provider.close()
 

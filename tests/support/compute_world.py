@@ -14,7 +14,7 @@ from typing import Any
 
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
-from hudtui.core.compute.values import Offer, Order, Pod, Query
+from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import HostPool
 from hudtui.core.remote.known_hosts import KnownHosts
@@ -72,7 +72,7 @@ class User:
         return await self.pool.open(target)
 
     async def offer(self, cloud_id: str = "1H100.80S") -> Offer:
-        offers = await self.prime.offers(Query())
+        offers = await self.prime.offers()
         found = next((offer for offer in offers.found if offer.cloud_id == cloud_id), None)
         if found is None:
             raise LookupError(f"{cloud_id} is not offered: {'; '.join(offers.warnings)}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hudtui.core.compute.provider import Provider
-from hudtui.core.compute.values import Offer, Offers, Price, Query
+from hudtui.core.compute.values import Offer, Offers, Price
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import file_lock, write_atomic
 
@@ -92,7 +92,7 @@ async def fetch_offers(
     parts = {name: market.parts.get(name, ProviderOffers(name, provider.title)) for name, provider in providers.items()}
     parts = {name: replace(part, asking=True) for name, part in parts.items()}
     yield Market(dict(parts))
-    tasks = {asyncio.ensure_future(provider.offers(Query())): name for name, provider in providers.items()}
+    tasks = {asyncio.ensure_future(provider.offers()): name for name, provider in providers.items()}
     waiting = set(tasks)
     try:
         while waiting:

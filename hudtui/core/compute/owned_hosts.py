@@ -18,7 +18,7 @@ from typing import Any
 from hudtui.core.compute.gpus import type_from_driver
 from hudtui.core.compute.hardware import Gpu, Hardware, inspect
 from hudtui.core.compute.provider import Features, ProviderError
-from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, Price, Query, SshKey
+from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, Price, SshKey
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import open_host
@@ -157,8 +157,8 @@ class OwnedHostsProvider:
         self.name, self.title, self.machines = name, title, tuple(machines)
         self._look, self._address, self._patience = look, address, patience
 
-    async def offers(self, query: Query) -> Offers:
-        """What the machines have now, all of it: a query's conditions are the caller's to check, by `choose`."""
+    async def offers(self) -> Offers:
+        """What the machines have now."""
         answers = await asyncio.gather(*(self._ask(machine) for machine in self.machines))
         found = tuple(offer for offers, _ in answers for offer in offers)
         return Offers(found, tuple(warning for _, warning in answers if warning))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, Query, SshKey
+from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, SshKey
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.text import clean_line
 
@@ -85,8 +85,8 @@ class Provider(Protocol):
         """The address to which a pod's own watchdog sends a DELETE with its key; None where that is not possible."""
         ...
 
-    async def offers(self, query: Query) -> Offers:
-        """What can be had now."""
+    async def offers(self) -> Offers:
+        """What can be had now, all of it: `choose` applies conditions."""
         ...
 
     async def create(self, order: Order) -> Pod:

@@ -22,7 +22,7 @@ from typing import Any
 
 from hudtui.core.compute.gpus import split_type
 from hudtui.core.compute.provider import Features, OutcomeUnknown, OutOfCapacity, ProviderError
-from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, PodStage, Price, Query, SshKey
+from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, PodStage, Price, SshKey
 from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
@@ -109,7 +109,7 @@ class SkyPilotProvider:
         self._heard[words] = (self._clock(), answer)
         return answer
 
-    async def offers(self, query: Query) -> Offers:
+    async def offers(self) -> Offers:
         """What its catalogue has of the clouds that it may use: prices as they were when that was made; see `Provider.offers`."""
         clouds = enabled_clouds(await self._ask("check"))
         if not clouds:

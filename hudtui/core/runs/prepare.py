@@ -437,7 +437,6 @@ async def _choose_offer(
 ) -> OfferChoice:
     from hudtui.core.compute.choose import OfferChoice
     from hudtui.core.compute.provider import find_offer
-    from hudtui.core.compute.values import Query
 
     by_user = ("it was chosen by you",)
     if request.offer is not None:
@@ -445,7 +444,7 @@ async def _choose_offer(
     elif not provider.features.paid:
         raise InputError(f"{provider.title} has machines of your own", fix="Name one: --host user@host.")
     else:
-        found = await provider.offers(Query())
+        found = await provider.offers()
         for warning in found.warnings:
             report.add("machine", "warning", f"{provider.title}: {warning}")
         if request.offer_name is not None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from hudtui.core.compute.provider import Provider
-    from hudtui.core.compute.values import Offer, Offers, Query, SshKey
+    from hudtui.core.compute.values import Offer, Offers, SshKey
     from hudtui.core.events import Progress
     from hudtui.core.runs.plan_text import PlanLine
     from hudtui.core.runs.preflight import Check
@@ -985,8 +985,8 @@ class _Quoted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.provider, name)
 
-    async def offers(self, query: Query) -> Offers:
-        return cast("Offers", await self._once(f"offers {query}", lambda: self.provider.offers(query)))
+    async def offers(self) -> Offers:
+        return cast("Offers", await self._once("offers", self.provider.offers))
 
     async def keys(self) -> tuple[SshKey, ...]:
         return cast("tuple[SshKey, ...]", await self._once("keys", self.provider.keys))

@@ -15,7 +15,7 @@ from hudtui.core.compute.overview import Overview, PodsSnapshot
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.provider import Features, ProviderError
-from hudtui.core.compute.values import Account, Offer, Offers, Order, Price, Query
+from hudtui.core.compute.values import Account, Offer, Offers, Order, Price
 from hudtui.core.errors import InputError
 from hudtui.sim import PrimeSimulator
 
@@ -37,7 +37,7 @@ class Mute:
     def __init__(self, *answers: Offers | Exception) -> None:
         self._answers = list(answers)
 
-    async def offers(self, query: Query) -> Offers:
+    async def offers(self) -> Offers:
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -136,7 +136,7 @@ def test_an_offer_survives_being_remembered() -> None:
 
 async def rent(one: Overview, sim: PrimeSimulator, name: str, **facts: Any) -> str:
     """A machine that was asked for and created, as `acquire` leaves it when the app is killed."""
-    found = (await one.providers["prime"].offers(Query(gpu_types=("H100_80GB",)))).found
+    found = [item for item in (await one.providers["prime"].offers()).found if item.gpu_type == "H100_80GB"]
     chosen = min((item for item in found if item.price.currency == "USD" and not item.spot), key=lambda item: item.price.hourly)
     order = Order(name, chosen)
     one.ledger.reserve(order, provider="prime", endpoint=sim.url, **facts)

@@ -26,7 +26,7 @@ from hudtui.core.compute.owned_hosts import (
     read_owned_hosts,
 )
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.values import Order, Price, Query
+from hudtui.core.compute.values import Order, Price
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.hosts import HostPool
 from hudtui.core.remote.known_hosts import KnownHosts
@@ -114,7 +114,7 @@ async def test_machines_that_do_not_answer_are_named_and_the_others_stay() -> No
     provider = OwnedHostsProvider(
         "ssh", "mine", [OwnedHost(name) for name in ("ok", "silent", "closed", "odd")], look, patience=0.2
     )
-    answer = await provider.offers(Query())
+    answer = await provider.offers()
     assert [offer.cloud_id for offer in answer.found] == ["ok", "odd"]
     assert answer.warnings == (
         "silent did not say what it has within 0.2 s",
@@ -145,11 +145,11 @@ async def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     driver.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     driver.chmod(0o755)
     monkeypatch.setenv("PATH", f"{driver.parent}:{os.environ['PATH']}")
-    answer = await LocalProvider().offers(Query())
+    answer = await LocalProvider().offers()
     (offer,) = answer.found
     assert (offer.gpu_type, offer.gpu_count, offer.price) == ("RTX4090_24GB", 2, Price(0.0))
     assert choose(answer.found, spec=parse_spec("2x4090")).offer is offer and answer.warnings == ()
-    assert (await LocalProvider(OwnedHost("local", 0.3, "EUR")).offers(Query())).found[0].price == Price(0.3, "EUR")
+    assert (await LocalProvider(OwnedHost("local", 0.3, "EUR")).offers()).found[0].price == Price(0.3, "EUR")
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ async def test_a_machine_behind_ssh(box: str, tmp_path: Path) -> None:
     owned_hosts_file().write_text("box: {price: 1.25}\n")
     async with HostPool(KnownHosts(tmp_path / "pins")) as pool:
         provider = SshProvider([*read_owned_hosts(owned_hosts_file()), OwnedHost("nobody@127.0.0.1:1")], connect=pool.open)
-        answer = await provider.offers(Query())
+        answer = await provider.offers()
     (offer,) = answer.found
     assert (offer.gpu_type, offer.gpu_count, offer.gpu_memory) == ("H100_80GB (simulated)", 2, 80)
     assert offer.price == Price(1.25) and offer.cloud_id == box and offer.stock == "idle"

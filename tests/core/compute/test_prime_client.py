@@ -10,7 +10,6 @@ import pytest
 
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.provider import AuthError, InsufficientFunds, OutcomeUnknown, ProviderError
-from hudtui.core.compute.values import Query
 from hudtui.core.errors import InputError
 from hudtui.core.http import error_message
 
@@ -210,7 +209,7 @@ async def test_pages_that_are_missing_are_named(stub: Any, client: Callable[...,
         return 200, {}, json.dumps({"items": items, "totalCount": 300})
 
     stub.answer = answer
-    offers = await client(stub.url).offers(Query())
+    offers = await client(stub.url).offers()
     assert len(offers.found) == 200
     assert any("page 2 of 3 is missing" in warning for warning in offers.warnings)
     assert any(warning.startswith("clusters: ") for warning in offers.warnings)
@@ -219,10 +218,10 @@ async def test_pages_that_are_missing_are_named(stub: Any, client: Callable[...,
 async def test_nothing_at_all_is_a_failure(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     stub.answer = lambda method, target: (500, {}, "{}")
     with pytest.raises(ProviderError):
-        await client(stub.url).offers(Query())
+        await client(stub.url).offers()
     stub.answer = lambda method, target: (401, {}, "{}") if "multi" in target else (200, {}, '{"items": []}')
     with pytest.raises(AuthError):
-        await client(stub.url).offers(Query())
+        await client(stub.url).offers()
 
 
 async def test_half_a_list_of_machines_is_none(stub: Any, client: Callable[..., PrimeProvider]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.compute.choose import select
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.provider import AuthError, InsufficientFunds, OutcomeUnknown, OutOfCapacity, Provider, ProviderError
 from hudtui.core.compute.values import Address, Order, Query
@@ -25,21 +26,20 @@ async def test_it_is_a_provider(world: Any) -> None:
     assert PrimeProvider("pit_x").title == "Prime Intellect"
 
 
-async def test_offers_by_what_is_asked_for(world: Any) -> None:
-    everything = await world.prime.offers(Query())
+async def test_all_offers_and_those_that_are_asked_for(world: Any) -> None:
+    everything = await world.prime.offers()
     assert everything.warnings == () and len(everything.found) == 19
     prices = [offer.price.hourly for offer in everything.found]
     assert prices == sorted(prices)
 
-    async def ids(**query: Any) -> set[str]:
-        return {offer.cloud_id for offer in (await world.prime.offers(Query(**query))).found}
+    def ids(**query: Any) -> set[str]:
+        return {offer.cloud_id for offer in select(everything.found, query=Query(**query)).found}
 
-    assert await ids(gpu_types=("H100_80GB",), gpu_count=1, spot=False) == {"1H100.80S", "gpu-h100", "scw-h100"}
-    assert await ids(gpu_types=("H100_80GB",), spot=True) == {"1H100.80S-spot"}
-    assert await ids(min_vram=100, max_price=10) == {"b200-x1"}
-    assert await ids(regions=("FI",), max_price=1) == {"cpu-8", "1A100.22V-spot"}
-    assert await ids(clouds=("RunPod",)) == {"rp-l40s"}
-    assert await ids(gpu_count=16) == {"h100-cluster-2"}
+    assert ids(gpu_types=("H100_80GB",), gpu_count=1, spot=False) == {"1H100.80S", "gpu-h100", "scw-h100"}
+    assert ids(gpu_types=("H100_80GB",), spot=True) == {"1H100.80S-spot"}
+    assert ids(min_vram=100, max_price=10) == {"b200-x1"}
+    assert ids(clouds=("RunPod",)) == {"rp-l40s"}
+    assert ids(gpu_count=16) == {"h100-cluster-2"}
 
 
 async def test_a_pod_from_order_to_end(world: Any) -> None:
@@ -129,7 +129,7 @@ async def test_an_unclear_order_is_sent_once(world: Any, kind: str) -> None:
 async def test_a_key_that_may_not_order(world: Any) -> None:
     world.sim.add_token("reader", {"availability": {"read": True}, "user": {"read": True}})
     prime = PrimeProvider("reader", base_url=world.sim.url)
-    offer = (await prime.offers(Query())).found[0]
+    offer = (await prime.offers()).found[0]
     with pytest.raises(AuthError, match="does not let this key do that"):
         await prime.create(Order("n", offer))
     account = await prime.account()

@@ -104,7 +104,7 @@ def sky(stub: Stub) -> SkyPilotProvider:
 
 
 async def an_order(sky: SkyPilotProvider, name: str = ONE, spec: str = "H100", **more: Any) -> Order:
-    found = (await sky.offers(Query())).found
+    found = (await sky.offers()).found
     return Order(name, choose(found, query=Query(), spec=parse_spec(spec)).offer, **more)
 
 
@@ -166,7 +166,7 @@ def test_it_is_asked_where_that_is_wanted_and_not_just_because_it_is_there(stub:
 
 
 async def test_offers_of_the_clouds_that_it_may_use(stub: Stub, sky: SkyPilotProvider) -> None:
-    found = await sky.offers(Query())
+    found = await sky.offers()
     assert not found.warnings and {(one.gpu_type, one.gpu_count, one.spot, one.price.hourly) for one in found.found} == {
         ("H100", 1, False, 2.49),
         ("L4", 1, False, 0.43),
@@ -175,7 +175,7 @@ async def test_offers_of_the_clouds_that_it_may_use(stub: Stub, sky: SkyPilotPro
     one = found.found[0]
     assert (one.cloud, one.region, one.gpu_memory, one.vcpus, one.memory_gb) == ("lambda", "us-west-3", 80.0, 26, 200.0)
     stub.now += 600
-    assert await sky.offers(Query()) == found
+    assert await sky.offers() == found
     assert stub.asked("check") == 1 and stub.asked("gpus") == 2, (
         "prices are a catalogue's: asking again would cost and tell nothing"
     )
@@ -183,14 +183,14 @@ async def test_offers_of_the_clouds_that_it_may_use(stub: Stub, sky: SkyPilotPro
 
 async def test_a_cloud_that_fails_is_named_beside_the_others(stub: Stub, sky: SkyPilotProvider) -> None:
     stub.tell(clouds=["Lambda"], fail={"gpus list": ["Failed to fetch the catalog lambda/vms.csv", 1]})
-    found = await sky.offers(Query())
+    found = await sky.offers()
     assert found.found == () and found.warnings == ("lambda: Failed to fetch the catalog lambda/vms.csv",)
-    assert len((await sky.offers(Query())).found) == 1, "what failed is asked again"
+    assert len((await sky.offers()).found) == 1, "what failed is asked again"
 
 
 async def test_without_a_cloud_it_says_so(stub: Stub, sky: SkyPilotProvider) -> None:
     stub.tell(clouds=[])
-    assert "sky check" in (await sky.offers(Query())).warnings[0]
+    assert "sky check" in (await sky.offers()).warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.ssh_key import make_key
-from hudtui.core.compute.values import Offer, Pod, Query
+from hudtui.core.compute.values import Offer, Pod
 from hudtui.core.errors import MachineError
 from hudtui.core.events import Progress
 from hudtui.core.flows.rent import Ended, Ordered, PodToEnd, Rented, RentRequest, change_limits, end_pods, put_watchdog, rent
@@ -39,7 +39,7 @@ class World:
         await asyncio.to_thread(self.sim.clock.advance, seconds)
 
     async def offer(self, cloud_id: str = "1H100.80S") -> Offer:
-        return next(one for one in (await self.prime.offers(Query())).found if one.cloud_id == cloud_id)
+        return next(one for one in (await self.prime.offers()).found if one.cloud_id == cloud_id)
 
     async def rent(
         self, person: ScriptedPerson, on: Callable[[Any], Awaitable[None]] | None = None, **more: Any

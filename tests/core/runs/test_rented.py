@@ -23,7 +23,7 @@ from hudtui.core.compute.lifecycle import ProvisionStep, terminate_pod
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.provider import ProviderError
-from hudtui.core.compute.values import Offer, Price, Query
+from hudtui.core.compute.values import Offer, Price
 from hudtui.core.db import Database
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.flows.manage import manage_run
@@ -108,7 +108,7 @@ async def world(sim: PrimeSimulator, key: str, make: Make, store: RunStore) -> A
         sim.clock.advance(seconds)
         await asyncio.sleep(min(seconds, 0.05))
 
-    offer = min((await provider.offers(Query())).found, key=lambda one: one.price.hourly)
+    offer = min((await provider.offers()).found, key=lambda one: one.price.hourly)
     yield World(sim, RentalContext(provider, lambda name: None, sleep=hurry, every=0.05, within=2.0), offer, make, store)
     await close_hosts()
     await provider.close()

@@ -21,7 +21,7 @@ from hudtui.core.compute.hardware import Gpu, Hardware
 from hudtui.core.compute.overview import Overview
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
-from hudtui.core.compute.values import Order, Query
+from hudtui.core.compute.values import Order
 from hudtui.core.http import Retry
 from hudtui.core.paths import app_paths
 from hudtui.core.remote.hosts import close_hosts
@@ -91,7 +91,7 @@ class World:
         """A machine as one is left when the app was killed; its id."""
         provider = PrimeProvider(self.sim.api_key, base_url=self.sim.url, simulated=True)
         try:
-            offer = next(one for one in (await provider.offers(Query())).found if one.cloud_id == cloud_id)
+            offer = next(one for one in (await provider.offers()).found if one.cloud_id == cloud_id)
             order, ledger = Order(name, offer), Ledger()
             if written:
                 ledger.reserve(order, provider="prime", endpoint=provider.endpoint, run=run, workspace=workspace)

@@ -10,7 +10,7 @@ from typing import Any
 from hudtui.core.compute.prime.client import PREFIX, PrimeApiError, PrimeHttp
 from hudtui.core.compute.prime.schemas import find_addresses, order_body, parse_key, parse_offer, parse_pod, parse_time, stage_of
 from hudtui.core.compute.provider import AuthError, Features, OutcomeUnknown, OutOfCapacity, ProviderError
-from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, Query, SshKey
+from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, SshKey
 from hudtui.core.errors import InputError
 from hudtui.core.http import Query as Pairs
 from hudtui.core.settings import Secret
@@ -95,21 +95,14 @@ class PrimeProvider:
 
     # --- offers ---
 
-    async def offers(self, query: Query) -> Offers:
+    async def offers(self) -> Offers:
         """What can be had now; pages that could not be read are named in `warnings`.
 
         Raises:
             ProviderError: Nothing could be read at all.
         """
-        kinds = {"single machines": "/availability/gpus"}
-        if query.gpu_count is None or query.gpu_count > 8:
-            kinds["clusters"] = "/availability/multi-node"
-        pairs: list[tuple[str, str | int]] = []
-        if len(query.gpu_types) == 1:
-            pairs.append(("gpu_type", query.gpu_types[0]))
-        if query.gpu_count:
-            pairs.append(("gpu_count", query.gpu_count))
-        parts = await asyncio.gather(*(self._offer_pages(path, pairs) for path in kinds.values()), return_exceptions=True)
+        kinds = {"single machines": "/availability/gpus", "clusters": "/availability/multi-node"}
+        parts = await asyncio.gather(*map(self._offer_pages, kinds.values()), return_exceptions=True)
         found: dict[str, Offer] = {}
         warnings: list[str] = []
         failures: list[BaseException] = []
@@ -122,7 +115,7 @@ class PrimeProvider:
             warnings += [f"{kind}: {text}" for text in lacking]
             for row in rows:
                 offer = parse_offer(row, self.name)
-                if offer is not None and _fits(offer, query):
+                if offer is not None:
                     before = found.get(offer.id)
                     found[offer.id] = offer if before is None or offer.price.hourly < before.price.hourly else before
         fatal = next((error for error in failures if not isinstance(error, ProviderError) or isinstance(error, AuthError)), None)
@@ -130,9 +123,9 @@ class PrimeProvider:
             raise fatal or failures[0]
         return Offers(tuple(sorted(found.values(), key=lambda offer: (offer.price.hourly, offer.id))), tuple(warnings))
 
-    async def _offer_pages(self, path: str, pairs: Pairs) -> tuple[list[Any], list[str]]:
+    async def _offer_pages(self, path: str) -> tuple[list[Any], list[str]]:
         async def page(number: int) -> Mapping[str, Any]:
-            return await self._http.send("GET", path, query=[*pairs, ("page", number), ("page_size", _PAGE)])
+            return await self._http.send("GET", path, query=[("page", number), ("page_size", _PAGE)])
 
         first = await page(1)
         rows = list(_rows(first, "items"))
@@ -396,21 +389,6 @@ def _segment(text: str) -> str:
     from urllib.parse import quote
 
     return quote(text, safe="")
-
-
-def _fits(offer: Offer, query: Query) -> bool:
-    def among(wanted: Sequence[str], *has: str) -> bool:
-        return not wanted or bool({word.lower() for word in wanted} & {word.lower() for word in has if word})
-
-    return (
-        among(query.gpu_types, offer.gpu_type)
-        and (query.gpu_count is None or offer.gpu_count == query.gpu_count)
-        and (query.min_vram is None or (offer.gpu_memory or 0.0) >= query.min_vram)
-        and (query.max_price is None or offer.price.hourly <= query.max_price)
-        and (query.spot is None or offer.spot == query.spot)
-        and among(query.regions, offer.region, offer.country, offer.data_center)
-        and among(query.clouds, offer.cloud)
-    )
 
 
 def _names_max_price(told: str) -> bool:
