@@ -34,27 +34,24 @@ from openai import APIConnectionError, APIError, AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
 from hudtui.core.environment.bundled import with_python_variable
-from hudtui.core.environment.client import connect
 from hudtui.core.errors import HudtuiError, InputError, MachineError
-from hudtui.core.files import read_text
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.platform import choose_platform
-from hudtui.core.rollouts.evaluate import secrets_of
-from hudtui.core.rollouts.reward import load_playable_config
+from hudtui.core.rollouts.evaluate import connector, secrets_of
+from hudtui.core.rollouts.outcome import METRICS, TRACES
 from hudtui.core.rollouts.telemetry import Status, Telemetry
 from hudtui.core.rollouts.trace import append_line, write_episode
 from hudtui.core.settings import Settings, load_settings
-from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.task import Task
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean_line
 from hudtui.core.training.art import ArtLayout, art_layout, model_name
-from hudtui.core.training.recipe import Recipe, read_recipe
+from hudtui.core.training.recipe import Recipe
 from hudtui.core.variables import Lookup
 from hudtui.trainers.art_rehearsal import RehearsalBackend, RehearsalChat
 from hudtui.trainers.art_rollout import Chat, ModelError, Played, RolloutLimits, ToolRollouts
-from hudtui.trainers.records import begin_job, forget_after, forget_traces_after
+from hudtui.trainers.records import begin_job, forget_after, forget_traces_after, read_inputs, say, say_error
 
-METRICS, TRACES, ART = "metrics.jsonl", "traces.jsonl", ".art"
+ART = ".art"
 AT_ONCE = 32
 """Most episodes at the same time."""
 LOOK_EVERY = 10.0
@@ -243,10 +240,9 @@ class Training:
         self._asked = False
         self._client: AsyncOpenAI | None = None
         """To the endpoint that answers in a rehearsal."""
-        resolved = with_python_variable(lookup)
         self.rollouts = ToolRollouts(
             config,
-            lambda servers: connect(servers, lookup=resolved, timeout=recipe.timeout),
+            connector(None, out, with_python_variable(lookup), timeout=recipe.timeout),
             RolloutLimits(recipe.max_turns or config.max_turns, recipe.timeout, recipe.episode_timeout),
         )
 
@@ -546,11 +542,6 @@ def _line(row: Mapping[str, Any]) -> str:
     return f"step {row['step']}/{row['max_steps']} {shown}"
 
 
-def say(text: str) -> None:
-    """Print a line to the log, without control characters."""
-    print(clean(text), flush=True)  # noqa: T201
-
-
 # --- the program ----------------------------------------------------------------------------------------------------------
 
 
@@ -560,17 +551,7 @@ def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe,
     Raises:
         InputError: A file cannot be used, or no task is left to train on.
     """
-    recipe = read_recipe(read_text(Path(arguments.recipe)), name=arguments.recipe)
-    config = load_playable_config(Path(arguments.config), settings.folder)
-    read = read_tasks(
-        arguments.tasks,
-        lookup=with_python_variable(settings.lookup),
-        platform=settings.platform,
-        own_reward=bool(config.reward or recipe.ruler),
-        folder=settings.folder,
-    )
-    for problem in read.problems:
-        say(f"warning: {problem}")
+    recipe, config, read = read_inputs(arguments, settings)
     if len(read.tasks) <= recipe.held_out:
         raise InputError(f"{recipe.held_out} of {len(read.tasks)} tasks are held out: none is left to train on")
     return recipe, config, tuple(read.tasks)
@@ -597,7 +578,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
             os.environ.pop("WANDB_API_KEY", None)
         out = Path(arguments.out).absolute()
         out.mkdir(parents=True, exist_ok=True)
-        telemetry = begin_job(config, settings, recipe, out, say)
+        telemetry = begin_job(config, settings, recipe, out)
         training = Training(
             recipe,
             config,
@@ -624,8 +605,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         say(f"training is over at step {step}; records and checkpoints in {records}")
     except* HudtuiError as group:
         error = _first(group)
-        for line in error.lines():
-            say(f"error: {line}" if line == error.lines()[0] else line)
+        say_error(error)
         sys.exit(2 if isinstance(error, InputError) else 1)
     sys.exit(0)
 

@@ -20,7 +20,8 @@ from hudtui.core.files import read_text
 from hudtui.core.gym.config import load_config
 from hudtui.core.training.model_folder import WANTED
 from hudtui.core.training.recipe import read_recipe
-from hudtui.trainers.grpo import model_problem, say
+from hudtui.trainers.grpo import model_problem
+from hudtui.trainers.records import say, say_error
 from hudtui.trainers.tokens import chat_tokens_for
 
 _GIB = 2**30
@@ -97,10 +98,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if warning:
             say(f"warning: {warning}")
     except HudtuiError as error:
-        first, *rest = error.lines()
-        say(f"error: {first}")
-        for line in rest:
-            say(f"  {line}")
+        say_error(error)
         return error.exit_code
     say(f"{model} is here")
     return 0

@@ -21,16 +21,14 @@ from typing import Any, NoReturn
 
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.errors import HudtuiError, InputError, Location
-from hudtui.core.files import read_text
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.rollouts.evaluate import Connect
-from hudtui.core.rollouts.reward import load_playable_config
+from hudtui.core.rollouts.evaluate import connector
+from hudtui.core.rollouts.outcome import METRICS, TRACES
 from hudtui.core.settings import Settings, load_settings
-from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.task import Task
-from hudtui.core.text import clean
 from hudtui.core.training.chat_tokens import ChatTokens
-from hudtui.core.training.recipe import FEWEST_TASKS, TINY, Recipe, read_recipe
+from hudtui.core.training.recipe import FEWEST_TASKS, TINY, Recipe
+from hudtui.trainers.records import begin_job, forget_after, forget_traces_after, read_inputs, say, say_error
 from hudtui.trainers.replies import BatchReplies, Generated, RankSync, ReplySource, ServerReplies
 from hudtui.trainers.rollout import EpisodeRunner, TrainingEpisode
 from hudtui.trainers.tokens import chat_tokens_for
@@ -116,17 +114,7 @@ def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe,
     Raises:
         InputError: A file cannot be used, or there are too few tasks.
     """
-    recipe = read_recipe(read_text(Path(arguments.recipe)), name=arguments.recipe)
-    config = load_playable_config(Path(arguments.config), settings.folder)
-    read = read_tasks(
-        arguments.tasks,
-        lookup=with_python_variable(settings.lookup),
-        platform=settings.platform,
-        own_reward=bool(config.reward),
-        folder=settings.folder,
-    )
-    for problem in read.problems:
-        say(f"warning: {problem}")
+    recipe, config, read = read_inputs(arguments, settings)
     if len(read.tasks) < FEWEST_TASKS:
         raise InputError(
             f"there are {len(read.tasks)} tasks that can be played; training takes {FEWEST_TASKS} or more",
@@ -327,14 +315,6 @@ def for_trainer(played: Sequence[TrainingEpisode]) -> dict[str, Any]:
     }
 
 
-def connector(settings: Settings, recipe: Recipe) -> Connect:
-    """Return a function that connects to the environment of a task."""
-    from hudtui.core.environment.client import connect
-
-    lookup = with_python_variable(settings.lookup)
-    return lambda mcp_config: connect(mcp_config, lookup=lookup, timeout=recipe.timeout)
-
-
 def train(arguments: argparse.Namespace) -> None:
     """Train a model from the input files, and save it.
 
@@ -358,17 +338,16 @@ def train(arguments: argparse.Namespace) -> None:
     scribe, warning = chat_tokens_for(tokenizer, thinking=config.parser.use_thinking)
     if warning:
         say(f"warning: {warning}")
-    from hudtui.trainers.records import begin_job, forget_after, forget_traces_after
-    from hudtui.trainers.training_log import METRICS, TRACES, MetricsCallback, TrainingLog, last_checkpoint
+    from hudtui.trainers.training_log import MetricsCallback, TrainingLog, last_checkpoint
 
     last = last_checkpoint(out / "checkpoints")
-    telemetry = begin_job(config, settings, recipe, out, say)
+    telemetry = begin_job(config, settings, recipe, out)
     journal = TrainingLog(out, per_step=recipe.traces_per_step, lookup=settings.lookup, telemetry=telemetry)
     chronicle = MetricsCallback(out, journal, recipe)
     players = EpisodeRunner(
         config,
         scribe,
-        connector(settings, recipe),
+        connector(None, folder, with_python_variable(settings.lookup), timeout=recipe.timeout),
         max_tokens=recipe.max_tokens,
         max_seq_len=recipe.max_seq_len,
         max_turns=recipe.max_turns,
@@ -400,11 +379,6 @@ def train(arguments: argparse.Namespace) -> None:
         say(f"training is over at step {trainer.state.global_step}{why}; {'adapter' if recipe.lora else 'model'} in {out}/model")
 
 
-def say(text: str) -> None:
-    """Print a line to the log, without control characters."""
-    print(clean(text), flush=True)  # noqa: T201
-
-
 def wandb_defaults(environ: Mapping[str, str], out: Path) -> dict[str, str]:
     """Return default variables for Weights & Biases: files below `out`, and offline without a key (see `wandb sync`)."""
     offline = {} if environ.get("WANDB_API_KEY") else {"WANDB_MODE": "offline"}
@@ -426,10 +400,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         train(arguments)
     except HudtuiError as error:
-        first, *rest = error.lines()
-        say(f"error: {first}")
-        for line in rest:
-            say(f"  {line}")
+        say_error(error)
         return error.exit_code
     finally:
         _leave_group()

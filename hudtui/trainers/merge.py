@@ -14,7 +14,8 @@ from hudtui.core.gym.config import load_config
 from hudtui.core.settings import load_settings
 from hudtui.core.tasks.read import read_tasks
 from hudtui.core.training.recipe import read_recipe
-from hudtui.trainers.grpo import load_model, say
+from hudtui.trainers.grpo import load_model
+from hudtui.trainers.records import say
 
 
 def merge(run: Path, adapter: Path, out: Path) -> None:

@@ -1,22 +1,60 @@
-"""Records of a training: those that a resumed training writes again, and its job on the platform."""
+"""What all trainings share: their input files, their log, their job on the platform, and what a resumed one writes again."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
-from hudtui.core.files import write_atomic
+from hudtui.core.environment.bundled import with_python_variable
+from hudtui.core.errors import HudtuiError
+from hudtui.core.files import read_text, write_atomic
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.results.index import ResultIndex
 from hudtui.core.results.values import ResultRun
+from hudtui.core.rollouts.reward import load_playable_config
 from hudtui.core.rollouts.telemetry import Telemetry, open_telemetry
 from hudtui.core.settings import Settings
-from hudtui.core.training.recipe import Recipe
+from hudtui.core.tasks.read import LoadedTasks, read_tasks
+from hudtui.core.text import clean
+from hudtui.core.training.recipe import Recipe, read_recipe
 
 
-def begin_job(config: GymConfig, settings: Settings, recipe: Recipe, out: Path, say: Callable[[str], None]) -> Telemetry | None:
+def say(text: str) -> None:
+    """Print a line to the log, without control characters."""
+    print(clean(text), flush=True)  # noqa: T201
+
+
+def say_error(error: HudtuiError) -> None:
+    """Print the error that ends a program; a run takes its first line as the reason."""
+    first, *rest = error.lines()
+    say(f"error: {first}")
+    for line in rest:
+        say(f"  {line}")
+
+
+def read_inputs(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe, GymConfig, LoadedTasks]:
+    """Read the files that the options `--recipe`, `--config` and `--tasks` name.
+
+    Raises:
+        InputError: A file cannot be used.
+    """
+    recipe = read_recipe(read_text(Path(arguments.recipe)), name=arguments.recipe)
+    config = load_playable_config(Path(arguments.config), settings.folder)
+    read = read_tasks(
+        arguments.tasks,
+        lookup=with_python_variable(settings.lookup),
+        platform=settings.platform,
+        own_reward=bool(config.reward or recipe.ruler),
+        folder=settings.folder,
+    )
+    for problem in read.problems:
+        say(f"warning: {problem}")
+    return recipe, config, read
+
+
+def begin_job(config: GymConfig, settings: Settings, recipe: Recipe, out: Path) -> Telemetry | None:
     """Begin the training's job on the platform, in the first process; None without telemetry, and in the others."""
     if os.environ.get("RANK", "0") != "0":
         return None

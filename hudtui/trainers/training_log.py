@@ -14,6 +14,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from hudtui.core.rollouts.evaluate import secrets_of
+from hudtui.core.rollouts.outcome import METRICS, TRACES
 from hudtui.core.rollouts.telemetry import Status, Telemetry
 from hudtui.core.rollouts.trace import append_line, write_episode
 from hudtui.core.tasks.task import Task
@@ -22,9 +23,6 @@ from hudtui.core.training.recipe import Recipe
 from hudtui.core.variables import Lookup
 from hudtui.trainers.replies import RankSync, SingleRank
 from hudtui.trainers.rollout import TrainingEpisode
-
-METRICS = "metrics.jsonl"
-TRACES = "traces.jsonl"
 
 
 class TrainingLog:

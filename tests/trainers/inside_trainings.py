@@ -98,7 +98,7 @@ class Lesson:
         )
         settings_here = load_settings(out, HUD, environ={"HUD_TELEMETRY_LOCAL_DIR": str(out / "spans")})
         config = replace(self.config, job={"name": name})
-        telemetry = begin_job(config, settings_here, recipe, out, lambda text: None)
+        telemetry = begin_job(config, settings_here, recipe, out)
         journal = TrainingLog(out, per_step=0, telemetry=telemetry)
         chronicle = MetricsCallback(out, journal, recipe)
         model, tasks = copy.deepcopy(self.model), self.tasks(rewards)

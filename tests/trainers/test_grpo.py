@@ -87,13 +87,13 @@ def test_the_first_process_begins_the_job_and_says_so(
     environ = {"HUD_TELEMETRY_LOCAL_DIR": str(own_world / "spans")}
     settings = load_settings(own_world, choose_platform(own_world), environ=environ)
     monkeypatch.setenv("RANK", "1")
-    assert begin_job(config, settings, recipe, own_world / "out", print) is None and not (own_world / "out").exists()
+    assert begin_job(config, settings, recipe, own_world / "out") is None and not (own_world / "out").exists()
     monkeypatch.setenv("RANK", "0")
-    telemetry = begin_job(config, settings, recipe, own_world / "out", print)
+    telemetry = begin_job(config, settings, recipe, own_world / "out")
     assert telemetry is not None
     telemetry.close()
     assert capsys.readouterr().out == f"job Night run id={telemetry.job.id}\n"
-    again = begin_job(config, settings, recipe, own_world / "out", print)  # a second start is the same training
+    again = begin_job(config, settings, recipe, own_world / "out")  # a second start is the same training
     assert again is not None and again.job == telemetry.job
     again.close()
 
