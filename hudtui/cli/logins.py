@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hudtui.cli import console
 from hudtui.cli.options import Json
 from hudtui.cli.sources import read_source
-
-if TYPE_CHECKING:
-    from hudtui.core.environment.asking import LoginOptions
-    from hudtui.core.settings import Settings
 
 _Source = Annotated[str, typer.Argument(metavar="URL", help="Address of the environment, or an mcp_config that holds one.")]
 
@@ -54,13 +50,31 @@ async def login(
     The tokens are kept in your state folder, go to this server alone, and are renewed where the server allows it.
     """
     from hudtui.cli.person import Terminal
+    from hudtui.core.environment.asking import LoginOptions
+    from hudtui.core.environment.login_file import ClientCredentials
+    from hudtui.core.files import read_text
     from hudtui.core.flows.login import log_in
     from hudtui.core.settings import load_settings
 
-    place, settings = read_source(source), load_settings(Path.cwd())
-    options = _options(
-        settings, scope, browser, port, client_id, secret_variable, private_key, algorithm, alone=alone, issuer=issuer
-    )
+    credentials = None
+    settings = load_settings(Path.cwd())
+    if client_id is None:
+        given = {"--client-secret-var": secret_variable, "--private-key": private_key, "--alone": alone, "--issuer": issuer}
+        if lonely := next((name for name, value in given.items() if value), None):
+            raise typer.BadParameter("it belongs to a client: name one with --client-id", param_hint=lonely)
+    else:
+        if alone and (secret_variable is None) == (private_key is None):
+            raise typer.BadParameter("it needs either --client-secret-var or --private-key", param_hint="--alone")
+        if private_key is not None and not alone:
+            raise typer.BadParameter("it is for a client that logs in for itself: add --alone", param_hint="--private-key")
+        secret = settings.require(secret_variable) if secret_variable else None
+        pem = read_text(private_key, limit=100_000) if private_key else None
+        if issuer is None and (secret_variable or private_key) and not console.interactive():
+            raise typer.BadParameter("name the authorization server that the secret is for", param_hint="--issuer")
+        credentials = ClientCredentials(client_id, secret, pem, algorithm, alone, issuer)
+    if browser is None and not console.interactive():
+        browser = False
+    place, options = read_source(source), LoginOptions(credentials, scope, port, browser=browser, again=True)
     made = await log_in(place, Terminal(), settings, options=options, timeout=timeout, on_event=console.tell)
     if as_json:
         console.out_json([one.to_json() for one in made])
@@ -98,40 +112,3 @@ def logins(as_json: Json = False) -> None:
         console.out(f"{one.to_json()['server']}: {one.words()}")
     if not found:
         console.say("There is no login.")
-
-
-def _options(
-    settings: Settings,
-    scope: str | None,
-    browser: bool | None,
-    port: int,
-    client_id: str | None,
-    secret_variable: str | None,
-    private_key: Path | None,
-    algorithm: str,
-    *,
-    alone: bool,
-    issuer: str | None,
-) -> LoginOptions:
-    from hudtui.core.environment.asking import LoginOptions
-    from hudtui.core.environment.login_file import ClientCredentials
-    from hudtui.core.files import read_text
-
-    credentials = None
-    if client_id is None:
-        given = {"--client-secret-var": secret_variable, "--private-key": private_key, "--alone": alone, "--issuer": issuer}
-        if lonely := next((name for name, value in given.items() if value), None):
-            raise typer.BadParameter("it belongs to a client: name one with --client-id", param_hint=lonely)
-    else:
-        if alone and (secret_variable is None) == (private_key is None):
-            raise typer.BadParameter("it needs either --client-secret-var or --private-key", param_hint="--alone")
-        if private_key is not None and not alone:
-            raise typer.BadParameter("it is for a client that logs in for itself: add --alone", param_hint="--private-key")
-        secret = settings.require(secret_variable) if secret_variable else None
-        pem = read_text(private_key, limit=100_000) if private_key else None
-        if issuer is None and (secret_variable or private_key) and not console.interactive():
-            raise typer.BadParameter("name the authorization server that the secret is for", param_hint="--issuer")
-        credentials = ClientCredentials(client_id, secret, pem, algorithm, alone, issuer)
-    if browser is None and not console.interactive():
-        browser = False
-    return LoginOptions(credentials, scope, port, browser=browser, again=True)

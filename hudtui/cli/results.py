@@ -26,6 +26,10 @@ Filter = Annotated[
     list[str] | None, typer.Argument(metavar="[FILTER]...", help="Words or FIELD:VALUE, such as stop:error reward:<0.5 step:12.")
 ]
 
+_ENTRY_FIELDS = (
+    *("number", "run", "task", "step", "split", "rollout", "reward", "parts", "stop", "failed", "error", "turns", "tokens"),
+    *("prompt_tokens", "completion_tokens", "seconds", "started_at"),
+)
 _GROUP_COLUMNS = ["run", "step", "split", "task", "episodes", "reward", "spread", "failed", "turns"]
 _EPISODE_COLUMNS = ["number", "run", "step", "split", "task", "rollout", "reward", "stop", "turns", "tokens", "seconds", "error"]
 
@@ -363,25 +367,7 @@ async def export(
 
 def entry_json(entry: EpisodeEntry) -> dict[str, Any]:
     """Return an episode as `rollouts list --json` prints it."""
-    return {
-        "number": entry.number,
-        "run": entry.run,
-        "task": entry.task,
-        "step": entry.step,
-        "split": entry.split or None,
-        "rollout": entry.rollout,
-        "reward": entry.reward,
-        "parts": entry.parts,
-        "stop": entry.stop,
-        "failed": entry.failed,
-        "error": entry.error,
-        "turns": entry.turns,
-        "tokens": entry.tokens,
-        "prompt_tokens": entry.prompt_tokens,
-        "completion_tokens": entry.completion_tokens,
-        "seconds": entry.seconds,
-        "started_at": entry.started_at,
-    }
+    return {name: getattr(entry, name) for name in _ENTRY_FIELDS} | {"split": entry.split or None}
 
 
 def transcript_json(transcript: Transcript) -> dict[str, Any]:

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from hudtui.cli import console, runlog
-from hudtui.cli.options import Detach, DryRun, EmitScript, Json, NoTmux, StartWithoutAsking, TrainerSettings, takes_request
+from hudtui.cli.command import top
+from hudtui.cli.options import (
+    Detach,
+    DryRun,
+    DryRunInWords,
+    EmitScript,
+    Json,
+    NoTmux,
+    StartWithoutAsking,
+    TrainerSettings,
+    takes_request,
+)
 from hudtui.cli.person import Terminal
 from hudtui.core.errors import InputError
 from hudtui.core.runs.request import RunRequest
@@ -114,6 +125,27 @@ class How:
     def only_looks(self) -> bool:
         """Nothing is to be started."""
         return self.dry_run or self.emit_script
+
+
+@top.command("rehearse")
+@takes_request("tasks", "config", "model", "training", "steps", steps=3)
+@console.run_async(when_ended=GOES_ON)
+async def rehearse(
+    request: RunRequest,
+    settings: TrainerSettings = None,
+    yes: StartWithoutAsking = False,
+    dry_run: DryRunInWords = False,
+    no_tmux: NoTmux = False,
+    as_json: Json = False,
+) -> None:
+    """Rehearse a training: the same plan with a tiny model, a few steps, on this machine's CPU. As `hudtui rl --rehearse`.
+
+    Errors in tasks, configuration, environment or rewards show here, before a GPU is paid for. The model knows nothing and is
+    not worth keeping; --model takes a small real one instead. Exit code 1 if the run did not finish.
+    """
+    how = How(yes, False, dry_run, False, not no_tmux, as_json, brief=True)
+    request = replace(request, rehearse=True, rehearse_model=request.model, model=None)
+    await carry_out(checked(request, settings), how)
 
 
 async def carry_out(request: RunRequest, how: How) -> None:

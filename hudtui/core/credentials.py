@@ -41,15 +41,7 @@ class KeyCheck:
 
     def to_json(self) -> dict[str, object]:
         """The form of `hudtui settings test --json`."""
-        return {
-            "name": self.name,
-            "verdict": self.verdict,
-            "ok": self.ok,
-            "message": self.message,
-            "account": self.account,
-            "host": self.host,
-            "seconds": self.seconds,
-        }
+        return {**vars(self), "ok": self.ok}
 
 
 _Found = tuple[Verdict, str, str | None]

@@ -66,18 +66,8 @@ class HudtuiError(Exception):
 
     def to_json(self) -> dict[str, object]:
         """The form that `--json` commands print on failure."""
-        where = self.where
-        return {
-            "error": {
-                "type": type(self).__name__,
-                "what": self.what,
-                "why": self.why,
-                "fix": self.fix,
-                "where": None
-                if where is None
-                else {"file": where.file, "line": where.line, "column": where.column, "field": where.field},
-            }
-        }
+        where = None if self.where is None else dict(vars(self.where))
+        return {"error": {"type": type(self).__name__, "what": self.what, "why": self.why, "fix": self.fix, "where": where}}
 
 
 class InputError(HudtuiError):

@@ -46,7 +46,6 @@ _COMPARISON = re.compile(r"(>=|<=|>|<|=)(.*)")
 class RowFilter(Generic[R]):
     """A filter that was read by `parse_filter`."""
 
-    text: str
     fields: frozenset[str]
     """The fields that the filter names."""
     terms: tuple[Callable[[R], bool], ...] = ()
@@ -79,7 +78,7 @@ def parse_filter(text: str, fields: Fields[R]) -> RowFilter[R]:
         if wanted:
             test = _test(field, wanted, quoted is not None, fields)
             terms.append(_negated(test) if match["no"] else test)
-    return RowFilter(text, frozenset(named), tuple(terms))
+    return RowFilter(frozenset(named), tuple(terms))
 
 
 def arrange(rows: Iterable[R], fields: Fields[R], *, wanted: str = "", sort: str | None = None, reverse: bool = False) -> list[R]:

@@ -17,7 +17,6 @@ def main() -> None:
     from hub_stub import quick_retries
 
     from hudtui.core.errors import HudtuiError
-    from hudtui.core.platform import HUD
     from hudtui.core.tasks import publish
     from hudtui.core.tasks.publish import CardFacts
 
@@ -31,7 +30,7 @@ def main() -> None:
             publish.TRIES = order.get("tries", publish.TRIES)
             code = 0
             with Path(order["log"]).open("w") as log:
-                facts = CardFacts(order["repo"], {"train": 3}, ("id", "prompt"), "tasks.json", HUD)
+                facts = CardFacts(order["repo"], {"train": 3}, ("id", "prompt"), "tasks.json")
                 files = {name: Path(path) for name, path in order["files"].items()}
                 try:
                     for step in publish.push(files, facts, private=order.get("private"), token=order.get("token")):

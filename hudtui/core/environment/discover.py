@@ -27,7 +27,6 @@ from hudtui.core.environment.values import (
 from hudtui.core.errors import ConnectError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean_line, plural
-from hudtui.core.variables import Lookup
 
 _FUNCTIONS = re.compile(r"file:///(?P<hub>[^/]+)/functions\Z")
 
@@ -37,7 +36,6 @@ async def analyze(
     *,
     timeout: float = DEFAULT_TIMEOUT,
     live: bool = True,
-    lookup: Lookup | None = None,
     on_event: OnEvent | None = None,
     answerer: Answerer | None = None,
 ) -> Analysis:
@@ -47,7 +45,6 @@ async def analyze(
         source: A source from `parse_source`.
         timeout: Seconds for the start, and again for the listings.
         live: Start or reach the environment. False reads the lock file instead, where the source is one.
-        lookup: Returns the values of variables; the source's own lookup by default.
         on_event: Receives the progress.
         answerer: As for `connect`.
 
@@ -65,7 +62,7 @@ async def analyze(
         tell(Progress("connect", f"Connecting to {source.text}"))
         found = await analyze_hud_v6(source, timeout=timeout)
         return replace(found, analyzed_at=_now())
-    async with connect(source, timeout=timeout, lookup=lookup, on_event=on_event, answerer=answerer) as session:
+    async with connect(source, timeout=timeout, on_event=on_event, answerer=answerer) as session:
         return await analyze_session(session, source, timeout=timeout, on_event=on_event)
 
 

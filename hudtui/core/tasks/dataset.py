@@ -83,7 +83,6 @@ class DatasetResult:
     """The lock file, if it names the dataset now."""
     note: Path | None = None
     """The file in `.hudtui/` that names the dataset, if there is no lock file."""
-    name: str | None = None
 
 
 def rules_for(request: DatasetRequest, settings: Settings, image: str | None) -> Rules:
@@ -193,13 +192,13 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
             yield Notice("warning", f"{moved:,} tasks name the image {here}, which is on this computer alone: {_PUSH_IT}")
         if request.in_place:
             yield from _in_place(request, settings, image, converted)
-        made = DatasetResult(converted, target.path if target is not None else None, name=name)
+        made = DatasetResult(converted, target.path if target is not None else None)
         if request.push:
             if here is not None:
                 yield from _refuse_local_image(converted, settings, here)
             for published in _publish(request, settings, converted, staged.path, name, image):
                 if isinstance(published, Pushed):
-                    made = replace(made, pushed=published, name=published.repo)
+                    made = replace(made, pushed=published)
                 else:
                     yield published
     called = made.pushed.repo if made.pushed is not None else _called(made.output, settings) if made.output else name
@@ -351,7 +350,6 @@ def _publish(
         splits=converted.written,
         columns=converted.columns,
         source=source.repo or Path(source.name).name,
-        platform=settings.platform,
         image=image,
         duplicated=converted.duplicated,
         skipped=converted.total - converted.valid,

@@ -10,13 +10,12 @@ import hashlib
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
-from hudtui.core.platform import Platform
 from hudtui.core.tasks.hub import (
     TOKEN,
     HubError,
@@ -195,7 +194,7 @@ def _once(api: HfApi, files: dict[str, Path], facts: CardFacts, private: bool | 
         if there is None:
             raise HubError("the Hub made the dataset and does not show it", fix="Try again in a minute.", where=Location(repo))
     _refuse_public(there, private, repo)
-    text = dataset_card(CardFacts(**{**vars(facts), "repo": repo}), _old_card(api, repo, there))
+    text = dataset_card(replace(facts, repo=repo), _old_card(api, repo, there))
     readme = text.encode()
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
@@ -325,7 +324,6 @@ class CardFacts:
     columns: tuple[str, ...]
     source: str
     """Name of the source, without the folders of this machine."""
-    platform: Platform
     image: str | None = None
     duplicated: int = 0
     skipped: int = 0

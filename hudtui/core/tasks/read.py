@@ -152,7 +152,6 @@ def open_source(
     *,
     split: str | None = None,
     analysis: Analysis | None = None,
-    token_budget: int | None = None,
 ) -> OpenedSource:
     """Find a source and the rules of the project around it. Reads no task.
 
@@ -162,7 +161,6 @@ def open_source(
         platform: Platform of the project.
         split: Split of a dataset that has several.
         analysis: Environment to check the calls against, of the tasks that run on it.
-        token_budget: Longest prompt, in estimated tokens.
 
     Raises:
         InputError: There is no such source.
@@ -181,7 +179,6 @@ def open_source(
         analysis=analysis,
         same_servers=True,
         folder=folder,
-        token_budget=token_budget,
         rewrite=config_rewriter(platform, lookup=settings.lookup),  # changes nothing, but notes local servers and secrets
     )
     return OpenedSource(source, rules, settings, notices)
@@ -719,7 +716,6 @@ class LoadedTasks:
     """The usable tasks, in the order of the source."""
     problems: tuple[TaskProblem, ...]
     """All errors and warnings, in the order of the tasks. Tasks with an error are not among `tasks`."""
-    source: str
     total: int
     """Tasks in the source, the unusable ones included."""
 
@@ -736,8 +732,6 @@ def read_tasks(
     elsewhere: bool = False,
     platform: Platform | None = None,
     analysis: Analysis | None = None,
-    token_budget: int | None = None,
-    strict: bool = False,
     own_reward: bool | None = None,
     split: str | None = None,
     folder: Path | None = None,
@@ -753,8 +747,6 @@ def read_tasks(
         elsewhere: The tasks are played in another environment than their own: they get an empty `mcp_config`.
         platform: Platform whose gateway runs that image; HUD when None.
         analysis: Environment to check calls against.
-        token_budget: Longest prompt, in estimated tokens.
-        strict: Treat warnings as errors.
         own_reward: See `Rules.own_reward`.
         split: Split of a dataset that has several; `train` when None.
         folder: Where relative paths start; the current folder when None. (`folder / path` would hide that a path is a Hub id.)
@@ -772,8 +764,6 @@ def read_tasks(
         elsewhere=elsewhere,
         platform=platform or HUD,
         analysis=analysis,
-        token_budget=token_budget,
-        strict=strict,
         own_reward=own_reward,
     )
     source = download(find_source(path, split=split, folder=folder), token=token)
@@ -784,7 +774,7 @@ def read_tasks(
         tasks += map(as_task, batch.tasks)
         problems += batch.problems
         total += batch.count
-    return LoadedTasks(tuple(tasks), tuple(problems), os.fspath(path), total)
+    return LoadedTasks(tuple(tasks), tuple(problems), total)
 
 
 class TaskReader:

@@ -143,24 +143,22 @@ def check_name(name: str, *, local: bool = False) -> str:
     return wanted
 
 
-def suggest_names(*, user: str | None = None, image: str | None = None, folder: Path | None = None) -> tuple[str, ...]:
-    """Suggest names for a dataset of a project's tasks, the best first.
+def suggest_names(*, image: str | None = None, folder: Path | None = None) -> tuple[str, ...]:
+    """Suggest names for a dataset of a project's tasks, the best first. Without an owner they mean the user's own on the Hub.
 
     Args:
-        user: Name on the Hub. Without it the names have no owner, which means the user's own on the Hub.
         image: Image of the lock file; its name says what the tasks are about.
         folder: Project folder.
     """
-    owner = f"{_tidy(user)}/" if user and _tidy(user) else ""
     found: list[str] = []
     if image:
         repository = image.partition("@")[0]
         last = repository.rpartition("/")[2].partition(":")[0]
         if base := _tidy(last):
-            found.append(f"{owner}{base}-tasks")
+            found.append(f"{base}-tasks")
     if folder is not None and (base := _tidy(folder.resolve().name)):
-        found.append(f"{owner}{base if base.endswith('tasks') else base + '-tasks'}")
-    found.append(f"{owner}tasks")
+        found.append(base if base.endswith("tasks") else f"{base}-tasks")
+    found.append("tasks")
     return tuple(dict.fromkeys(found))
 
 

@@ -12,8 +12,9 @@ import pytest
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
 from hudtui.core.tasks import read
-from hudtui.core.tasks.read import read_tasks
+from hudtui.core.tasks.read import find_source, read_tasks, scan
 from hudtui.core.tasks.task import ToolCall
+from hudtui.core.tasks.validate import Rules
 
 Make = Callable[..., dict[str, Any]]
 Write = Callable[..., Path]
@@ -184,8 +185,8 @@ def test_variables(write: Write, task: Make) -> None:
         ("variable", "warning"),
     ]
     assert "BUCKEYE_API_KEY" in read.problems[0].message and "GONE" in read.problems[1].message
-    strict = read_tasks(write("t.json", task(mcp_config={"buckeye": server})), lookup={}.get, strict=True)
-    assert strict.tasks == () and all(problem.severity == "error" for problem in strict.problems)
+    (batch,) = scan(find_source(write("t.json", task(mcp_config={"buckeye": server}))), Rules(lookup={}.get, strict=True))
+    assert batch.tasks == [] and all(problem.severity == "error" for problem in batch.problems)
 
 
 def test_a_written_out_secret_is_warned_of_and_not_repeated(write: Write, task: Make) -> None:
@@ -196,9 +197,9 @@ def test_a_written_out_secret_is_warned_of_and_not_repeated(write: Write, task: 
 
 
 def test_token_budget(write: Write, task: Make) -> None:
-    read = read_tasks(write("t.json", task(prompt="word " * 100)), token_budget=50)
-    assert [(problem.field, problem.code) for problem in read.problems] == [("prompt", "too-long")]
-    assert len(read.tasks) == 1
+    (batch,) = scan(find_source(write("t.json", task(prompt="word " * 100))), Rules(token_budget=50))
+    assert [(problem.field, problem.code) for problem in batch.problems] == [("prompt", "too-long")]
+    assert len(batch.tasks) == 1
 
 
 def test_an_unchanged_file_is_read_once(write: Write, task: Make, monkeypatch: pytest.MonkeyPatch) -> None:

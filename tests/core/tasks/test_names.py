@@ -26,9 +26,9 @@ def test_names_that_the_hub_refuses(name: str) -> None:
 
 
 def test_suggestions() -> None:
-    found = suggest_names(user="Jo Doe", image="docker.io/hud/hud-text-2048:1.0@sha256:ab", folder=Path("/x/My Project"))
-    assert found == ("jo-doe/hud-text-2048-tasks", "jo-doe/my-project-tasks", "jo-doe/tasks")
-    assert suggest_names(user="", image="localhost:5000/env", folder=Path("/x/tasks"))[:2] == ("env-tasks", "tasks")
+    found = suggest_names(image="docker.io/hud/hud-text-2048:1.0@sha256:ab", folder=Path("/x/My Project"))
+    assert found == ("hud-text-2048-tasks", "my-project-tasks", "tasks")
+    assert suggest_names(image="localhost:5000/env", folder=Path("/x/tasks"))[:2] == ("env-tasks", "tasks")
     # Who the user of this machine is says nothing of who they are on the Hub.
     assert suggest_names(folder=Path("/x/boards")) == ("boards-tasks", "tasks")
     for name in (*found, *suggest_names(folder=Path("/"))):

@@ -18,7 +18,6 @@ import pytest
 import yaml
 from support import hub_stub as stub
 
-from hudtui.core.platform import HUD
 from hudtui.core.tasks.publish import CARD_BEGIN, CARD_END, CardFacts, dataset_card
 
 _SUPPORT = Path(__file__).parents[2] / "support"
@@ -276,7 +275,7 @@ def test_no_network(push: Any, files: dict[str, Path], hub: Any, tmp_path: Path)
     code = (
         "from hudtui.core.platform import HUD\nfrom hudtui.core.tasks.publish import CardFacts\n"
         "from hudtui.core.tasks import publish\npublish.TRIES = 1\n"
-        "try:\n    list(publish.push({}, CardFacts('a/b', {}, (), 's', HUD)))\n"
+        "try:\n    list(publish.push({}, CardFacts('a/b', {}, (), 's')))\n"
         "except publish.HubError as error: print(error)\n"
     )
 
@@ -291,7 +290,7 @@ def test_no_network(push: Any, files: dict[str, Path], hub: Any, tmp_path: Path)
 
 
 class TestCard:
-    FACTS = CardFacts("o/n", {"train": 1500, "test": 10}, ("id", "prompt", "weird|name"), "tasks`.json", HUD, "o/e:1", 2, 3)
+    FACTS = CardFacts("o/n", {"train": 1500, "test": 10}, ("id", "prompt", "weird|name"), "tasks`.json", "o/e:1", 2, 3)
 
     def test_what_it_says(self) -> None:
         text = dataset_card(self.FACTS)
