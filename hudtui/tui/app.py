@@ -228,6 +228,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         colours = self.console.color_system
         for theme in themes_for(colours):
             self.register_theme(theme)
+        self.user_themes: tuple[str, ...] = ()
+        """Names of the themes of the user's own."""
+        self._theme_complaints = self._read_themes()
         # Textual answers NO_COLOR with shades of grey; ours is a theme without any colour.
         self._filters = [one for one in self._filters if not isinstance(one, Monochrome | NoColor)]
         wanted = self.preferences.theme
@@ -288,7 +291,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.log_file = applog.start_logging(self.places.state, debug=self.verbose)
             applog.log.info("hudtui %s opens %s", __version__, self.folder)
         keymap, complaints = preferences.load_keymap(self.places.config / preferences.KEYMAP_FILE)
-        complaints += preferences.set_aside(self.places.state / preferences.FILE)
+        complaints += (*preferences.set_aside(self.places.state / preferences.FILE), *self._theme_complaints)
         if keymap:
             self.set_keymap(keymap)
         self.reload()
@@ -1075,7 +1078,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def action_theme(self) -> None:
         from hudtui.tui.palette import ThemePick, theme_names
 
-        before, names = self.theme, theme_names(self.available_themes)
+        if complaints := self._read_themes():
+            self.say("; ".join(complaints), severity="warning")
+        before, names = self.theme, theme_names(self.available_themes, self.user_themes)
 
         def chosen(at: int | None) -> None:
             if at is None:
@@ -1084,6 +1089,22 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
                 self.set_theme(names[at])
 
         self.push_screen(ThemePick(names, before), chosen)
+
+    def _read_themes(self) -> tuple[str, ...]:
+        """Take up the themes of the user's own, also changed ones; returns what is wrong with their files."""
+        folder = self.places.config / "themes"
+        if not folder.is_dir():
+            return ()
+        from hudtui.tui.user_themes import load_themes
+
+        before = self._registered_themes.get(self.theme)
+        themes, complaints = load_themes(folder)
+        self.user_themes = tuple(theme.name for theme in themes)
+        for theme in themes:
+            self.register_theme(theme)
+        if self._registered_themes.get(self.theme) != before:
+            self.mutate_reactive(HudtuiApp.theme)
+        return complaints
 
     def set_theme(self, name: str) -> None:
         """Take a theme and keep the choice."""

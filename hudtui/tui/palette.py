@@ -98,10 +98,10 @@ class ThemePick(Pick):
         self.app.theme = self._names[self._shown[event.option_index]]
 
 
-def theme_names(themes: Iterable[str]) -> list[str]:
-    """Return the names of the themes that can be chosen, hudtui's own first."""
-    own = [theme.name for theme in OWN]
-    return [*own, *sorted(name for name in themes if name not in own and not name.startswith("textual-ansi"))]
+def theme_names(themes: Iterable[str], of_user: Sequence[str] = ()) -> list[str]:
+    """Return the names of the themes that can be chosen: the user's own first, then hudtui's, then Textual's."""
+    first = [*of_user, *(theme.name for theme in OWN)]
+    return [*first, *sorted(name for name in themes if name not in first and not name.startswith("textual-ansi"))]
 
 
 class Palette(CommandPalette):
