@@ -193,12 +193,7 @@ def find_uv(tools: str, lock: Optional[str]) -> Optional[str]:
 
 
 class Environment:
-    """An environment that is being made.
-
-    Args:
-        folder: Where.
-        uv: Path of uv; None for pip.
-    """
+    """An environment that is being made."""
 
     def __init__(self, folder: str, uv: Optional[str]) -> None:
         self.folder = folder

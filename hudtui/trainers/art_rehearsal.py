@@ -20,11 +20,7 @@ _ENDS = 0.02
 
 
 class RehearsalChat:
-    """Calls one of the tools with random arguments of the right types.
-
-    Args:
-        seed: Decides what is called.
-    """
+    """Calls one of the tools with random arguments of the right types."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)

@@ -68,13 +68,7 @@ class Played:
 
 @dataclass
 class ToolRollouts:
-    """Plays tasks with a model that calls tools by itself.
-
-    Args:
-        config: What the actions mean, and the rubric.
-        connect: Opens the environment of a task.
-        limits: Of one episode.
-    """
+    """Plays tasks with a model that calls tools by itself."""
 
     config: GymConfig
     connect: Connect
@@ -86,11 +80,7 @@ class ToolRollouts:
     async def play(self, task: Task, chat: Chat, *, info: Mapping[str, Any] | None = None, version: int | None = None) -> Played:
         """Play a task once, in an environment of its own. Never raises on account of the environment or of the model.
 
-        Args:
-            task: What is played.
-            chat: The model.
-            info: Kept in the episode's record.
-            version: Step of the model, for ART's records.
+        `info` is kept in the episode's record; `version` is the step of the model, for ART's records.
         """
         play = _Play(self, task, chat, dict(info or {}), version)
         try:

@@ -103,10 +103,8 @@ class EndpointChat:
 class Gatherer:
     """Plays the groups of a step, and watches what they wait for.
 
-    Args:
-        rollouts: Plays a task.
-        group: Episodes of each task.
-        health: Address that answers while the model's server lives; None: it is not watched.
+    `group` is the number of episodes of each task; `health` an address that answers while the model's server lives, None: it is
+    not watched.
     """
 
     def __init__(self, rollouts: ToolRollouts, group: int, *, health: str | None = None) -> None:
@@ -168,9 +166,7 @@ class Gatherer:
 async def server_states(address: str | None, *, ends: bool = True) -> AsyncIterator[str | None]:
     """Look at the model's server again and again.
 
-    Args:
-        address: Address that answers while the server lives; None: it is not watched.
-        ends: Whether a server that stays silent is an error.
+    `ends`: a server that stays silent is an error.
 
     Yields:
         Why the server does not answer; None if it does, or is not watched.
@@ -208,15 +204,8 @@ async def _health(client: httpx2.AsyncClient, address: str | None) -> str | None
 class Training:
     """A training: steps of gathering and learning, with records and checkpoints.
 
-    Args:
-        recipe: Its settings.
-        config: What actions mean, and the rubric.
-        tasks: All tasks; the last `recipe.held_out` of them are for evaluation.
-        out: Folder of the results.
-        lookup: Values of the tasks' variables; they are redacted in the records.
-        layout: The GPUs; None for a rehearsal.
-        endpoint: Endpoint that answers in a rehearsal; None: random calls.
-        telemetry: Told of each episode.
+    The last `recipe.held_out` tasks are for evaluation. Values that `lookup` gives are redacted in the records. A rehearsal has
+    no layout; its calls are random without an endpoint.
     """
 
     def __init__(
@@ -481,11 +470,8 @@ def internal_config(recipe: Recipe, layout: ArtLayout) -> Any:
 def tasks_of_step(tasks: Sequence[Task], done: int, count: int, *, seed: int) -> list[Task]:
     """The tasks of a step: each task once in an epoch, in an order that the seed decides: a resumed training continues it.
 
-    Args:
-        tasks: All tasks to train on.
-        done: Steps that are done.
-        count: Tasks of a step; at most all of them.
-        seed: Decides the order.
+    `done` is the number of steps that are done, `count` that of the tasks of a step; at most all of them. The seed decides the
+    order.
     """
     chosen: list[Task] = []
     count = min(count, len(tasks))

@@ -25,10 +25,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class AdapterHandover:
     """Stands for TRL's `VLLMGeneration` in a trainer, with a server that takes adapters at run time.
 
-    Args:
-        trainer: TRL's trainer of an adapter.
-        url: The server's address, without `/v1`.
-        folder: Where adapters are saved for the server; it has to read them.
+    `url` is the server's address, without `/v1`; it has to read the folder, where adapters are saved for it.
     """
 
     def __init__(self, trainer: Any, url: str, folder: Path) -> None:

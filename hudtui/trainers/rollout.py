@@ -47,15 +47,7 @@ class TrainingEpisode:
 class EpisodeRunner:
     """Plays tasks for a trainer.
 
-    Args:
-        config: The gym configuration.
-        scribe: Converts between text and tokens.
-        connect: Connects to an environment.
-        max_tokens: Longest reply, in tokens.
-        max_seq_len: Longest conversation, in tokens.
-        max_turns: Most replies of an episode; None for the configuration's value.
-        timeout: Seconds that a tool call may take.
-        warn: Called once with each warning.
+    Longest reply and conversation are counted in tokens. `warn` is called once with each warning.
     """
 
     config: GymConfig
@@ -78,11 +70,8 @@ class EpisodeRunner:
     ) -> list[TrainingEpisode]:
         """Play one episode of each task, all at the same time.
 
-        Args:
-            tasks: What is played; a task may come several times.
-            replies: The model.
-            alone: Whether these are all episodes of the step: other processes play none.
-            info: Kept in the records of the episodes.
+        A task may come several times. `alone`: these are all episodes of the step, other processes play none. `info` is kept in
+        the records of the episodes.
 
         Raises:
             RunError: No episode could be played because of the environment, the model cannot be asked, or a prompt is longer than

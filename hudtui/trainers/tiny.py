@@ -99,13 +99,8 @@ def imitate(
 ) -> float:
     """Train the model to answer with one of `replies`, so that a rehearsal makes real tool calls. Returns the last loss.
 
-    Args:
-        model: Trained in place.
-        tokenizer: Its tokenizer.
-        before: Tokens of the conversations before a reply.
-        replies: Texts of the replies.
-        steps: Number of batches, of eight replies each.
-        seed: Decides which replies follow which conversations.
+    `before` has the tokens of the conversations before a reply. Each of the `steps` is a batch of eight replies. The seed decides
+    which replies follow which conversations.
     """
     import torch
 

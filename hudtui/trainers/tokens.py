@@ -11,9 +11,8 @@ from hudtui.core.training.chat_tokens import ChatTokens
 def chat_tokens_for(tokenizer: Any, *, thinking: bool) -> tuple[ChatTokens, str | None]:
     """Return a `ChatTokens` whose template renders earlier turns unchanged, and a warning if the template was replaced.
 
-    Args:
-        tokenizer: Its template is replaced by TRL's training template where it drops earlier thoughts.
-        thinking: Whether the configuration asks for thoughts; without thoughts, no template is replaced.
+    The tokenizer's template is replaced by TRL's training template where it drops earlier thoughts; without `thinking` none is
+    replaced.
 
     Raises:
         InputError: The template cannot be used, and TRL has no training template for this model.

@@ -28,11 +28,7 @@ from hudtui.trainers.rollout import TrainingEpisode
 class TrainingLog:
     """Counts the episodes between two lines of the metrics, and records some of them.
 
-    Args:
-        out: Folder of the files.
-        per_step: Number of episodes to record per step.
-        lookup: Values of the tasks' variables; they are redacted in the records.
-        telemetry: Told of each episode.
+    `per_step` is the number of episodes to record per step. Values that `lookup` gives are redacted in the records.
     """
 
     def __init__(self, out: Path, *, per_step: int, lookup: Lookup | None = None, telemetry: Telemetry | None = None) -> None:

@@ -48,10 +48,8 @@ class BudgetShare:
 def shares(entries: Sequence[PodRecord], realm: str, now: float) -> tuple[BudgetShare, ...]:
     """Return the shares of machines in today's budget. Simulated machines have a separate budget.
 
-    Args:
-        entries: The ledger's, those that have ended included.
-        realm: The service that is asked for another one; a simulator's machines count there alone.
-        now: Seconds since the epoch.
+    The entries are all of the ledger's, those that have ended included; `realm` is the service that is asked for another one: a
+    simulator's machines count there alone.
     """
     begin, end = midnight(now), midnight(midnight(now) + 36 * HOUR)
 
@@ -82,12 +80,8 @@ def _share(one: PodRecord, now: float, begin: float, end: float) -> BudgetShare:
 def grant_new(name: str, price: Price, realm: str, limits: Limits, *, tail: float = 0.0) -> Grant:
     """How long a machine that is about to be asked for may live.
 
-    Args:
-        name: The one it is written down under; empty to ask before that.
-        price: Of its offer.
-        realm: The service that is asked for it.
-        limits: Its own limits, and the day's.
-        tail: Seconds between the moment at which its limits stop the work on it and the one at which its guard ends it.
+    `name` is the one it is written down under, empty to ask before that; `realm` the service that is asked for it. `tail` is the
+    time in seconds between the moment at which its limits stop the work on it and the one at which its guard ends it.
 
     Returns:
         What the ledger asks with all its entries; it raises `BudgetExceeded`.

@@ -104,12 +104,7 @@ class CostSummary:
 def wallet_text(account: Account, costs: CostSummary, provider: str, hourly: float, currency: str) -> str | None:
     """How long the wallet pays for one more pod beside those that are alive at the provider, for people; None if unknown.
 
-    Args:
-        account: The account that pays.
-        costs: What is alive.
-        provider: The provider's name.
-        hourly: What the new pod costs an hour.
-        currency: Of `hourly`.
+    `hourly` is what the new pod costs an hour, in `currency`.
     """
     if account.balance is None:
         return None

@@ -58,9 +58,6 @@ def ensure_simulator(lookup: Callable[[str], str | None]) -> None:
 def find_simulator(folder: Path | None = None) -> DemoSimulator | None:
     """The demo's simulator; None where it does not live. Nothing is started.
 
-    Args:
-        folder: Where it keeps its pods and its money; one for each user by default.
-
     Raises:
         ProviderError: Its folder cannot be read.
     """
@@ -72,9 +69,6 @@ def find_simulator(folder: Path | None = None) -> DemoSimulator | None:
 
 def start_simulator(folder: Path | None = None) -> DemoSimulator:
     """The demo's simulator, which is started if it does not live. Blocks for a second in that case, for 30 at most.
-
-    Args:
-        folder: Where it keeps its pods and its money; one for each user by default.
 
     Raises:
         ProviderError: It does not start.

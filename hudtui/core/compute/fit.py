@@ -68,10 +68,8 @@ class Fit:
 def judge_memory(needed: float | None, memory: float | None, *, role: str = "") -> Fit:
     """Compare the memory that a training needs with that of a GPU.
 
-    Args:
-        needed: Estimated GiB on the fullest GPU; None if the size of the model is not known.
-        memory: GiB of one GPU; None if not known.
-        role: Which GPU that is, such as `GPU 1 (train)`, for the sentence.
+    `needed` is the estimate for the fullest GPU and `memory` what one GPU has, in GiB; None where it is not known. `role` names
+    that GPU in the sentence, such as `GPU 1 (train)`.
     """
     if needed is None:
         return Fit("unknown", "Whether it fits is not known: the size of the model is not known here.", memory=memory)
@@ -90,12 +88,7 @@ def judge_memory(needed: float | None, memory: float | None, *, role: str = "") 
 
 
 def unable(offer: Offer, *, bfloat16: bool = True) -> Fit | None:
-    """Return the verdict on an offer whose GPUs cannot train at all; None for all others.
-
-    Args:
-        offer: The machine.
-        bfloat16: Whether the training computes in bfloat16.
-    """
+    """Return the verdict on an offer whose GPUs cannot train at all; None for all others."""
     name = split_type(offer.gpu_type)[0]
     if not offer.gpu_count:
         return Fit("unable", "It has no GPU.", reason="no GPU")

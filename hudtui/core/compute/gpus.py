@@ -157,9 +157,7 @@ def fits_socket(spec: GpuSpec, offer: Offer) -> bool:
 def resolve(spec: GpuSpec, offers: Iterable[Offer]) -> tuple[str, ...]:
     """The GPU types, as their providers spell them, that a spec means.
 
-    Args:
-        spec: What was asked for.
-        offers: All that is on the market: names are learned from it.
+    Names are learned from all offers on the market.
 
     Raises:
         InputError: No provider offers such a GPU; the error says what is near.

@@ -90,10 +90,6 @@ class Hardware:
 async def inspect(host: Host, *, python: str = "python3") -> Hardware:
     """Look at a machine.
 
-    Args:
-        host: The machine.
-        python: The Python to ask there.
-
     Raises:
         MachineError: It cannot be reached, or has no such Python.
     """

@@ -30,11 +30,8 @@ class KnownPod:
 async def find_pod(name: str, providers: Mapping[str, Provider], ledger: Ledger, *, ended: bool = False) -> KnownPod:
     """Return the pod that a name, an id or the beginning of one means.
 
-    Args:
-        name: The name, the id, or what only one living pod's name or id begins with.
-        providers: The providers that are asked, by name.
-        ledger: The pods of this user.
-        ended: Also find pods of the ledger that have ended.
+    `name` may be the name, the id, or what only one living pod's name or id begins with. With `ended`, pods of the ledger that
+    have ended are found, too.
 
     Raises:
         ProviderError: No pod or several pods match, or a provider does not answer and the ledger knows of no pod there.

@@ -217,9 +217,7 @@ def price_kind(offer: Offer) -> str:
 class PriceHistory:
     """The lowest price of each kind of offer over time.
 
-    Args:
-        state_dir: `Workspace.state_dir`. Nothing is kept while it does not exist: only looking leaves no trace.
-        most: Bytes that the file may have.
+    Nothing is kept while `state_dir` does not exist: only looking leaves no trace. The file has `most` bytes at most.
     """
 
     def __init__(self, state_dir: Path, *, most: int = MOST) -> None:

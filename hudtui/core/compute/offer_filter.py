@@ -92,12 +92,7 @@ def arrange(
 ) -> OfferList:
     """Return the offers that match a filter, sorted.
 
-    Args:
-        offers: All offers.
-        wanted: The filter.
-        sort: One of `SORTS`.
-        reverse: Sort the other way round.
-        fit: Whether the GPUs of an offer hold the model to train; see `select`.
+    `sort` is one of `SORTS`; for `fit` see `select`.
     """
     named = [offer for offer in offers if wanted.names(offer)]
     order = sort if sort in ("gpu-price", "vram", "count", "setup") else "price"

@@ -129,12 +129,7 @@ class PodsSnapshot:
 class Overview:
     """Asks the providers and remembers what they said.
 
-    Args:
-        providers: By their names.
-        ledger: The machines of this user.
-        cache: The file in which offers are remembered from one session to the next.
-        active: Whether the run of an entry is still at work; see `reconcile`.
-        now: Seconds since the epoch.
+    `cache` is the file in which offers are remembered from one session to the next; for `active` see `reconcile`.
     """
 
     def __init__(

@@ -132,13 +132,8 @@ def _busy(gpu: Gpu) -> bool:
 class OwnedHostsProvider:
     """A provider of machines that are there already. See `Provider`.
 
-    Args:
-        name: `ssh` or `local`.
-        title: For people.
-        machines: Which machines are asked when offers are wanted.
-        look: Looks at one.
-        address: How to log in to one; None for this machine.
-        patience: Seconds that looking at one may take.
+    `machines` tells which machines are asked when offers are wanted; `look` looks at one, for `patience` seconds at most;
+    `address` tells how to log in to one, None for this machine.
     """
 
     endpoint = ""
@@ -249,12 +244,7 @@ _SSH_PATIENCE = 30.0
 
 
 class SshProvider(OwnedHostsProvider):
-    """The user's machines behind SSH.
-
-    Args:
-        machines: Which are asked for what they have.
-        connect: Opens one; by default from the connections of this process.
-    """
+    """The user's machines behind SSH."""
 
     def __init__(self, machines: Sequence[OwnedHost], *, connect: Callable[[str], Awaitable[Host]] = open_host) -> None:
         async def look(name: str) -> Hardware:
@@ -271,8 +261,7 @@ def _address(name: str) -> Address:
 def config_names(config: Path | None = None) -> tuple[str, ...]:
     """The names of machines in an SSH config and in what it includes, in their order; patterns and code forges are left out.
 
-    Args:
-        config: The file; `~/.ssh/config` by default. It need not exist.
+    By default the file is `~/.ssh/config`. It need not exist.
     """
     found: dict[str, None] = {}
     for name in _names(config or Path.home() / ".ssh" / "config", 0):
@@ -305,8 +294,7 @@ def _names(path: Path, depth: int) -> Iterable[str]:
 class LocalProvider(OwnedHostsProvider):
     """This machine.
 
-    Args:
-        own: What the user says of it. Without a price it costs nothing: it runs anyway.
+    `own` is what the user says of it. Without a price it costs nothing: it runs anyway.
     """
 
     def __init__(self, own: OwnedHost | None = None) -> None:

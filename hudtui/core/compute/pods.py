@@ -172,11 +172,8 @@ class Ledger:
     """The pods of this user, as rows of a SQLite file. Any number of processes may use it at once.
 
     The methods wait for the disk and for other processes that write. On an event loop: `await ledger.run(ledger.update, ...)`.
-    All of them raise `MachineError` if the file cannot be used.
-
-    Args:
-        path: The file; the user's own by default. The first entry makes it, readable by its owner alone.
-        patience: Seconds to wait for another process that writes.
+    All of them raise `MachineError` if the file cannot be used. `path` is the user's own file by default. The first entry makes
+    it, readable by its owner alone. `patience`: seconds to wait for another process that writes.
     """
 
     def __init__(self, path: Path | None = None, *, patience: float = 10.0) -> None:
@@ -210,16 +207,9 @@ class Ledger:
     ) -> PodRecord:
         """Add the record of a pod that is about to be requested, claimed by this process.
 
-        Args:
-            order: The request.
-            provider: The provider's name.
-            endpoint: Address of the provider's service.
-            run: The run that the pod is for.
-            workspace: The project that the run belongs to.
-            account: The account that pays, as the provider names it.
-            limits: What the pod may cost; see `limits`.
-            grant: Says until when the pod may live. It is called inside the transaction, so that of two launches at the same
-                moment the second one knows of the first. If it raises, nothing is written.
+        `endpoint` is the address of the provider's service, and `account` the one that pays, as the provider names it. `grant`
+        says until when the pod may live. It is called inside the transaction, so that of two launches at the same moment the
+        second one knows of the first. If it raises, nothing is written.
 
         Raises:
             InputError: A record of that name exists: names are used once.
@@ -306,13 +296,8 @@ class Ledger:
         """Write down what became of a pod.
 
         A pod in state `ended` stays so, unless it turns out to exist: `ending` is always accepted. A pod in state `never` may
-        turn out to have been created.
-
-        Args:
-            name: The name it was ordered under.
-            state: Its new state; None keeps the present one.
-            last: The pod as its provider described it just now.
-            facts: Any of pod, run, workspace, hourly, currency, ended, billed, why, account, unasked. None keeps the value.
+        turn out to have been created. The `facts` are any of pod, run, workspace, hourly, currency, ended, billed, why, account
+        and unasked. None keeps a value. `last` is the pod as its provider described it just now.
 
         Returns:
             The new record.
@@ -338,10 +323,7 @@ class Ledger:
     def update_seen(self, pods: Mapping[str, Pod], at: float, account: str | None = None) -> tuple[PodRecord, ...]:
         """Keep what providers said of living pods, for the time when they do not answer.
 
-        Args:
-            pods: The pods, by the name that each was ordered under.
-            at: When the providers said so, in seconds since the epoch.
-            account: The account that pays, as the provider names it; None keeps the value.
+        `pods` has the pods by the name that each was ordered under; `at` is when the providers said so. None keeps the account.
 
         Returns:
             The new records.

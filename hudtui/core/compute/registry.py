@@ -78,15 +78,9 @@ def find_providers(
     """Return all providers that are set up, by name. No request is made. A simulated Prime is called `prime`, too.
 
     SSH hosts are included only if the user has listed them (see `owned_hosts.owned_hosts_file`) or `machines` names them: an SSH
-    config holds many others. An installed SkyPilot is not enough, because every request starts its server: SkyPilot is
-    included if `HUDTUI_SKY` is set, or if a machine rented from it may be alive.
-
-    Args:
-        lookup: The settings.
-        machines: Further SSH hosts: names in ~/.ssh/config, or `user@host[:port]`.
-        whole_config: Include all hosts in ~/.ssh/config.
-        sky: Include SkyPilot if it is installed.
-        connect: Opens SSH connections.
+    config holds many others. An installed SkyPilot is not enough, because every request starts its server: SkyPilot is included
+    if `HUDTUI_SKY` is set, or if a machine rented from it may be alive. `machines` are further SSH hosts: names in ~/.ssh/config,
+    or `user@host[:port]`; with `whole_config` all hosts there are included, and with `sky` SkyPilot if it is installed.
 
     Raises:
         InputError: The user's list of machines is invalid.
@@ -155,11 +149,6 @@ def unavailable_providers(lookup: Lookup) -> Mapping[str, str]:
 def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider] | None = None) -> Provider:
     """Return the provider with this name.
 
-    Args:
-        name: One of `NAMES`.
-        lookup: The settings.
-        providers: The result of `find_providers`, if available.
-
     Raises:
         InputError: No provider has this name.
         AuthError: The provider's key is missing; the error says what to do.
@@ -212,12 +201,6 @@ async def pod_ssh_command(pod: Pod, lookup: Lookup, command: Sequence[str] = (),
     """Return the `ssh` command for a shell on a pod, or for `command` there.
 
     This function connects to the pod once, to learn its host key and the right user.
-
-    Args:
-        pod: The pod.
-        lookup: The settings.
-        command: The command to run on the pod.
-        tty: Allocate a terminal.
 
     Raises:
         ProviderError: The pod is this computer, or has no address yet.

@@ -72,10 +72,7 @@ class SkyPilotProvider:
     """SkyPilot.
 
     Its prices are those of its catalogue, not of the moment, and it tells nothing of stock. Its bills are its own estimates.
-
-    Args:
-        program: The words that call it.
-        clock: Seconds that only grow.
+    `program` is the words that call it.
     """
 
     name = "sky"
@@ -338,11 +335,6 @@ def task_file(order: Order, *, idle_minutes: int, max_hours: float) -> str:
 
     The task only waits: what is to be done there is done over SSH. When it has ended and no user is logged in, the machine is
     idle, and SkyPilot, which watches from the machine itself, takes it down.
-
-    Args:
-        order: What to rent.
-        idle_minutes: How long it may be idle.
-        max_hours: How long the task waits.
     """
     import yaml
 
@@ -435,10 +427,7 @@ def _offers(row: Mapping[str, Any]) -> Iterable[Offer]:
 def parse_pod(row: Mapping[str, Any], cost: Mapping[str, Any] | None, *, failed: str | None = None) -> Pod:
     """A cluster in `sky status -o json`, with its row of `sky cost-report -o json`.
 
-    Args:
-        row: The cluster.
-        cost: What the report says of it.
-        failed: Why its launch failed, where it did.
+    `cost` is what the report says of it, and `failed` why its launch failed, where it did.
     """
     status = str(row.get("status") or "").upper()
     stage = _STAGES.get(status, "unknown")

@@ -90,10 +90,6 @@ def private_keys() -> list[Path]:
 def keep_path(path: Path, settings: Settings) -> Path | None:
     """Write down that this key is for machines: in the user's own settings, or in the project's `.env` where that names another.
 
-    Args:
-        path: The private key.
-        settings: As they are.
-
     Returns:
         The file that says it; None where the key is found without.
 

@@ -55,11 +55,7 @@ def terminate_rule(provider: Provider, pod: str, lookup: Callable[[str], str | N
 def watchdog_rules(until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]) -> dict[str, Any]:
     """The rules of the watchdog on a machine without a run. They have no limit for idling, which is not measured there.
 
-    Args:
-        until: When its time is over, in seconds since the epoch: `Owned.until`. None: never.
-        provider: Where it was rented.
-        pod: The provider's id of it.
-        lookup: The settings.
+    `until` is `Owned.until`, the moment at which its time is over; None: never. `pod` is the provider's id of it.
 
     Raises:
         InputError: See `terminate_rule`.
@@ -77,11 +73,7 @@ def watchdog_rules(until: float | None, provider: Provider, pod: str, *, lookup:
 async def arm_watchdog(host: Host, folder: str, rules: Mapping[str, Any], *, key: str | None = None) -> None:
     """Start the watchdog, or give the running one its rules.
 
-    Args:
-        host: The machine.
-        folder: Where the guard's files are; made if it is not there.
-        rules: See `hudtui/pod/watchdog.py`.
-        key: What goes into the file that the rule `end` names.
+    For the rules see `hudtui/pod/watchdog.py`; `key` goes into the file that the rule `end` names.
 
     Raises:
         MachineError: It could not start.
@@ -107,12 +99,8 @@ async def start_watchdog(
 ) -> WatchdogPromise | None:
     """Start the watchdog of a machine without a run, or give the running one other limits.
 
-    Args:
-        host: The machine.
-        until: When its time is over, in seconds since the epoch: `Owned.until`, for which the day's budget has room. None: never.
-        provider: Where it was rented.
-        pod: The provider's id of it.
-        lookup: The settings.
+    `until` is `Owned.until`, the moment at which its time is over, for which the day's budget has room; None: never. `pod` is the
+    provider's id of it.
 
     Returns:
         What it will do; None where there is no limit that it could watch.

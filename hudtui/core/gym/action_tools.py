@@ -16,9 +16,7 @@ _DONE = Tool(DONE, "End the episode.", {"type": "object", "properties": {}, "add
 def action_tools(config: GymConfig, tools: Mapping[str, Tool]) -> tuple[Tool, ...]:
     """What an agent can call under a configuration: each action, unmapped tools where they are allowed, and `done`.
 
-    Args:
-        config: The configuration.
-        tools: The environment's tools by name, without those that belong to the task.
+    `tools` are the environment's, by name, without those that belong to the task.
 
     Returns:
         The actions in the order of the configuration, then the unmapped tools, then `done`. The schema of an action has its

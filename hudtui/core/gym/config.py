@@ -73,9 +73,7 @@ _OTHER_FILES: Mapping[str, frozenset[str]] = {
 def parse_config(text: str, *, name: str) -> tuple[GymConfig | None, tuple[Finding, ...]]:
     """Read a configuration as far as possible.
 
-    Args:
-        text: The YAML.
-        name: What findings call the text, usually the file's path; kept as `GymConfig.path`.
+    `name` is what findings call the text, usually the file's path; kept as `GymConfig.path`.
 
     Returns:
         The configuration, without the mappings that have errors, and all findings in the order of their lines. The configuration

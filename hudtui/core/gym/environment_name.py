@@ -71,11 +71,8 @@ def called_tools(config: GymConfig) -> tuple[str, ...]:
 def is_config_for(named: str | None, tools: tuple[str, ...], analysis: Analysis, identity: EnvironmentIdentity) -> bool:
     """Whether a configuration is for the analyzed environment.
 
-    Args:
-        named: The environment that the configuration names.
-        tools: The tools that the actions of the configuration call.
-        analysis: The analysis.
-        identity: The names of the analyzed environment.
+    `named` is the environment that the configuration names, `tools` what its actions call; `identity` has the names of the
+    analyzed environment.
 
     Returns:
         True when it is called so or has every tool; for a configuration that does not say, when it has one of them, be it

@@ -382,11 +382,7 @@ def generate(
 ) -> str:
     """The YAML text of a configuration for an environment. The same analysis gives the same text.
 
-    Args:
-        analysis: What is known of the environment.
-        name: What to call it; taken from the source by default.
-        per_value: Write tools with one small enum parameter as one action a value: all that allow it, or those named here.
-        platform: Whose gym the first comment names.
+    For `name` and `per_value` see `draft_config`; `platform` is the one whose gym the first comment names.
 
     Raises:
         InputError: See `usable_draft`.
@@ -461,9 +457,7 @@ def prompt_lines(action: DraftAction) -> list[str]:
 def action_snippet(tool: Tool, taken: Collection[str] = ()) -> tuple[str, str] | SkippedTool:
     """Make a new action for a tool, ready to be put into a configuration.
 
-    Args:
-        tool: The tool.
-        taken: Names of the actions that are there already.
+    `taken` has the names of the actions that are there already.
 
     Returns:
         The lines for `action_mappings` and the lines for the prompt, both without indentation; or why there are none.

@@ -184,10 +184,7 @@ class MappedArguments(NamedTuple):
 def map_arguments(mapping: ActionMapping, bound: BoundArguments, required: Collection[str]) -> MappedArguments:
     """Work out every parameter of a call.
 
-    Args:
-        mapping: The action's mapping.
-        bound: What the agent wrote, by name.
-        required: Parameters that the tool requires, as far as that is known.
+    `bound` is what the agent wrote, by name; `required` the parameters that the tool requires, as far as that is known.
 
     Returns:
         All parameters, also those after a failed one; the first problem counts.
@@ -302,10 +299,6 @@ class Interpreter:
 
     def interpret_call(self, name: str, arguments: Mapping[str, Any]) -> Interpretation:
         """Interpret a call that a model made by its own tool calling, as the reply with that call in its tool tag.
-
-        Args:
-            name: The action.
-            arguments: Its arguments by name; JSON values.
 
         Returns:
             The interpretation. Its format is that of a complete reply: there is no text that could be malformed.

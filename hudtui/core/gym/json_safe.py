@@ -22,10 +22,6 @@ class NotJsonError(Exception):
 def to_json_value(value: Any, depth: int = 0) -> Any:
     """Return a copy of a value, made of what JSON knows: tuples become lists, and numbers that are keys become text.
 
-    Args:
-        value: Any value.
-        depth: Lists and objects around it.
-
     Raises:
         NotJsonError: It holds a number that is not finite, half a surrogate pair, or something that is no JSON at all, or it is
             nested too deeply.

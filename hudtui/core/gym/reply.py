@@ -107,9 +107,7 @@ class Call(NamedTuple):
 def split_reply(text: str, use_thinking: bool = True) -> Reply:
     """Split a reply into its parts.
 
-    Args:
-        text: Any text.
-        use_thinking: Whether a think block is expected, for `Reply.tags`. A tool tag in a think block never counts.
+    With `use_thinking` a think block is expected, for `Reply.tags`. A tool tag in a think block never counts.
     """
     plain = _PLAIN(text)
     if plain is not None and (tool := plain[4].strip()):
@@ -243,9 +241,6 @@ class _Splitter:
 
 def parse_call(text: str) -> Call | ParseFailure:
     """Read `name(arguments)`.
-
-    Args:
-        text: The text of a tool tag, stripped; any text will do.
 
     Returns:
         The call, or why the text is not a call, with the column of the place that shows it.

@@ -77,9 +77,6 @@ def total_reward(task_completion: float, execution: float, format_compliance: fl
 def find_reward(result: ToolResult) -> tuple[float, bool]:
     """Return the reward in the answer of an evaluate tool.
 
-    Args:
-        result: The answer.
-
     Returns:
         The reward, and whether the answer holds one. The reward of an error answer is 0, and so is that of an answer without one.
     """

@@ -82,11 +82,7 @@ class SchemaProperty:
 
 
 class ToolSchema:
-    """The input schema of one tool.
-
-    Args:
-        root: The JSON Schema of the arguments.
-    """
+    """The input schema of one tool."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
@@ -163,9 +159,7 @@ class ToolSchema:
     def example(self, schema: Any, name: str = "") -> Any:
         """A value that fits a part of this schema, or `UNSET` where none was found.
 
-        Args:
-            schema: The part.
-            name: The parameter's name; a hint for what texts look natural.
+        `name` is the parameter's, a hint for what texts look natural.
         """
         self._work = WorkBudget(MAX_WORK * 3)
         for candidate in itertools.islice(self._candidates(schema, name, 0), _MOST_TRIED):
@@ -436,12 +430,7 @@ def _count(plain: Mapping[str, Any], word: str, most: int) -> int:
 
 
 def _numbers(plain: Mapping[str, Any], *, whole: bool) -> Iterator[int | float]:
-    """Numbers around the bounds of a schema and on its steps, the plainest first; not all of them fit.
-
-    Args:
-        plain: The schema, references resolved.
-        whole: Only whole numbers are of use.
-    """
+    """Numbers around the bounds of a schema and on its steps, the plainest first; not all of them fit."""
     low, high = _number(plain, "minimum"), _number(plain, "maximum")
     above, below = _number(plain, "exclusiveMinimum"), _number(plain, "exclusiveMaximum")
     step = _number(plain, "multipleOf")
@@ -478,9 +467,7 @@ def _tidy(number: int | float, whole: bool) -> int | float:
 def _texts(plain: Mapping[str, Any], name: str) -> Iterator[str]:
     """Texts that look natural, made to fit the lengths of a schema; not all of them fit.
 
-    Args:
-        plain: The schema, references resolved.
-        name: Of the parameter: an address for `url`, a file name for `path`.
+    The name is that of the parameter: an address for `url`, a file name for `path`.
     """
     form, pattern = plain.get("format"), plain.get("pattern")
     natural = _FORMATS.get(form, "") if isinstance(form, str) else ""
@@ -508,9 +495,8 @@ def _more_like(like: list[Any], count: int) -> list[Any]:
 def _matches(pattern: str, least: int) -> Iterator[str]:
     """Texts that are meant to match a regular expression, the shortest first; the caller checks.
 
-    Args:
-        pattern: Read by Python's own parser, which knows most of what patterns of JSON Schema (ECMA 262) hold.
-        least: The shortest length that is of use; open repetitions are stretched towards it.
+    The pattern is read by Python's own parser, which knows most of what patterns of JSON Schema (ECMA 262) hold; open repetitions
+    are stretched towards `least`, the shortest length that is of use.
     """
     from re import _parser  # type: ignore[attr-defined]  # the tree of a pattern is nowhere public; an error here costs an example
 

@@ -141,8 +141,7 @@ class GymConfig:
     def opening(self, added: str = "") -> tuple[dict[str, str], ...]:
         """The chat messages that stand before a task: the system prompt, where there is one, and the examples.
 
-        Args:
-            added: What a task adds to the system prompt.
+        `added` is what a task adds to the system prompt.
         """
         prompt = "\n\n".join(text for text in (self.system_prompt, added) if text)
         system = [{"role": "system", "content": prompt}] if prompt else []

@@ -96,12 +96,8 @@ class Host(Protocol):
     ) -> Completed:
         """Run a command to its end, without a shell in between.
 
-        Args:
-            argv: Program and arguments.
-            cwd: Folder to run in.
-            env: Added to the environment there. Not for secrets: they travel in files or on standard input.
-            stdin: Sent to its standard input, which is then closed.
-            timeout: Seconds after which the command and its children are ended.
+        Its standard input is `stdin`, and then closed. `env` is added to the environment there; secrets travel in files or on
+        standard input instead. After `timeout` seconds the command and its children are ended.
 
         Raises:
             MachineError: The program does not exist, the connection broke, the time ran out, or it printed over `OUTPUT_LIMIT`.
@@ -119,10 +115,7 @@ class Host(Protocol):
     async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """Read bytes of a file there; never more than `limit`, whatever the machine says about its size.
 
-        Args:
-            path: The file.
-            offset: Where to begin.
-            limit: Bytes, at most; None for the whole file.
+        Without `limit` up to the end of the file.
 
         Raises:
             FileRefused: The file does not exist, is not an ordinary file, or is larger than `READ_LIMIT` and `limit` is None.
@@ -135,11 +128,7 @@ class Host(Protocol):
     ) -> object:
         """Bring a file of any size here, in one step and whole; of a file that grows, the bytes it has at the beginning.
 
-        Args:
-            remote: The file there.
-            local: Where it goes.
-            most: Bytes, at most: the rest is left there.
-            progress: Receives the bytes that are here and the bytes in all.
+        Bytes beyond `most` are left there. `progress` receives the bytes that are here and the bytes in all.
 
         Raises:
             MachineError: The file cannot be read or written, or arrived damaged.
@@ -149,10 +138,7 @@ class Host(Protocol):
     async def upload(self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None) -> object:
         """Send a file of any size; it appears there in one step, whole. What an earlier attempt has sent is not sent again.
 
-        Args:
-            local: The file here.
-            remote: Where it goes.
-            progress: Receives the bytes that are there and the bytes in all.
+        `progress` receives the bytes that are there and the bytes in all.
 
         Raises:
             MachineError: The file cannot be read or written, or arrived damaged.
@@ -177,10 +163,7 @@ class Host(Protocol):
     def forward(self, local_port: int, remote_host: str, remote_port: int) -> AbstractAsyncContextManager[int]:
         """A port of this computer, on loopback, that leads to `remote_host:remote_port` as seen from the machine.
 
-        Args:
-            local_port: 0 for any; the context gives the number.
-            remote_host: Such as `127.0.0.1` for the machine itself.
-            remote_port: The port there.
+        `local_port` is 0 for any; the context gives the number. `remote_host` is `127.0.0.1` for the machine itself.
 
         Raises:
             MachineError: The port here is in use, or the machine cannot be reached.
@@ -190,10 +173,7 @@ class Host(Protocol):
     def reverse(self, remote_port: int, host: str, port: int) -> AbstractAsyncContextManager[int]:
         """A port of the machine, on its loopback, that leads to `host:port` as seen from here; opened again after disconnects.
 
-        Args:
-            remote_port: 0 for any; the context gives the number, which stays the same.
-            host: Such as `127.0.0.1` for this computer.
-            port: The port here.
+        `remote_port` is 0 for any; the context gives the number, which stays the same. `host` is `127.0.0.1` for this computer.
 
         Raises:
             MachineError: The port there is in use, or the machine does not allow it.

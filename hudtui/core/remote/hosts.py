@@ -82,14 +82,7 @@ async def ensure_reachable(host: Host, *, within: float) -> None:
 
 
 class HostPool:
-    """The connections in use: one for each machine, whatever the user calls it.
-
-    Args:
-        known_hosts: The known host keys.
-        ask: Asks the user for pass-phrases.
-        say: Receives the fingerprint of new machines.
-        timeout: Seconds for one attempt to connect.
-    """
+    """The connections in use: one for each machine, whatever the user calls it."""
 
     def __init__(
         self, known_hosts: KnownHosts, *, ask: AskPassphrase | None = None, say: Notify | None = None, timeout: float = 30.0
@@ -158,11 +151,9 @@ async def open_host(
 ) -> Host:
     """Connect with the host called `name`, from the pool of this process.
 
-    Args:
-        name: `local`, a name of `~/.ssh/config`, `user@host[:port]`, or a target (a pod's, with its id as `pin`).
-        known_hosts: The known host keys; the user's own by default. Counts for the first call of a process.
-        ask: Asks the user for pass-phrases. Counts for the first call.
-        say: Receives the fingerprint of new machines. Counts for the first call.
+    `name` is `local`, a name of `~/.ssh/config`, `user@host[:port]`, or a target (a pod's, with its id as `pin`). The known host
+    keys (by default the user's own), and who asks for pass-phrases and receives the fingerprint of new machines, count for the
+    first call of a process.
 
     Raises:
         InputError: `name` is not the name of a machine.

@@ -32,11 +32,7 @@ class HostKey:
 
 
 class KnownHosts:
-    """The known host keys, one file per machine.
-
-    Args:
-        folder: Where the files lie; it need not exist. By default the program's own state folder.
-    """
+    """The known host keys, one file per machine."""
 
     def __init__(self, folder: Path | None = None) -> None:
         if folder is None:

@@ -127,13 +127,9 @@ class Log(ABC):
         """Yield the complete lines from `offset`, as they are written.
 
         With a filter, the lines that are there already are searched on their machine, and only those that match are fetched.
-        Consume it inside `contextlib.aclosing` when leaving early.
-
-        Args:
-            offset: Byte offset of the first line.
-            wanted: Which lines; None for all.
-            last: With a filter, so many of the lines that are there already, the last ones; None for all.
-            progress: Called while the lines that are there already are searched.
+        Consume it inside `contextlib.aclosing` when leaving early. `offset` is that of the first line in bytes. With a filter,
+        `last` is the number of the lines that are there already that come, the last ones; None for all. `progress` is called
+        while these are searched.
 
         Raises:
             InputError: The pattern is not a regular expression.

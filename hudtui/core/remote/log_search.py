@@ -41,9 +41,6 @@ class LogFilter:
     def test(self, before: Level = Level.NONE) -> LineTest:
         """Return a test for lines that are given to it in order.
 
-        Args:
-            before: The level of the line before the first one.
-
         Raises:
             InputError: The pattern is not a regular expression.
         """
@@ -102,16 +99,9 @@ async def search_log(
     """Yield the lines of a log that match, in order, to the end that the log has when each request begins.
 
     Consume it inside `contextlib.aclosing` when leaving early: the machine searches only as far as lines are asked for, in
-    requests of `MOST_FOUND` lines or `SPAN` bytes. A log that does not exist has no lines.
-
-    Args:
-        host: Where the log is. It needs Python 3.
-        path: The log.
-        wanted: Which lines.
-        offset: Byte offset of the line to begin at. Numbers of lines count from there.
-        stop: Byte offset to end at; None for the end of the log.
-        most: Number of lines to yield at most; None for all.
-        progress: Called after each request.
+    requests of `MOST_FOUND` lines or `SPAN` bytes. A log that does not exist has no lines. The machine needs Python 3. `offset`
+    and `stop` are byte offsets; numbers of lines count from the first one. `most` limits the lines to yield; `progress` is called
+    after each request.
 
     Raises:
         InputError: The pattern is not a regular expression.
@@ -143,11 +133,8 @@ async def search_log(
 async def offset_of_time(host: Host, times: PurePosixPath | str, stage: str, since: float) -> int | None:
     """Return the byte offset in a stage's log of `since` seconds ago, exact to some seconds.
 
-    Args:
-        host: Where the run's folder is. It needs Python 3.
-        times: The file `log_times.jsonl` in the run's folder.
-        stage: The stage.
-        since: Seconds before now, by the clock of the machine.
+    The machine needs Python 3. `times` is the file `log_times.jsonl` in the run's folder; `since` counts in seconds before now,
+    by the clock of the machine.
 
     Returns:
         The offset; None if the run's supervisor has not recorded when its logs grew.

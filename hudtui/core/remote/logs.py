@@ -60,9 +60,7 @@ class TailRead:
 class TailReader:
     """A file on any host that is read from time to time: only what is new, and never more than a look may take.
 
-    Args:
-        path: The file, on its machine.
-        most: Bytes of one look. Older bytes are passed over.
+    `most` is the number of bytes of one look. Older bytes are passed over.
     """
 
     def __init__(self, path: str, *, most: int) -> None:
@@ -121,12 +119,8 @@ async def offset_of_last_lines(
 ) -> int:
     """The byte offset at which the last `lines` lines of a file begin, found by reading backwards.
 
-    Args:
-        host: Where the file lies.
-        path: The file; a file that does not exist has offset 0.
-        lines: How many lines are wanted.
-        end: Offset of the end of the last line; None for the end of the file.
-        most: Bytes that are read at most: with very long lines the offset may lie inside a line.
+    The last line ends at `end`, by default at the end of the file. Only `most` bytes are read: with very long lines the offset
+    may lie inside a line. A file that does not exist has offset 0.
 
     Raises:
         MachineError: The file cannot be read.
@@ -157,11 +151,7 @@ async def offset_of_last_lines(
 async def lines_before(host: Host, path: PurePosixPath | str, offset: int, lines: int) -> tuple[int, list[str]]:
     """Read the lines of a log that stand before a line.
 
-    Args:
-        host: Where the log is.
-        path: The log.
-        offset: Byte offset of the line.
-        lines: How many lines are wanted; fewer come where they are longer than a megabyte in all.
+    Fewer come where they are longer than a megabyte in all.
 
     Returns:
         The byte offset of the first of them, and the lines, cleaned; `offset` and no line at the beginning of the log, and in a
@@ -214,12 +204,9 @@ class LineSplitter:
     r"""Turns chunks into lines.
 
     A carriage return folds what stands before it on its line, as on a terminal, so that a progress bar stays one line. Invalid
-    UTF-8 becomes U+FFFD; control sequences are removed by `core.text.clean`. A line is cut after `limit` characters, and says
-    how many bytes were left out. Memory is bounded by the chunk and the limit, also for input without any line end.
-
-    Args:
-        offset: Byte offset of the first chunk.
-        limit: Characters that are kept of a line.
+    UTF-8 becomes U+FFFD; control sequences are removed by `core.text.clean`. A line is cut after `limit` characters, and says how
+    many bytes were left out. Memory is bounded by the chunk and the limit, also for input without any line end. `limit` is the
+    number of characters that are kept of a line.
     """
 
     def __init__(self, *, offset: int = 0, limit: int = 10_000) -> None:

@@ -54,10 +54,8 @@ class Growth(NamedTuple):
 async def read_growth(host: Host, path: str, begins: Mapping[str, int]) -> dict[str, Growth]:
     """Return when logs grew, as far as needed, read backwards from the end of the record, at most 16 MiB of it.
 
-    Args:
-        host: Where the run's folder is.
-        path: The file `log_times.jsonl` in the run's folder; a file that does not exist records nothing.
-        begins: The stages, and the byte offset in the log of each from which on its times are wanted.
+    `path` is the file `log_times.jsonl` in the run's folder; a file that does not exist records nothing. `begins` has the stages,
+    and the byte offset in the log of each from which on its times are wanted.
 
     Raises:
         MachineError: The machine does not answer, or the file cannot be read.
@@ -96,8 +94,7 @@ def _row(line: bytes) -> tuple[str, int, float] | None:
 class MergedLog:
     """The logs of a run as one. First `read`, then `follow`.
 
-    Args:
-        logs: The logs by the names of their stages. Of lines with the same time, those of the first stage come first.
+    Of lines with the same time, those of the first stage come first.
     """
 
     def __init__(self, logs: Mapping[str, Log]) -> None:
@@ -111,13 +108,8 @@ class MergedLog:
     ) -> AsyncGenerator[NamedLines, None]:
         """Yield the lines that are there, in the order of their times, which are exact to some seconds.
 
-        Lines without a recorded time come last, stage by stage.
-
-        Args:
-            begins: Byte offset of the first line of each log.
-            wanted: Which lines; None for all.
-            last: So many lines of all logs together, the last ones; None for all.
-            follow: Leave an unfinished last line to `follow`.
+        Lines without a recorded time come last, stage by stage. `last` is the number of lines of all logs together, the last
+        ones. `follow`: an unfinished last line is left to `follow`.
 
         Raises:
             InputError: The pattern is not a regular expression.

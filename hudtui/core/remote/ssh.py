@@ -121,11 +121,8 @@ class SshHost:
     """Commands, files and ports of a machine behind SSH; see `Host`.
 
     Nothing is reached before the first operation. A lost connection comes back by itself: operations that may be done twice are
-    repeated for as long as the connection's `patience` lasts; a command is not repeated once it may have begun.
-
-    Args:
-        name: What the user calls the machine.
-        reach: Gives the connection, before each operation: an address may change between two operations.
+    repeated for as long as the connection's `patience` lasts; a command is not repeated once it may have begun. `reach` gives the
+    connection, before each operation: an address may change between two operations.
     """
 
     def __init__(self, name: str, reach: Callable[[], Awaitable[SshConnection]]) -> None:
@@ -156,13 +153,7 @@ class SshHost:
     ) -> Completed:
         """Run a command to its end; see `Host.run`. Cancelling ends the command and its process group there.
 
-        Args:
-            argv: Program and arguments.
-            cwd: Folder to run in.
-            env: Added to the environment there. Not for secrets.
-            stdin: Sent to its standard input, which is then closed.
-            timeout: Seconds after which the command and its children are ended.
-            repeat: The command may run again when the connection broke while it ran.
+        `repeat`: the command may run again when the connection broke while it ran.
 
         Raises:
             CommandLost: The connection broke while the command ran.
@@ -279,11 +270,7 @@ class SshHost:
     ) -> Transfer:
         """Send a file of any size. What an earlier attempt has sent is not sent again; the SHA-256 is compared.
 
-        Args:
-            local: The file here.
-            remote: Where it goes; it appears there in one step, whole.
-            mode: Its mode there.
-            progress: Receives the bytes that are there and the bytes in all.
+        The file appears there in one step, whole.
 
         Raises:
             MachineError: The file cannot be read or written, arrived damaged, or the machine stayed away for too long.
@@ -338,12 +325,7 @@ class SshHost:
     ) -> Transfer:
         """Bring a file of any size here, resumed and verified; see `Host.download`.
 
-        Args:
-            remote: The file there.
-            local: Where it goes; it appears here in one step, whole.
-            mode: Its mode here; the user's default when None.
-            most: Bytes, at most: the rest is left there.
-            progress: Receives the bytes that are here and the bytes in all.
+        The file appears here in one step, whole; its mode is the user's default when None.
 
         Raises:
             MachineError: The file cannot be read or written, arrived damaged, or the machine stayed away for too long.
@@ -423,13 +405,8 @@ class SshHost:
 def ssh_argv(target: SshTarget, known_hosts: KnownHosts, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:
     """The command of the system's `ssh` that shows `command` of the machine, or a shell there, on the user's own terminal.
 
-    Machines on the way (`jump`) are judged by the user's own known_hosts: `ssh -J` passes no options on to them.
-
-    Args:
-        target: The machine. It has been reached before, so that its host key is known.
-        known_hosts: The known host keys; `ssh` trusts the same key.
-        command: What to run there, for instance `tmux.attach_argv(session)`.
-        tty: Whether it is shown on a terminal.
+    Machines on the way (`jump`) are judged by the user's own known_hosts: `ssh -J` passes no options on to them. The machine has
+    been reached before, so that its host key is known; `ssh` trusts the same key.
 
     Raises:
         MachineError: Its host key is not known.

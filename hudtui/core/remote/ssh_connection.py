@@ -90,13 +90,8 @@ class BackOff:
 class SshConnection:
     """A connection that comes back after it was lost.
 
-    Args:
-        target: The machine.
-        known_hosts: The known host keys.
-        ask: Asks for pass-phrases.
-        say: Receives the fingerprint of a new machine.
-        timeout: Seconds for one attempt to connect.
-        patience: Seconds for which repeatable work waits for a lost machine.
+    `timeout` is that of one attempt to connect; `patience` the time for which repeatable work waits for a lost machine, both in
+    seconds.
     """
 
     def __init__(
@@ -404,9 +399,7 @@ def _describe_tried(keys: KeyRing) -> str:
 class KeyRing:
     """The keys to try at one machine. Unlocked keys stay in memory, never on disk.
 
-    Args:
-        target: The machine.
-        ask: Asks for pass-phrases. Without it locked keys are left to the agent.
+    Without `ask` locked keys are left to the agent.
     """
 
     def __init__(self, target: SshTarget, ask: AskPassphrase | None = None) -> None:
@@ -530,14 +523,7 @@ def _comment(key: asyncssh.SSHKeyPair) -> str:
 def connection_error(
     error: BaseException, target: SshTarget, tried: Sequence[str] = (), *, timeout: float | None = None
 ) -> MachineError:
-    """The failure of a connection as an error for a user; `Disconnected` for failures that may heal by themselves.
-
-    Args:
-        error: What asyncssh or the system raised.
-        target: The machine.
-        tried: The keys that were offered, in words.
-        timeout: Seconds that were waited.
-    """
+    """The failure of a connection as an error for a user; `Disconnected` for failures that may heal by themselves."""
     if isinstance(error, MachineError):
         return error
     name = target.name

@@ -52,9 +52,8 @@ class SshTarget:
 def parse_target(text: str, *, pin: str | None = None) -> SshTarget:
     """The machine that `text` names.
 
-    Args:
-        text: A name of `~/.ssh/config`, or `[user@]host[:port]`; IPv6 addresses with a port in brackets.
-        pin: The id under which its host key is stored.
+    `text` is a name of `~/.ssh/config`, or `[user@]host[:port]`; IPv6 addresses with a port in brackets. `pin` is the id under
+    which its host key is stored.
 
     Raises:
         InputError: `text` is not such a name, or the config file cannot be parsed.

@@ -54,12 +54,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
 def trajectory_entry(place: Place, part: int, group: int | None, trajectory: Mapping[str, Any], replies: int) -> EpisodeEntry:
     """Return the entry of a trajectory.
 
-    Args:
-        place: Where it stands.
-        part: Which of the line's trajectories it is.
-        group: Number of its group in the file, from 0.
-        trajectory: `reward`, `metrics` and `metadata`.
-        replies: Number of the agent's replies.
+    `part` tells which of the line's trajectories it is; `group` is the number of its group in the file, from 0.
     """
     metrics, metadata = mapping(trajectory.get("metrics")), mapping(trajectory.get("metadata"))
     task = next((found for key in _TASK_KEYS if (found := name(metadata.get(key)))), "")
@@ -92,12 +87,7 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
 
 
 def trajectory_transcript(trajectory: Mapping[str, Any], entry: EpisodeEntry) -> Transcript:
-    """Return a trajectory in full.
-
-    Args:
-        trajectory: `messages_and_choices` or `messages`, `tools`, `metadata` and `logs`.
-        entry: Its entry.
-    """
+    """Return a trajectory in full."""
     messages = _messages(trajectory)
     opening, turns = conversation(messages)
     return Transcript(

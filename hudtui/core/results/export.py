@@ -68,13 +68,8 @@ def export_results(
 ) -> WrittenExport:
     """Write some episodes to a file, whole or not at all. Blocks: a screen calls it in a thread.
 
-    Args:
-        index: The results.
-        numbers: `EpisodeEntry.number` of the episodes, in the order in which they are written.
-        form: How they are written.
-        path: The file. `*.parquet` is possible for `sft` alone.
-        replace: Whether a file that exists is replaced.
-        progress: Called with the number of episodes that are done, in the thread of the caller. What it raises ends the export.
+    The episodes are written in the order of `numbers`. A path `*.parquet` is possible for `sft` alone. `progress` is called with
+    the number of episodes that are done, in the thread of the caller. What it raises ends the export.
 
     Raises:
         InputError: The file exists or cannot be written, no episode is left to write, or an episode cannot be read.

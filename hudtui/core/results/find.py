@@ -31,10 +31,6 @@ def find_results(folder: Path, store: RunStore | None = None) -> tuple[ResultRun
     """Return the results of a project, the newest first: its runs, evaluations in `outputs/`, and ART's trajectories.
 
     A run on another machine has results here once they are fetched. Names and sizes are read, and no content.
-
-    Args:
-        folder: The project folder.
-        store: Its runs, if they are wanted.
     """
     found: dict[Path, ResultRun] = {}
     for run in store.runs() if store is not None else ():
@@ -92,10 +88,7 @@ def results_at(path: Path) -> tuple[ResultRun, ...]:
 def results_named(text: str, folder: Path, store: RunStore | None = None) -> tuple[ResultRun, ...]:
     """Return the results that a user means by a path, by a name of `find_results`, or by a run of the project.
 
-    Args:
-        text: What the user wrote.
-        folder: The project folder; paths are relative to it.
-        store: The project's runs.
+    Paths are relative to `folder`.
 
     Raises:
         InputError: Nothing has that name, or it has no results.

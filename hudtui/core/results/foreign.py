@@ -249,9 +249,7 @@ def conversation(
 ) -> tuple[tuple[Message, ...], tuple[TranscriptTurn, ...]]:
     """Split a conversation into what comes before the first reply, and its turns.
 
-    Args:
-        messages: The conversation.
-        most: Number of the agent's replies, which are the last ones: replies before them are examples. None: all are its own.
+    `most` is the number of the agent's replies, which are the last ones: replies before them are examples. None: all are its own.
     """
     starts = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     starts = starts if most is None else starts[max(len(starts) - most, 0) :]

@@ -46,11 +46,8 @@ def image_named(transcript: Transcript, number: int) -> bytes:
 def write_image(transcript: Transcript, number: int, path: Path | None = None, *, replace: bool = False) -> tuple[Path, str]:
     """Write an image to a file, and return the file and a description of the image.
 
-    Args:
-        transcript: The episode.
-        number: Of the image, from 1.
-        path: The file; None: `episode-EPISODE-image-NUMBER` in the current folder, with an ending by the image's own bytes.
-        replace: Whether a file that exists is replaced.
+    Images are counted from 1. By default the file is `episode-EPISODE-image-NUMBER` in the current folder, with an ending by the
+    image's own bytes.
 
     Raises:
         InputError: There is no such image, the record does not hold it, or the file exists or cannot be written.

@@ -299,10 +299,7 @@ class ResultIndex:
     """The episodes of some runs.
 
     All methods may be called from any thread: calls of `advance` wait for each other, entries are only ever appended, and a
-    replaced file gives the index new lists.
-
-    Args:
-        runs: Their order is that of the entries, as far as they are read.
+    replaced file gives the index new lists. The order of the runs is that of the entries, as far as they are read.
     """
 
     def __init__(self, runs: Iterable[ResultRun]) -> None:
@@ -427,10 +424,8 @@ class ResultIndex:
 async def follow(index: ResultIndex, *, every: float | None = 1.0, piece: float = 0.1) -> AsyncGenerator[IndexProgress, None]:
     """Advance an index in a thread, and yield its state after each piece that brought something, and when it is complete.
 
-    Args:
-        index: The index.
-        every: Seconds between two looks at files that are read to their end; None: end there.
-        piece: Seconds that one piece takes about.
+    `every` is the number of seconds between two looks at files that are read to their end; None: end there. One piece takes about
+    `piece` seconds.
     """
     before: IndexProgress | None = None
     while True:

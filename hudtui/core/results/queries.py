@@ -176,10 +176,8 @@ def pass_table(
 ) -> PassTable:
     """Return pass@k for each task and over all tasks. Failed episodes, and those without a reward, count as not solved.
 
-    Args:
-        entries: The episodes. Those of one task count together, whatever their run and step.
-        ks: Values of k; those larger than the number of a task's episodes are left out for it.
-        solved_at: Reward from which an episode counts as solved.
+    The episodes of one task count together, whatever their run and step. Values of k larger than the number of a task's episodes
+    are left out for it.
     """
     counts: dict[str, list[int]] = {}
     for entry in entries:

@@ -71,13 +71,8 @@ async def search(
 ) -> AsyncGenerator[EpisodeSearchProgress, None]:
     """Search for a text in the conversations, and yield hits as they are found. Close the generator to stop.
 
-    A text in small letters matches large ones too. What the index has not read yet is read on the way.
-
-    Args:
-        index: The results.
-        text: What is searched for, literally.
-        limit: Most hits.
-        within: Numbers of the episodes to search; None: all.
+    A text in small letters matches large ones too. What the index has not read yet is read on the way. The text is searched for
+    literally, in all episodes or those of the numbers `within`; there are `limit` hits at most.
 
     Raises:
         InputError: The text is empty or too long.

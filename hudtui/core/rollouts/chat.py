@@ -94,11 +94,6 @@ def _count(value: Any) -> int:
 class ChatEndpoint:
     """A model at an endpoint; shared by all episodes of an evaluation.
 
-    Args:
-        model: Its name there.
-        options: How to reach it.
-        sleep: Waits between attempts; `asyncio.sleep` by default.
-
     Raises:
         InputError: The base URL is not one of http or https or holds a password, or the key cannot be one.
     """
@@ -252,9 +247,7 @@ class ChatEndpoint:
 class ChatPolicy:
     """The model as a policy: one `Complete`, for one episode.
 
-    Args:
-        endpoint: Shared with other episodes.
-        seed: Sent with each request; None sends none.
+    The endpoint is shared with other episodes.
     """
 
     wants_images = True

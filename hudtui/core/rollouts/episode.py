@@ -192,10 +192,7 @@ class EpisodePlayer:
     async def step(self, reply: str, *, seconds: float = 0.0, tokens: Mapping[str, int] | None = None) -> Turn:
         """Play one reply.
 
-        Args:
-            reply: What the agent says.
-            seconds: What it took to say it, for the record.
-            tokens: `Turn.tokens`, for the record.
+        `seconds`, what it took to say it, and `tokens` are for the record.
 
         Raises:
             RuntimeError: The episode has not begun, or it is over.
@@ -210,11 +207,8 @@ class EpisodePlayer:
     async def call(self, name: str, arguments: Mapping[str, Any], *, said: str = "", seconds: float = 0.0) -> Turn:
         """Play one call that a model made by its own tool calling, as the reply that says it in the configuration's form.
 
-        Args:
-            name: An action: one of `actions`.
-            arguments: By name; JSON values.
-            said: What the model said beside the call, for the record.
-            seconds: What the model took, for the record.
+        The arguments are JSON values by name. What the model `said` beside the call, and how many `seconds` it took, are for the
+        record.
 
         Raises:
             RuntimeError: The episode has not begun, or it is over.
@@ -286,8 +280,7 @@ class EpisodePlayer:
     async def finish(self, stop: str = "cancelled") -> Episode:
         """Evaluate, unless there is nothing to evaluate, and give the finished episode.
 
-        Args:
-            stop: Why it ends, where it has not ended by itself.
+        `stop` is why it ends, where it has not ended by itself.
         """
         if self.stop is None:
             self._end(stop)
@@ -399,10 +392,7 @@ class EpisodePlayer:
 async def drive(player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | None = None) -> Episode:
     """Play an episode to its end.
 
-    Args:
-        player: The episode, which stays at hand when this is cancelled.
-        complete: The policy.
-        on_turn: Told of each turn; may be async.
+    The player stays at hand when this is cancelled. `on_turn` is told of each turn; it may be async.
 
     Returns:
         The episode, also when the environment died or the policy failed: `stop` is `error` then.

@@ -523,10 +523,6 @@ async def run_eval(
 
     Tasks that name no environment get the image of the folder's lock file.
 
-    Args:
-        request: The evaluation. Relative paths start in the settings' folder.
-        settings: Of the project folder: keys, variables, platform.
-
     Raises:
         InputError: A file, the policy or an option cannot be used.
         Untrusted: The tasks name a server that the user has not agreed to.
@@ -695,11 +691,7 @@ def new_out_dir(folder: Path, request: EvalRequest) -> Path:
 def open_policy(name: str, config: GymConfig, settings: Settings, options: EpisodeOptions) -> PolicySource:
     """Return the policies that a name stands for, with the endpoint and the key that the settings name.
 
-    Args:
-        name: One of `policy.POLICY_NAMES`. The file of `replay:` is relative to the settings' folder.
-        config: Maps replies to calls.
-        settings: Of the project folder.
-        options: The seed, and how a model is called.
+    The file of `replay:` is relative to the settings' folder.
 
     Raises:
         InputError: There is no such policy, it cannot play with this configuration, or a required key is not set.
@@ -745,11 +737,7 @@ def _lock_image(settings: Settings) -> tuple[str | None, Notice | None]:
 def connector(source: str | None, folder: Path, lookup: Lookup, *, timeout: float) -> Connect:
     """Return what opens the environment of a task.
 
-    Args:
-        source: An environment to play in instead of the one each task names.
-        folder: The project folder.
-        lookup: Returns the values of variables.
-        timeout: Seconds for a connection, and for one call.
+    `source` is an environment to play in instead of the one each task names; `timeout` counts for a connection, and for one call.
 
     Raises:
         SourceError: The source cannot be understood.

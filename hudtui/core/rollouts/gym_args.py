@@ -36,9 +36,7 @@ class GymArgs:
 def platform_of_gym(name: str, platform: Platform) -> Platform | None:
     """The platform that a gym plays on; None for a name that is no gym's.
 
-    Args:
-        name: What the user calls the gym.
-        platform: The platform of the folder; `hud-vf-gym` plays on it, whichever it is.
+    `name` is what the user calls the gym; `hud-vf-gym` plays on the platform of the folder, whichever it is.
     """
     from hudtui.core.platform import BUILT_IN, HUD
 

@@ -52,10 +52,7 @@ class Observation:
 def observe(result: ToolResult, *, images: bool = False, limit: int = OBSERVATION_LIMIT) -> Observation:
     """What the agent is shown of `result`.
 
-    Args:
-        result: A tool's answer.
-        images: Include images; otherwise a note stands in for each.
-        limit: Characters of text that are kept.
+    Without `images` a note stands in for each. `limit` is the number of characters of text that are kept.
     """
     texts: list[str] = []
     urls: list[str] = []
@@ -79,9 +76,7 @@ def observe(result: ToolResult, *, images: bool = False, limit: int = OBSERVATIO
 def images_of(result: ToolResult, room: int) -> tuple[KeptImage, ...]:
     """The images of `result` for the record: at most `MAX_IMAGES`, and none whose bytes are no known image.
 
-    Args:
-        result: A tool's answer.
-        room: Characters of base64 that are left for them. An image that does not fit is kept without its data.
+    `room` is the number of characters of base64 that are left for them. An image that does not fit is kept without its data.
     """
     found: list[KeptImage] = []
     for block in result.blocks:

@@ -52,12 +52,8 @@ def policy_source(
 ) -> PolicySource:
     """The policies that `name` stands for.
 
-    Args:
-        name: One of `POLICY_NAMES`.
-        config: Maps replies to calls; the scripted policies choose from its actions.
-        seed: Of the random choices. Each episode has its own, drawn from this, the task's id and the rollout's number.
-        endpoint: How to reach a model.
-        send_seed: Send an episode's seed to the model, too.
+    The scripted policies choose from the actions of `config`. Each episode has a seed of its own, drawn from `seed`, the task's
+    id and the rollout's number; with `send_seed` a model is sent it, too.
 
     Raises:
         InputError: There is no such policy, its trace cannot be read, or the configuration has no action for it.
@@ -79,10 +75,6 @@ class RandomPolicy:
 
     With a board of 2048 in view it moves, and replies `done` when no move is left; elsewhere it takes any action that needs no
     argument, until the limit of turns.
-
-    Args:
-        config: Where the calls come from.
-        seed: Equal seeds, equal choices.
 
     Raises:
         InputError: No action of the configuration can be called without knowing the environment.
@@ -110,9 +102,6 @@ class RandomPolicy:
 
 class GreedyPolicy:
     """2048, one move ahead: most points first, then most room.
-
-    Args:
-        config: Where it looks up what to say for a direction.
 
     Raises:
         InputError: The configuration has no action for one of the directions.
@@ -276,9 +265,7 @@ def _arguments(interpreter: Interpreter, text: str) -> Mapping[str, object] | No
 def last_board(messages: Sequence[Message], *, after: int = 0) -> Board | None:
     """The board that the agent saw last, or None; answers without a board, such as a refused call, are skipped.
 
-    Args:
-        messages: The conversation.
-        after: Messages to the agent at the beginning that are not of the episode: the configuration's examples.
+    `after` is the number of messages to the agent at the beginning that are not of the episode: the configuration's examples.
     """
     told = [message for message in messages if message.get("role") == "user"][after:]
     boards = (read_board(message_text(message)) for message in reversed(told))

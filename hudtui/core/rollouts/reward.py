@@ -47,11 +47,7 @@ _SHAPE = "Name it as FILE.py:NAME or package.module:NAME."
 
 
 class HUDBaseRubric:
-    """The parts of the reward beside the three of every rubric: none. A subclass adds its own.
-
-    Args:
-        weights: `rubric.weights` of the configuration.
-    """
+    """The parts of the reward beside the three of every rubric: none. A subclass adds its own."""
 
     WEIGHTS: ClassVar[Mapping[str, float]] = {}
     """Weights of the parts that `rubric.weights` does not name."""
@@ -82,10 +78,8 @@ class _Function(HUDBaseRubric):
 def load_playable_config(path: Path, folder: Path, *, reward: str | None = None) -> GymConfig:
     """Read a configuration that episodes are played with, and load the code of its own reward.
 
-    Args:
-        path: The configuration.
-        folder: The project folder, whose files need the user's agreement to have code run.
-        reward: Code to use instead of `rubric.reward`, as the user typed it; a file is looked for in the project folder.
+    The files of the project folder need the user's agreement to have code run. `reward` is code to use instead of
+    `rubric.reward`, as the user typed it; a file is looked for in the project folder.
 
     Raises:
         InputError: The file or the code cannot be read or used.
@@ -110,10 +104,7 @@ def load_playable_config(path: Path, folder: Path, *, reward: str | None = None)
 def with_reward(config: GymConfig, reward: str, folder: Path) -> GymConfig:
     """The configuration with code of one's own in its reward.
 
-    Args:
-        config: The configuration; its weights count.
-        reward: `FILE.py:NAME` or `package.module:NAME`.
-        folder: Where a file is looked for.
+    `reward` is `FILE.py:NAME`, looked for in `folder`, or `package.module:NAME`. The weights of `config` count.
 
     Raises:
         InputError: There is no such code, or it cannot be loaded.

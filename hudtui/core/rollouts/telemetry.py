@@ -78,13 +78,8 @@ def open_telemetry(
 
     Nothing is sent without the platform's key, with `<PLATFORM>_TELEMETRY_ENABLED=false`, or to an address that is neither https
     nor on this machine. `<PLATFORM>_TELEMETRY_LOCAL_DIR` gets the spans of each trace as `<trace id>.jsonl`, also without a key.
-
-    Args:
-        config: Its `job` section gives name and metadata.
-        settings: Key, addresses and switches.
-        out_dir: Gets `job.json`; None: there is no folder of this job's own.
-        about: Added to the job's metadata.
-        resume: Go on with the job in `out_dir`, if there is one.
+    The `job` section of `config` gives name and metadata, to which `about` is added. `out_dir` gets `job.json`; None: there is no
+    folder of this job's own. With `resume` it goes on with the job in `out_dir`, if there is one.
 
     Returns:
         The telemetry, to be closed; None where it is off; a text that says why it is off though it is configured.
@@ -341,10 +336,6 @@ class Telemetry:
     def begin(self, task: str, model: str) -> str:
         """Begin the trace of an episode.
 
-        Args:
-            task: Id of the task.
-            model: Who plays.
-
         Returns:
             The trace's id.
         """
@@ -356,10 +347,7 @@ class Telemetry:
     def end(self, trace: str, episode: Episode, secrets: tuple[str, ...] = ()) -> None:
         """End a trace with its episode.
 
-        Args:
-            trace: What `begin` gave.
-            episode: The episode, over.
-            secrets: Values that are masked, beside those of the settings.
+        `trace` is what `begin` gave; `secrets` are masked beside those of the settings.
         """
         self._put(lambda: self._end(trace, episode, secrets))
 

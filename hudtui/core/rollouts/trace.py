@@ -151,9 +151,7 @@ def _image_note(part: Mapping[str, Any]) -> dict[str, str]:
 def redact(value: Any, secrets: Iterable[str] = ()) -> Any:
     """A copy of `value` that can be kept: secrets masked, numbers finite, nesting bounded.
 
-    Args:
-        value: JSON-like data.
-        secrets: Masked in every text, keys included. Those under eight characters are left alone.
+    Secrets are masked in every text, keys included. Those under eight characters are left alone.
     """
     return _redact(value, _maskable(secrets), 0)
 
@@ -193,11 +191,6 @@ def write_episode(path: Path, episode: Episode, *, secrets: Iterable[str] = ()) 
     """Append an episode to a trace file, as one whole line or not at all.
 
     In a file of more than `IMAGES_UNTIL` bytes, the data of its images is left out: screenshots must not fill a disk.
-
-    Args:
-        path: The file; made with its folders when it is missing.
-        episode: Written by `episode_to_json`.
-        secrets: Values that are masked wherever they occur.
 
     Raises:
         InputError: The file cannot be written. What it held before is untouched.
@@ -364,12 +357,7 @@ def opening_of(episode: Episode) -> Any:
 
 
 def transcript(episode: Episode, *, over: bool = True) -> str:
-    """An episode as text: every reply, call and answer in full, with the scores at the end.
-
-    Args:
-        episode: The episode.
-        over: Whether it has ended.
-    """
+    """An episode as text: every reply, call and answer in full, with the scores at the end."""
     parts = [opening_text(episode.task_id, opening_of(episode))]
     parts += [turn_text(number, turn) for number, turn in enumerate(episode.turns, 1)]
     return "\n\n".join((*parts, end_text(episode, over=over))) + "\n"

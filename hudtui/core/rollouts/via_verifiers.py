@@ -61,10 +61,7 @@ async def run_via_verifiers(
 ) -> AsyncGenerator[EvalPrepared | EpisodeDone | Progress | Notice | EvalFinished, None]:
     """Play an evaluation with `vf-eval`; consume it inside `contextlib.aclosing`: leaving it interrupts `vf-eval`.
 
-    Args:
-        request: The evaluation; its policy is a model.
-        settings: Of the project folder.
-        gym: The id by which verifiers finds the gym.
+    `gym` is the id by which verifiers finds the gym.
 
     Raises:
         InputError: verifiers is not installed here, or a file or an option cannot be used.

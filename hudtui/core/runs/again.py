@@ -71,11 +71,8 @@ def changed_files(record: RunRecord) -> tuple[str, ...]:
 def continuation_request(record: RunRecord, folder: Path, *, step: int | None = None, steps: int | None = None) -> RunRequest:
     """Return the request for a run that continues another one, with the same files and settings. Reads and hashes files.
 
-    Args:
-        record: The earlier run. It must have ended.
-        folder: Folder on this computer with its results.
-        step: Step of the checkpoint to continue from; None for the last one.
-        steps: Number of steps in all; None for as many as the earlier run was asked for.
+    It continues from the last checkpoint unless `step` names one, to as many steps as the earlier run was asked for unless
+    `steps` says how many.
 
     Raises:
         InputError: There is no complete checkpoint, nothing is left to do, or an input file has changed.
@@ -112,10 +109,7 @@ def continuation_request(record: RunRecord, folder: Path, *, step: int | None = 
 def remove_unused(store: RunStore, *, of: RunRecord | None = None, minimum_age: float = 0.0) -> None:
     """Remove the files made for trainings with ART that no listed run was planned with, such as those of a dry run.
 
-    Args:
-        store: The project's runs.
-        of: Only the files of this run.
-        minimum_age: Seconds since a file was written before it is removed.
+    Only the files of the run `of`, where one is given; a file has to be `minimum_age` seconds old.
     """
     folder = (store.state_dir / ART_FILES).resolve()
     if folder.parent != store.state_dir.resolve() or not folder.is_dir():

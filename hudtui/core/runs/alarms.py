@@ -177,10 +177,6 @@ def reward_spread(metrics: MetricsReader, group: int | None = None) -> tuple[Poi
 
     TRL's `reward_std` is that of all rewards of a step, and says nothing about groups; where it also writes the share of groups
     without spread (`frac_reward_zero_std`), the spread returned is the share of the other groups.
-
-    Args:
-        metrics: The run's metrics.
-        group: Episodes per group; None if unknown.
     """
     if group == 1:
         return ()

@@ -45,9 +45,7 @@ class Demand:
     def on_gpus(self, gpus: int, memory: float | None) -> Fit:
         """Return whether the GPUs of a machine hold the model.
 
-        Args:
-            gpus: GPUs that train and serve.
-            memory: GiB of each; None if not known.
+        `memory` is that of one GPU in GiB, if it is known.
         """
         if self.shape is None:
             return judge_memory(None, memory)
@@ -83,9 +81,7 @@ def check_rental(demand: Demand, offer: Offer) -> str:
 def newest_demand(store: RunStore, folder: Path) -> Demand | None:
     """Return what the newest training of a project with TRL needs; None without one. Rehearsals do not count. Reads the store.
 
-    Args:
-        store: The runs.
-        folder: Start of relative paths of models.
+    Relative paths of models start in `folder`.
     """
     specs = store.specs()
     for run in sorted(store.runs(), key=lambda run: run.created, reverse=True):
@@ -101,9 +97,7 @@ def newest_demand(store: RunStore, folder: Path) -> Demand | None:
 def find_demand(request: RunRequest, folder: Path) -> Demand:
     """Return what the training of a request needs. Reads the training file, and the files of the model that are here.
 
-    Args:
-        request: The training.
-        folder: Start of relative paths.
+    Relative paths start in `folder`.
 
     Raises:
         InputError: The training file or a setting cannot be used.

@@ -82,12 +82,8 @@ class Forecast:
 def forecast(spec: RunSpec, store: RunStore, *, ends: bool, host: str = "local", gpu: str = "") -> Forecast | None:
     """Return the expected time and cost of a training. Reads the metrics of earlier runs.
 
-    Args:
-        spec: The run.
-        store: The project's runs.
-        ends: Whether the machine is ended at its limits even if hudtui is closed.
-        host: The machine, if it is not rented.
-        gpu: Name of the GPUs in sentences; by default those of the offer.
+    A machine that is not rented is `host`. `ends`: the machine is ended at its limits even if hudtui is closed. `gpu` names the
+    GPUs in sentences; by default they are those of the offer.
 
     Returns:
         None for rollouts and rehearsals.
@@ -143,10 +139,7 @@ def _sentence(text: str, made: Forecast) -> str:
 def highest_cost(rent: Rental, limits: Limits, *, ends: bool) -> float | None:
     """Return the most that a rented machine can cost before its limits end it.
 
-    Args:
-        rent: The machine.
-        limits: Its limits.
-        ends: Whether it is ended at its limits even if hudtui is closed.
+    `ends`: the machine is ended at its limits even if hudtui is closed.
 
     Returns:
         None if no amount is certain: without a limit, with a price that may change or is not stated, if only hudtui could end it,
@@ -169,11 +162,7 @@ def _limit_hours(rent: Rental, limits: Limits) -> float | None:
 def expected_cost(spec: RunSpec, summary: RunSummary, left: float | None, now: float) -> float | None:
     """Return the expected whole cost of a run whose rented machine is at work.
 
-    Args:
-        spec: The run.
-        summary: Its state.
-        left: Seconds until its last step, by the measured pace.
-        now: Seconds since the epoch.
+    `left` is the number of seconds until its last step, by the measured pace.
 
     Returns:
         The cost until the last step, in `summary.currency`; None if it is not known.
@@ -190,12 +179,8 @@ def expected_cost(spec: RunSpec, summary: RunSummary, left: float | None, now: f
 def find_step_time(spec: RunSpec, store: RunStore, *, host: str = "local") -> StepTime | None:
     """Return the time of a step as the newest run of the same work took it; None if there was none.
 
-    The same work is: the engine, the model, the GPUs and their number, and the settings on which the time of a step depends.
-
-    Args:
-        spec: The run whose steps are asked about.
-        store: The project's runs.
-        host: The machine of the run, if it is not rented.
+    The same work is: the engine, the model, the GPUs and their number, and the settings on which the time of a step depends. A
+    machine that is not rented is `host`.
     """
     wanted = _work(spec, host)
     for summary in [one for one in reversed(store.runs()) if one.engine == spec.engine][:_LOOKED]:

@@ -67,14 +67,8 @@ async def launch(
 ) -> AsyncGenerator[RunEvent, None]:
     """Start a run. Ends when the machine has taken over; the run continues without hudtui.
 
-    Leaving the iterator early interrupts the launch; `reconcile_runs` continues it.
-
-    Args:
-        spec: What to run, or the record that `draft_run` returned for it.
-        host: The machine.
-        store: Keeps the run. The first event names it.
-        lookup: Returns the values of the plan's secrets.
-        tmux: False for detached processes even if the machine has tmux.
+    Leaving the iterator early interrupts the launch; `reconcile_runs` continues it. The first event names the run. `lookup`
+    returns the values of the plan's secrets. Without `tmux` the processes are detached even if the machine has tmux.
 
     Yields:
         Each step as an event of the run.
@@ -121,13 +115,7 @@ async def continue_launch(
 ) -> AsyncGenerator[RunEvent, None]:
     """Do the remaining steps of a launch; each step is an event.
 
-    Args:
-        run: Id of the run.
-        host: Its machine.
-        store: The store that keeps it.
-        lookup: As for `launch`.
-        tmux: As for `launch`.
-        reports: The events of the machine, for a caller that reads on.
+    `lookup` and `tmux` are as for `launch`; `reports` are the events of the machine, for a caller that reads on.
 
     Raises:
         Untrusted: The user did not start this run.
@@ -255,12 +243,8 @@ def error_sentence(error: HudtuiError) -> str:
 async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None = None, why: str | None = None) -> RunSummary:
     """Stop a run and verify that none of its processes is left. A run that has ended stays as it is.
 
-    Args:
-        run: Id of the run.
-        host: Its machine.
-        store: The store that keeps it.
-        grace: Seconds between the polite and the hard request; None for the plan's own.
-        why: The reason, where the user did not ask for it.
+    `grace` is the time in seconds between the polite and the hard request, by default the plan's own; `why` the reason, where the
+    user did not ask for it.
 
     Returns:
         The run after its end.
@@ -318,10 +302,7 @@ async def set_time_limit(run: str, host: Host, store: RunStore, hours: float | N
 async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -> tuple[str, ...]:
     """Remove an ended run: its folder on its machine, its files on this computer, and its place in the list.
 
-    Args:
-        run: Id of the run.
-        store: The store that keeps it.
-        keep_results: Leave the files on this computer.
+    `keep_results` leaves the files on this computer.
 
     Returns:
         Sentences that say what was removed.

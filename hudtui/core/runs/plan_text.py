@@ -27,13 +27,7 @@ class PlanLine:
 
 
 def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None = None) -> tuple[PlanLine, ...]:
-    """Return the lines of the whole plan. `RUN` stands for the run's folder on its machine.
-
-    Args:
-        record: The run that would be started.
-        store: The store that would keep the run.
-        prepared: The checks, and the choice of the machine.
-    """
+    """Return the lines of the whole plan. `RUN` stands for the run's folder on its machine."""
     plan, spec = record.plan, record.spec
     lines = [PlanLine("run", f"{record.id}  (engine {record.engine})"), *_machine_lines(record, prepared)]
     if record.engine != "rollouts":

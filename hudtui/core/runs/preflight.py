@@ -138,9 +138,7 @@ def _lock(workspace: Workspace, report: PreflightReport) -> tuple[str | None, st
 async def push_lock_image(workspace: Workspace, name: str) -> AsyncGenerator[PushProgress, None]:
     """Push the lock file's image, which exists only on this computer, and write its digest into the lock file.
 
-    Args:
-        workspace: The project.
-        name: See `push_name`.
+    For `name` see `push_name`.
 
     Raises:
         InputError: The image does not exist, or the name is invalid.

@@ -94,14 +94,8 @@ async def prepare_run(
 ) -> Preparation:
     """Check everything that a run needs, and plan it. Rents nothing; writes at most a copy of the tasks into `.hudtui/`.
 
-    Args:
-        request: What to run, and where.
-        workspace: The project.
-        settings: Its settings.
-        store: The project's runs.
-        providers: Providers by name; None opens them by the settings.
-        starts: False if the plan is only shown: the provider need not know this computer's SSH key.
-        read: Reads the tasks; the one of an earlier plan does not read an unchanged file again.
+    Providers are opened by the settings unless they are given. `starts` is False if the plan is only shown: the provider need not
+    know this computer's SSH key. `read` reads the tasks; the one of an earlier plan does not read an unchanged file again.
 
     Raises:
         InputError: An option is invalid.
@@ -181,11 +175,7 @@ def resolve(
 ) -> RunSpec:
     """Turn a request into a spec. The workspace's only task file and only config are used if the request names none.
 
-    Args:
-        request: What to run.
-        workspace: The project.
-        report: The result of the checks: files, secrets, variables and remarks.
-        limits: Limits of the rented machine; the hours limit the run if the user has typed a limit.
+    The hours of `limits`, those of the rented machine, limit the run if the user has typed a limit.
 
     Raises:
         InputError: A file is missing or unreadable, several files fit, or a setting is invalid.
@@ -254,8 +244,7 @@ def request_host(request: RunRequest) -> str | None:
 async def default_engine(host: str | None) -> str:
     """Return the engine of a run that names none: `trl` if its machine can train, otherwise `rollouts`.
 
-    Args:
-        host: The machine; None for a machine that will be rented. A machine that does not answer counts as one without a GPU.
+    Without a host a machine will be rented. A machine that does not answer counts as one without a GPU.
     """
     if host is None:
         return "trl"
@@ -274,9 +263,7 @@ async def _inspect(host: str) -> Hardware:
 async def require_python(request: RunRequest, folder: Path) -> None:
     """Check that the Python which a request names can be started on its machine, and has hudtui. Rented machines are not asked.
 
-    Args:
-        request: What to run, and where.
-        folder: The project folder, where a relative path begins on this machine.
+    A relative path begins in `folder` on this machine.
 
     Raises:
         InputError: It cannot be started, or has no hudtui.

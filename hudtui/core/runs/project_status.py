@@ -59,14 +59,8 @@ def project_steps(
 ) -> tuple[ProjectStep, ...]:
     """Return the five steps in order.
 
-    Args:
-        workspace: The project folder.
-        analysis: Name of the environment analyzed last in this workspace.
-        runs: The workspace's runs, in any order.
-        lock_error: Why the lock file cannot be read.
-        configs_wrong: Errors in the configurations.
-        tasks_wrong: Errors in the task files.
-        rents: A key for renting machines is set.
+    `analysis` names the environment analyzed last, `lock_error` says why the lock file cannot be read, and `rents` whether there
+    is a key for renting machines.
     """
     configs, tasks = len(workspace.configs), len(workspace.task_files)
     known = analysis or ("lock file" if workspace.lock is not None else None)

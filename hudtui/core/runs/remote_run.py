@@ -107,12 +107,6 @@ def open_rental_context(
 ) -> RentalContext:
     """Open the provider that a run's machine is rented from.
 
-    Args:
-        record: The run.
-        settings: They name the provider's address and key.
-        providers: Providers by name, if they are open already.
-        say: See `RentalContext.say`.
-
     Raises:
         RunError: No machine was rented for the run.
         InputError: The settings lead to another provider: a simulated one for a real machine, or the reverse.
@@ -145,15 +139,8 @@ async def run_remote(
     """Do the remaining steps of a run, until its results are on this computer and its machine is ended.
 
     Leaving the iterator after the run has started changes nothing: the run continues. Leaving it before ends the machine, or
-    cancels its order; so does leaving it when the results are fetched.
-
-    Args:
-        run: Id of a run in the store, with a machine to rent.
-        store: The store that keeps it.
-        context: The provider of its machine.
-        lookup: Returns the values of the plan's secrets.
-        tmux: As for `launch`.
-        progress: Called while the results are fetched.
+    cancels its order; so does leaving it when the results are fetched. `context` has the provider of its machine; `lookup`
+    returns the values of the plan's secrets; `tmux` is as for `launch`; `progress` is called while the results are fetched.
 
     Yields:
         Each step as an event of the run.

@@ -101,11 +101,6 @@ async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress 
 
     A file that grows during the fetch is cut to its size at the start, so the results of an active run can be fetched.
 
-    Args:
-        machine: The run's folder on its machine.
-        target: The local folder; created if it is missing.
-        progress: Called with the progress of each file.
-
     Raises:
         MachineError: The machine does not answer, a file cannot be read or written or is damaged, or the local disk is full.
     """

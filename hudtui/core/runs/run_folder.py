@@ -138,9 +138,7 @@ class RunFolder:
     async def arm(self, rules: Mapping[str, Any], *, key: str | None = None) -> None:
         """Start the watchdog, which ends the machine when its rules say so, or give the running watchdog new rules.
 
-        Args:
-            rules: See `hudtui/pod/watchdog.py`.
-            key: The provider's key for the rule `end`.
+        For the rules see `hudtui/pod/watchdog.py`; `key` is the provider's, for the rule `end`.
 
         Raises:
             MachineError: The watchdog did not start.
@@ -196,10 +194,6 @@ class MachineEvents:
     """The events that a run's machine reports from now on.
 
     Each is returned once, whoever copies it into the store: a screen that shows the run does so, too.
-
-    Args:
-        machine: The run's folder on its machine.
-        store: The store that keeps the run.
     """
 
     def __init__(self, machine: RunFolder, store: RunStore) -> None:

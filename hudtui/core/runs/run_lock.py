@@ -22,10 +22,7 @@ def _lock(store: RunStore, run: str) -> Path:
 async def lock_run(store: RunStore, run: str, *, patience: float = 0.5) -> AsyncGenerator[None, None]:
     """Hold the lock of a run.
 
-    Args:
-        store: The store that keeps the run.
-        run: Its id.
-        patience: Seconds to wait for another process. Never 0: `is_managed` holds the lock for a moment.
+    `patience` is the time in seconds to wait for another process. It is never 0: `is_managed` holds the lock for a moment.
 
     Raises:
         RunError: Another process holds it.
@@ -82,10 +79,5 @@ def unfinished_runs(store: RunStore) -> tuple[RunRecord, ...]:
 
 
 def abandoned_runs(store: RunStore, among: Collection[str]) -> tuple[RunRecord, ...]:
-    """Return the runs of `unfinished_runs` that no process manages.
-
-    Args:
-        store: The runs.
-        among: Ids of the runs to check.
-    """
+    """Return the runs of `unfinished_runs` that no process manages."""
     return tuple(one for one in unfinished_runs(store) if one.id in among and not is_managed(store, one.id))

@@ -244,11 +244,7 @@ async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
 class SessionWatcher:
     """Follows the sources of a session that hudtui did not start, and keeps the metrics that it recognises.
 
-    Args:
-        host: The machine.
-        foreign: What to watch.
-        lines: Existing lines to include, counted from the end; None for all.
-        now: Current time, in seconds since the epoch.
+    `lines` is the number of existing lines to include, counted from the end; None for all.
     """
 
     def __init__(
@@ -288,8 +284,7 @@ class SessionWatcher:
     async def follow(self, *, once: bool = False) -> AsyncGenerator[SessionUpdate, None]:
         """Yield the new lines of all sources.
 
-        Args:
-            once: Stop after the lines that exist already.
+        With `once` it stops after the lines that exist already.
 
         Raises:
             MachineError: A source cannot be read, or the machine rejected the login.
@@ -672,8 +667,7 @@ class _Window:
     async def look(self, backlog: int | None) -> _Look | None:
         """Return the new complete lines, or None if the pane no longer exists.
 
-        Args:
-            backlog: At the first read, how many of the existing lines count as new.
+        `backlog`: how many of the existing lines count as new at the first read.
         """
         state = await self._facts()
         if state is None:
@@ -727,10 +721,7 @@ def _is_count(text: str) -> bool:
 def _place(before: list[str], lines: list[str], grown: int) -> int | None:
     """Find the first new line in `lines`.
 
-    Args:
-        before: The last lines of the previous read.
-        lines: The lines of this read.
-        grown: Rows by which the pane has grown; negative if it was cleared or has dropped old rows.
+    `grown` is the number of rows by which the pane has grown; negative if it was cleared or has dropped old rows.
 
     Returns:
         The index of the first new line; None if no earlier line is found, so that lines may be missing.

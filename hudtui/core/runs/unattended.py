@@ -49,14 +49,9 @@ def find_unattended(
 ) -> tuple[UnattendedPod, ...]:
     """Return the machines that continue to cost money without this hudtui, the most expensive first.
 
-    Machines that another running hudtui is renting, or whose run it manages, are left out.
-
-    Args:
-        ledger: The records of rented machines.
-        providers: Providers with a key, by name. A simulator's machines count only if that simulator is among them.
-        settings: Returns the value of a setting by its name.
-        folder: The open project.
-        mine: Whether this process manages a run, which ends with the process.
+    Machines that another running hudtui is renting, or whose run it manages, are left out. A simulator's machines count only if
+    that simulator is among the providers. `settings` returns the value of a setting by its name. `mine`: this process manages a
+    run, which ends with the process.
 
     Raises:
         MachineError: The ledger cannot be read.

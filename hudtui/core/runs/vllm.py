@@ -114,12 +114,7 @@ def _number(text: str) -> float | None:
 
 
 class ServerMonitor:
-    """Polls one model server.
-
-    Args:
-        stage: Name of the server's stage.
-        port: The server's port on the machine's loopback address.
-    """
+    """Polls one model server."""
 
     def __init__(self, stage: str, port: int) -> None:
         self.stage, self.port = stage, port
@@ -129,12 +124,7 @@ class ServerMonitor:
         self._moved: float | None = None
 
     async def ask(self, host: Host, now: float) -> ModelServer | None:
-        """Request the server's metrics and return its state; None until the server is recognised as vLLM.
-
-        Args:
-            host: The server's machine.
-            now: Current time, in seconds since the epoch.
-        """
+        """Request the server's metrics and return its state; None until the server is recognised as vLLM."""
         before = self.newest
         try:
             sample = parse_vllm_metrics(await fetch(host, self.port))

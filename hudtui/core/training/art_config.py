@@ -140,9 +140,7 @@ class ArtConfig:
 def read_art_config(path: Path, *, name: str | None = None) -> ArtConfig:
     """Read the file.
 
-    Args:
-        path: The file.
-        name: What errors call it; its path when None.
+    Errors call it `name`; by default its path.
 
     Raises:
         InputError: It cannot be read, has an unknown key, or a value of a wrong type; the error names file, line and key.

@@ -40,9 +40,7 @@ class _Generation(Extension):
 class TemplateTokenizer:
     """The part of a tokenizer that renders conversations.
 
-    Args:
-        template: The chat template.
-        tokens: The special tokens by the names that templates use, such as `eos_token`.
+    `tokens` are the special tokens by the names that templates use, such as `eos_token`.
     """
 
     eos_token_id = None

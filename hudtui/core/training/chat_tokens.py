@@ -50,9 +50,6 @@ class TokenTranscript:
 class ChatTokens:
     """Turns messages into tokens and replies into text, for one tokenizer.
 
-    Args:
-        tokenizer: A tokenizer of `transformers` with a chat template.
-
     Raises:
         InputError: The tokenizer has no chat template, or its template does not work for several turns.
     """
@@ -87,9 +84,7 @@ class ChatTokens:
     def answer(self, text: str, *, ended: bool) -> list[int]:
         """Return the tokens between a reply and the next reply.
 
-        Args:
-            text: The message to the model.
-            ended: Whether the reply has an end token. The returned tokens start with the end of a reply that was cut off.
+        `ended`: the reply has an end token. The returned tokens start with the end of a reply that was cut off.
         """
         rest = self._render(
             [{"role": "user", "content": "x"}, {"role": "assistant", "content": _MARK}, {"role": "user", "content": text}],

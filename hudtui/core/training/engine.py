@@ -176,10 +176,8 @@ class TrainerEnvironment:
 def as_rehearsal(spec: S, *, steps: int | None = None, gpus: int = 0) -> S:
     """Return the spec of a rehearsal: the same files and settings, few steps, no GPU, and a tiny model or none (ART).
 
-    Args:
-        spec: The spec of a training.
-        steps: Number of training steps; None for three.
-        gpus: GPUs of the training that is rehearsed. With two or more, a model of the user's gets a server beside the trainer.
+    It has three steps unless `steps` says how many. `gpus` are those of the training that is rehearsed: with two or more, a model
+    of the user's gets a server beside the trainer.
     """
     python = spec.trainer_python or os.environ.get(PYTHON_VARIABLE) or None
     if spec.engine == "art":

@@ -46,10 +46,6 @@ class TrainedModel:
         """Return the vLLM command that serves a copy of the model in `folder` on the loopback address.
 
         Empty for the tiny model of a rehearsal, which vLLM does not know, and for an adapter without a known base model.
-
-        Args:
-            folder: Folder of the copy.
-            name: Name of the model for clients.
         """
         if self.base == TINY or (self.kind == "adapter" and not self.base):
             return ()
@@ -90,9 +86,7 @@ def run_checkpoints(run: Path) -> dict[int, Path]:
 def find_trained_model(run: Path, step: int | None = None) -> TrainedModel:
     """Return the model that a run has saved.
 
-    Args:
-        run: The run's folder on this machine.
-        step: Step of a checkpoint; None for the end of the training, else the last checkpoint.
+    `step` names a checkpoint; None is for the end of the training, else the last checkpoint.
 
     Raises:
         InputError: The run has no such model, or the model is not complete.

@@ -136,12 +136,7 @@ class LogMetricsReader(MetricsReader):
         self._kinds: dict[str, int] = {}
 
     def see(self, line: str, *, at: float | None = None) -> dict[str, float] | None:
-        """Read a line of the log and return the numbers in it.
-
-        Args:
-            line: The line, without control characters.
-            at: Time at which the line arrived, in seconds since the epoch.
-        """
+        """Read a line of the log and return the numbers in it."""
         row = parse_log_line(line)
         if row is None:
             return None

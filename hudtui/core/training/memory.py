@@ -81,13 +81,7 @@ class CpuEstimate:
 
 
 def cpu_estimate(recipe: Recipe, shape: ModelShape, turns: int) -> CpuEstimate:
-    """Estimate a training on a processor, in 32 bits.
-
-    Args:
-        recipe: The training.
-        shape: The size of the model.
-        turns: Replies of an episode.
-    """
+    """Estimate a training on a processor, in 32 bits."""
     episodes = recipe.batch_size * recipe.gradient_accumulation
     length = min(recipe.max_seq_len, _PROMPT + turns * (recipe.max_tokens + _PROMPT // 3))
     trained = 8 * shape.width * recipe.lora_rank * shape.depth if recipe.lora else shape.parameters
@@ -102,13 +96,8 @@ def cpu_estimate(recipe: Recipe, shape: ModelShape, turns: int) -> CpuEstimate:
 def layout(gpus: int, recipe: Recipe, gpu_memory: float, shape: ModelShape | None = None) -> GpuLayout:
     """Assign the GPUs: a single GPU serves and trains; with two, each has one task; with more, up to half (a power of two) serve.
 
-    The weights are spread over the training GPUs if one of them cannot hold them.
-
-    Args:
-        gpus: GPUs of the machine.
-        recipe: The training.
-        gpu_memory: Memory of each GPU in GiB.
-        shape: The size of the model; None: as its name tells.
+    The weights are spread over the training GPUs if one of them cannot hold them. `gpu_memory` is that of each GPU in GiB.
+    Without a shape the size of the model is as its name tells.
 
     Raises:
         InputError: `gpus` is not between 1 and 8.

@@ -285,9 +285,7 @@ class MetricsReader:
     def add(self, row: Mapping[str, Any], *, at: float | None = None) -> None:
         """Add the numbers of one line.
 
-        Args:
-            row: Values by name.
-            at: Time of the line, in seconds since the epoch, if the line itself has none.
+        `at` is the time of the line, if the line itself has none.
         """
         self.rows.append(_held(row))
         self.count += 1

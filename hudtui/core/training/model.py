@@ -39,12 +39,8 @@ class ModelAssessment:
 def assess_model(name: str, folder: Path, *, here: bool, sent: bool = False, config: GymConfig | None = None) -> ModelAssessment:
     """Assess a model by its name; a folder of this computer by its files.
 
-    Args:
-        name: An id on the Hub, or a folder with a model.
-        folder: Start of relative paths.
-        here: Whether the training runs on this computer and can read its folders.
-        sent: Whether a folder of this computer is sent to another machine.
-        config: The configuration of the training; its opening messages are tried with the chat template.
+    Relative paths start in `folder`. `here`: the training runs on this computer and can read its folders; `sent`: a folder of
+    this computer is sent to another machine. The opening messages of `config` are tried with the chat template.
     """
     shown = clean_line(name, 100)
     open_one = f"Name an open model on the Hub, such as {_OPEN}."

@@ -47,9 +47,7 @@ class ModelFolder:
 def read_model_folder(folder: Path, opening: Sequence[Mapping[str, str]] = ()) -> ModelFolder:
     """Return the files of a model after checking that a training can read them.
 
-    Args:
-        folder: The folder.
-        opening: Messages that stand before each task; the chat template has to show them.
+    The chat template has to show the `opening` messages, which stand before each task.
 
     Raises:
         InputError: No model, weights or tokenizer is there, one is incomplete, or the chat template cannot be used.

@@ -79,8 +79,7 @@ def _below(folder: Path) -> list[Path]:
 def resource_bytes(name: str) -> bytes:
     """Return the content of a file that comes with hudtui.
 
-    Args:
-        name: Relative to the package, such as `pod/bootstrap.py`; `requirements/...` lies beside it in a checkout.
+    `name` is relative to the package, such as `pod/bootstrap.py`; `requirements/...` lies beside it in a checkout.
 
     Raises:
         InputError: This installation does not have it.

@@ -134,9 +134,6 @@ class Recipe:
     def check_batch(self, processes: int) -> None:
         """Whether the episodes of a step can be dealt out in whole groups.
 
-        Args:
-            processes: GPUs that train.
-
         Raises:
             InputError: They cannot.
         """

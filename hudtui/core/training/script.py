@@ -21,9 +21,7 @@ _ANSWERS = (
 def plan_script(plan: Plan, *, name: str) -> str:
     """The script. It stands alone but for the user's own files, which it expects under `files/`, and the secrets.
 
-    Args:
-        plan: What to do. Its stages' paths must be relative: a plan for another machine.
-        name: Of the run.
+    The paths of the plan's stages must be relative: a plan for another machine.
     """
     lines = [
         "#!/usr/bin/env bash",

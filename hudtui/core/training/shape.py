@@ -59,9 +59,7 @@ def shape_by_name(model: str) -> ModelShape | None:
 def find_shape(model: str, folder: Path) -> ModelShape | None:
     """Return the size of a model: by its files in a folder or in the Hub's cache here, otherwise by its name; None if unknown.
 
-    Args:
-        model: An id on the Hub, or a folder with a model.
-        folder: Start of relative paths.
+    Relative paths of folders start in `folder`.
     """
     place = folder / Path(model).expanduser()
     if (place / "config.json").is_file():
@@ -90,9 +88,7 @@ def cached_folder(model: str) -> Path | None:
 def shape_in_folder(folder: Path, *, default: ModelShape | None = None) -> ModelShape | None:
     """Return the size of a model from its `config.json`, and from the index or the header of its safetensors files.
 
-    Args:
-        folder: The folder with `config.json`.
-        default: Gives the parameters if no file here does.
+    `default` gives the parameters if no file here does.
 
     Returns:
         None if the files do not say enough.
@@ -114,9 +110,7 @@ def shape_in_folder(folder: Path, *, default: ModelShape | None = None) -> Model
 def shape_from_config(config: Mapping[str, Any], *, parameters: float | None = None) -> ModelShape | None:
     """Return the size of a model from the values of its `config.json`; None if they do not say enough.
 
-    Args:
-        config: The values.
-        parameters: The number of parameters, if it is known from elsewhere; None to calculate it from the layers.
+    `parameters` is their number, if it is known from elsewhere; None to calculate it from the layers.
     """
     inner = config.get("text_config")  # models that also see pictures
     values: Mapping[str, Any] = {**config, **inner} if isinstance(inner, Mapping) else config

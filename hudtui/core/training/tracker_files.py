@@ -178,9 +178,7 @@ class EventsFile:
 def tracker_file(path: str, head: bytes) -> TrackerFile | None:
     """Return the reader of a file that only grows; None if it is no such file.
 
-    Args:
-        path: The file's path.
-        head: The file's first bytes; may be empty.
+    `head` is the file's first bytes; may be empty.
     """
     name = path.rpartition("/")[2]
     if b"brain.Event:" in head[:64] or "tfevents" in name:
@@ -230,10 +228,8 @@ def trackio_runs(path: Path) -> list[str]:
 def read_trackio(path: Path, run: str, after: int) -> tuple[list[Row], int]:
     """Return rows of a run in a trackio database.
 
-    Args:
-        path: The database: a copy, because SQLite writes beside a file that it opens.
-        run: Name of the run.
-        after: The last row that is known; 0 for all rows.
+    The database is a copy, because SQLite writes beside a file that it opens. `after` is the last row that is known; 0 for all
+    rows.
 
     Returns:
         The rows, and the number of the last of them, for the next call.

@@ -80,13 +80,7 @@ class PrimeHttp:
         """Send one request, and return its answer.
 
         Reading, changing and deleting are repeated after passing faults. A POST is repeated only when it was certainly not
-        carried out: no connection came about, or 429.
-
-        Args:
-            method: GET, POST, PATCH or DELETE.
-            path: Below `/api/v1`, in its canonical form.
-            query: Pairs; a name may come several times.
-            body: Sent as JSON.
+        carried out: no connection came about, or 429. `path` is below `/api/v1`, in its canonical form.
 
         Raises:
             AuthError: 401 or 403.

@@ -37,15 +37,8 @@ class PrimeProvider:
     """Prime Intellect, or a simulator of it.
 
     An instance belongs to one event loop. Cancelling a call cancels its request; whether a POST was carried out is unclear then,
-    and `acquire` sees to that.
-
-    Args:
-        api_key: It is in no error, no log and no `repr`.
-        base_url: Origin of the API.
-        team_id: The team that pays; None for the account itself.
-        simulated: It is a simulator: no real money.
-        timeout: Seconds for one request.
-        sleep: Waits between attempts.
+    and `acquire` sees to that. The key is in no error, no log and no `repr`. `team_id` is the team that pays; None for the
+    account itself. `simulated`: it is a simulator, without real money.
 
     Raises:
         InputError: The key or the address cannot be one.
@@ -350,11 +343,7 @@ _BATCH_WINDOW = 0.02
 
 
 class _StatusBatch:
-    """Collects pod ids for a moment, then asks for all of them in one request.
-
-    Args:
-        fetch: Returns the known pods among many ids.
-    """
+    """Collects pod ids for a moment, then asks for all of them in one request."""
 
     def __init__(self, fetch: Callable[[tuple[str, ...]], Awaitable[Mapping[str, Pod]]]) -> None:
         self._fetch = fetch

@@ -55,11 +55,8 @@ def _files(folder: Path, config: Path) -> tuple[Path, Path]:
 def save_copy(folder: Path, config: Path, text: str, now: str) -> Path:
     """Save a copy of unsaved work, in one step and readable for its owner only.
 
-    Args:
-        folder: The project folder. Where it is read-only or its disk is full, the user's state folder takes the copy.
-        config: The configuration's file.
-        text: The unsaved text.
-        now: The time, ISO 8601.
+    Where the project folder is read-only or its disk is full, the user's state folder takes the copy. `now` is the time, ISO
+    8601.
 
     Returns:
         The file that holds the copy.

@@ -152,11 +152,7 @@ def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] 
 def complete(lines: Sequence[str], row: int, column: int, tools: Mapping[str, Tool] | None) -> Completion | None:
     """What can stand at a place and goes with what is typed there already.
 
-    Args:
-        lines: The text.
-        row: Of the cursor, from 0.
-        column: Of the cursor, from 0.
-        tools: The environment's tools by name, where they are known.
+    Row and column of the cursor count from 0.
     """
     context = cursor_context(lines, row, column)
     if context is None:

@@ -132,11 +132,7 @@ def _unquoted(name: str) -> str:
 
 
 class IncrementalReader:
-    """Reads one configuration again and again. Not for concurrent use.
-
-    Args:
-        name: What findings and the configuration call the text.
-    """
+    """Reads one configuration again and again. Not for concurrent use."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -72,12 +72,7 @@ def _file(folder: Path, config: Path) -> Path:
 
 
 def load_samples(folder: Path, config: Path) -> Samples:
-    """Return the replies kept for a configuration; none where the file is damaged.
-
-    Args:
-        folder: The project folder.
-        config: The configuration's file.
-    """
+    """Return the replies kept for a configuration; none where the file is damaged."""
     try:
         data = read_json(_file(folder, config))
     except InputError:
@@ -110,9 +105,7 @@ def save_samples(folder: Path, config: Path, samples: Samples) -> None:
 def samples_from_replies(replies: Iterable[tuple[str, str]], most: int = 8) -> tuple[SampleReply, ...]:
     """Choose replies from rollouts, as different from each other as possible.
 
-    Args:
-        replies: What to call each, and its text, the newest first.
-        most: How many are taken.
+    `replies` has what to call each, and its text, the newest first; `most` of them are taken.
     """
     found: dict[str, SampleReply] = {}
     seen: set[str] = set()

@@ -36,10 +36,7 @@ _SEVERITIES = ("error", "warning", "info")
 def lint(text: str, *, name: str, tools: Mapping[str, Tool] | None = None) -> tuple[Finding, ...]:
     """Return all findings about a configuration, in the order of its lines.
 
-    Args:
-        text: The YAML.
-        name: What findings call it, usually the file's path.
-        tools: The tools of its environment by name. Without them it is checked only against itself.
+    Findings call it `name`, usually the file's path. Without the tools of its environment it is checked only against itself.
     """
     config, parsed = parse_config(text, name=name)
     if config is None:

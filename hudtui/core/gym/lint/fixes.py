@@ -42,11 +42,6 @@ def fix_text(text: str, *, name: str, tools: Mapping[str, Tool] | None = None) -
     """Check a configuration and apply its fixes until none is left.
 
     A fix that does not remove its finding, or that makes the text harder to read than it was, is not kept.
-
-    Args:
-        text: The YAML.
-        name: What findings call it.
-        tools: As for `lint`.
     """
     findings = lint(text, name=name, tools=tools)
     applied: list[Finding] = []

@@ -18,13 +18,7 @@ PROMPT: YamlPath = ("system_prompt",)
 
 
 class LintReport:
-    """A configuration under inspection, and what was found.
-
-    Args:
-        document: Its text.
-        config: Its meaning.
-        tools: The tools of its environment, where they are known.
-    """
+    """A configuration under inspection, and what was found."""
 
     def __init__(self, document: YamlDocument, config: GymConfig, tools: Mapping[str, Tool] | None) -> None:
         self.document = document

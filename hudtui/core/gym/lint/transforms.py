@@ -114,9 +114,7 @@ def check_arguments(report: LintReport) -> None:
 def check_transforms(report: LintReport, examples: Mapping[str, Sequence[Arguments]]) -> None:
     """Report transforms that ignore their argument, or that fail on arguments that can be expected.
 
-    Args:
-        report: The configuration.
-        examples: The arguments of the prompt's usage examples, by action.
+    `examples` has the arguments of the prompt's usage examples, by action.
     """
     for mapping, name, parameter, path in report.parameters():
         if not isinstance(parameter, FromArg) or parameter.transform is None:
