@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -100,7 +102,8 @@ class JsonView(Searching, Scrolling, LogLines):
 
     def _take(self, text: str, *, cursor: int | None) -> None:
         self.buffer.clear()
-        self._source = text.split("\n") if text else []
+        # Nine of ten lines of a large value stand in it more than once. Each is held once, and made one at a time.
+        self._source = [sys.intern(line.removesuffix("\n")) for line in StringIO(text)]
         self.buffer.append(self._source, 0.0)
         self._cursor, self._foldable, self.here = cursor, None, None
         self._folded.clear()
