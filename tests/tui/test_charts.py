@@ -307,7 +307,11 @@ async def test_all_charts_show_a_part_of_the_x_axis(screen_text: Any) -> None:
         await pilot.press("left_parenthesis")
         assert shown_part(screen_text(app)) == "step, 35 to 85"
         await pilot.press("left")
-        assert shown_part(screen_text(app)) == "step, 60 to 110", "the cursor moves within the part that is shown"
+        shown = screen_text(app)
+        assert shown_part(shown) == "step, 35 to 85" and values_line(shown).startswith("step 84  "), "the cursor begins there"
+        await pilot.press(*["shift+right"] * 2)
+        shown = screen_text(app)
+        assert shown_part(shown) == "step, 60 to 110" and values_line(shown).startswith("step 110  "), "and takes it along"
         await pilot.press("home")
         assert shown_part(screen_text(app)) == "step, 1 to 51" and cursor_columns(screen_text(app).splitlines()[1])
         await pilot.press(*["shift+right"] * 2, "plus")

@@ -711,8 +711,13 @@ class MetricsPane(Acting, Vertical):
 
     def _scale(self, by: float) -> None:
         low, high = self._charts.x_range()
-        at = high if self._charts.x is None else min(max(self._charts.x, low), high)
+        at = self._cursor()
         self._show_part(at - (at - low) * by, at + (high - at) * by)
+
+    def _cursor(self) -> float:
+        """Return where the cursor is, or the end of the shown part that is nearest to it; without one the right end."""
+        low, high = self._charts.x_range()
+        return high if self._charts.x is None else min(max(self._charts.x, low), high)
 
     def _pan(self, by: float) -> None:
         low, high = self._charts.x_range()
@@ -765,7 +770,7 @@ class MetricsPane(Acting, Vertical):
     def _move(self, by: int) -> None:
         stops = self._charts.stops()
         if stops:
-            here = len(stops) - 1 if self._charts.x is None else max(bisect_right(stops, self._charts.x) - 1, 0)
+            here = max(bisect_right(stops, self._cursor()) - 1, 0)
             place = max(here + by, 0)
             self._put(stops[place] if place < len(stops) - 1 else None)
 
