@@ -6,10 +6,10 @@ from typing import Any
 
 import typer
 
-from hudtui.cli import console
+from hudtui.cli import console, runlog
 from hudtui.cli.command import HelpCommand
 from hudtui.cli.options import Detach, DryRun, EmitScript, Json, NoTmux, StartWithoutAsking, TrainerSettings, takes_request
-from hudtui.cli.rl_run import GOES_ON, How, carry_out, checked
+from hudtui.cli.rl_run import How, carry_out, checked
 from hudtui.core.runs.art_request import JUDGE, ArtRequest
 
 app = typer.Typer(
@@ -44,7 +44,7 @@ class _JudgeMayBeLeftOut(HelpCommand):
     *("output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "python", "environments", "engine_version"),
     kind=ArtRequest,
 )
-@console.run_async(when_ended=GOES_ON)
+@console.run_async(when_ended=runlog.GOES_ON)
 async def train(
     request: ArtRequest,
     settings: TrainerSettings = None,

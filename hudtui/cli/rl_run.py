@@ -37,7 +37,6 @@ R = TypeVar("R", bound=RunRequest)
 _GLYPHS = {"fine": "✓", "warning": "!", "missing": "✗"}
 _MOST_STEPS = 1000
 """Steps of a rehearsal."""
-GOES_ON = "a run that has started keeps running: hudtui runs shows it"
 
 
 @takes_request(
@@ -45,7 +44,7 @@ GOES_ON = "a run that has started keeps running: hudtui runs shows it"
     *("regions", "host", "output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "group"),
     *("concurrency", "limit", "seed", "max_turns", "base_url", "environments", "python", "rehearse", "rehearse_model"),
 )
-@console.run_async(when_ended=GOES_ON)
+@console.run_async(when_ended=runlog.GOES_ON)
 async def run(
     request: RunRequest,
     settings: TrainerSettings = None,
@@ -129,7 +128,7 @@ class How:
 
 @top.command("rehearse")
 @takes_request("tasks", "config", "model", "training", "steps", steps=3)
-@console.run_async(when_ended=GOES_ON)
+@console.run_async(when_ended=runlog.GOES_ON)
 async def rehearse(
     request: RunRequest,
     settings: TrainerSettings = None,
@@ -148,6 +147,7 @@ async def rehearse(
     await carry_out(checked(request, settings), how)
 
 
+@runlog.machines()
 async def carry_out(request: RunRequest, how: How) -> None:
     """Check and plan a request, start the run if the user agrees, and follow it to its end; see `run`."""
     from hudtui.core.flows.start import agree_to_start
@@ -156,40 +156,43 @@ async def carry_out(request: RunRequest, how: How) -> None:
     from hudtui.core.training.engine import find_engine
 
     find_engine(request.engine)  # an engine that does not exist is the first thing to say
-    async with runlog.machines():
-        store, _ = runlog.open_store()
-        project = open_project()
-        if not how.only_looks:
-            await runlog.reconcile_runs(store)
-            if how.push_image is not None:
-                await _push(how.push_image, project)
-        prepared = await _prepare(request, store, project, how)
-        if how.emit_script:
-            runlog.print_script(prepared.require())
-            return
-        if how.dry_run:
-            from hudtui.core.runs.plan_text import preparation_json
+    project = open_project()
+    store = project.runs
+    if not how.only_looks:
+        await runlog.reconcile_runs(store)
+        if how.push_image is not None:
+            await _push(how.push_image, project)
+    prepared = await _prepare(request, store, project, how)
+    if how.emit_script:
+        runlog.print_script(prepared.require())
+        return
+    if how.dry_run:
+        from hudtui.core.runs.plan_text import preparation_json
 
-            if how.brief and not how.as_json:
-                planned = prepared.require()
-                runlog.print_plan(planned.plan.to_json(), planned.folder)
-                return
-            console.out_json(preparation_json(prepared, store))
-            if prepared.record is None:
-                raise typer.Exit(InputError.exit_code)
+        if how.brief and not how.as_json:
+            planned = prepared.require()
+            runlog.print_plan(planned.plan.to_json(), planned.folder)
             return
-        record = prepared.require()
-        await asyncio.to_thread(require_run, record.spec, project.settings())
-        if how.detach:
-            _may_detach(record)
-        _show(prepared, record, store, brief=how.brief)
-        rent = record.spec.rent
-        if not await agree_to_start(prepared, project, Terminal(yes=how.yes)):
-            raise typer.Abort
-        if rent is not None:
-            await _run_rented(record, store, how)
-        else:
-            await _run_here(record, store, project, how)
+        console.out_json(preparation_json(prepared, store))
+        if prepared.record is None:
+            raise typer.Exit(InputError.exit_code)
+        return
+    record = prepared.require()
+    await asyncio.to_thread(require_run, record.spec, project.settings())
+    if how.detach:
+        _may_detach(record)
+    _show(prepared, record, store, brief=how.brief)
+    if not await agree_to_start(prepared, project, Terminal(yes=how.yes)):
+        raise typer.Abort
+    if record.spec.rent is not None:
+        from hudtui.cli.runs import manage
+
+        runlog.say_event(store.add(record))
+        await manage(project, record.id, tmux=how.tmux)
+    else:
+        await _run_here(record, project, how)
+    if not how.detach:
+        await _result(record, how)
 
 
 # --- what is missing ------------------------------------------------------------------------------------------------------
@@ -247,14 +250,6 @@ def _show(prepared: Preparation, record: RunRecord, store: RunStore, *, brief: b
 # --- the run --------------------------------------------------------------------------------------------------------------
 
 
-async def _run_rented(record: RunRecord, store: RunStore, how: How) -> None:
-    from hudtui.cli.runs import manage
-
-    runlog.say_event(store.add(record))
-    await manage(store, record.id, tmux=how.tmux)
-    await _result(record, how)
-
-
 def _may_detach(record: RunRecord) -> None:
     """Raises an error where this computer has to stay connected while the run continues."""
     if record.spec.rent is not None:
@@ -271,7 +266,7 @@ def _away(record: RunRecord) -> bool:
     return record.host != "local" or record.spec.output_dir is not None
 
 
-async def _run_here(record: RunRecord, store: RunStore, project: Project, how: How) -> None:
+async def _run_here(record: RunRecord, project: Project, how: How) -> None:
     """On this machine, or one of the user's own."""
     from hudtui.core.flows.notify import notifying
     from hudtui.core.flows.start import open_tunnels
@@ -290,8 +285,7 @@ async def _run_here(record: RunRecord, store: RunStore, project: Project, how: H
         async with notifying(record.id, project, console.say):
             await runlog.follow_run(monitor, record, to_stderr=True)
         if _away(record):
-            await _bring_home(record, store)
-    await _result(record, how)
+            await _bring_home(record, project.runs)
 
 
 async def _begun(record: RunRecord, how: How) -> None:

@@ -32,6 +32,8 @@ _STEPS = 20
 """Steps of a training that `runs show` prints."""
 
 
+GOES_ON = "a run that has started keeps running: hudtui runs shows it"
+"""Said when a signal ends a command that had started a run."""
 _FORMATS = (".3f", ".3f", ".4g", ".0f", ".1f")
 _COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "bright_cyan", "bright_yellow", "bright_magenta")
 """Colours of the names of windows, without red, which means an error."""

@@ -31,6 +31,7 @@ from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
+    from hudtui.core.project import Project
     from hudtui.core.runs.listing import RunRow
     from hudtui.core.runs.store import RunStore
 
@@ -56,7 +57,10 @@ def _default(context: typer.Context, as_json: Json = False) -> None:
         list_runs(as_json=as_json)
 
 
-def list_runs(
+@app.command("list")
+@console.run_async()
+@runlog.machines()
+async def list_runs(
     wanted: Annotated[
         list[str] | None,
         typer.Argument(metavar="[FILTER]...", help="Words or FIELD:VALUE, such as state:running model:qwen reward:>0.5."),
@@ -75,77 +79,76 @@ def list_runs(
     FIELD:>NUMBER compares, and !WORD excludes. All must match. The fields are state, name, id, model, engine, tasks, config,
     machine, stage, started, minutes, cost, why, comment, tag, reward, step, steps and alarm.
     """
+    from hudtui.core.row_filter import arrange, group, parse_filter
+    from hudtui.core.runs.listing import RUN_FIELDS, RunRow, needs_views
+    from hudtui.core.runs.run_lock import is_managed
 
-    async def work() -> None:
-        from hudtui.core.row_filter import arrange, group, parse_filter
-        from hudtui.core.runs.listing import RUN_FIELDS, RunRow, needs_views
-        from hudtui.core.runs.run_lock import is_managed
+    text = " ".join(wanted or ())
+    asked = parse_filter(text, RUN_FIELDS)
+    store, monitor = runlog.open_store()
+    await runlog.reconcile_runs(store)
+    known = [run for run in (await monitor.refresh())[::-1] if run.active or not active]
+    summaries = [run for run in known if everything or not run.hidden]
+    specs, now = await asyncio.to_thread(store.specs), time.time()
 
-        text = " ".join(wanted or ())
-        asked = parse_filter(text, RUN_FIELDS)
-        store, monitor = runlog.open_store()
-        await runlog.reconcile_runs(store)
-        known = [run for run in (await monitor.refresh())[::-1] if run.active or not active]
-        summaries = [run for run in known if everything or not run.hidden]
-        specs, now = await asyncio.to_thread(store.specs), time.time()
+    async def read(rows: Sequence[RunRow]) -> list[RunRow]:
+        views = {view.summary.id: view async for view in monitor.views(row.summary.id for row in rows)}
+        return [replace(row, view=views.get(row.summary.id)) for row in rows]
 
-        async def read(rows: Sequence[RunRow]) -> list[RunRow]:
-            views = {view.summary.id: view async for view in monitor.views(row.summary.id for row in rows)}
-            return [replace(row, view=views.get(row.summary.id)) for row in rows]
-
-        of_all = needs_views((*asked.fields, sort, by))
-        rows = [RunRow(run, now, specs.get(run.id)) for run in summaries]
-        found = arrange(await read(rows) if of_all else rows, RUN_FIELDS, wanted=text, sort=sort, reverse=reverse)
-        shown = found[:limit] if of_all else await read(found[:limit])
-        groups = [("", shown)] if by is None else group(shown, RUN_FIELDS, by)
-        if as_json:
-            console.out_json([_row_json(one) for _, members in groups for one in members])
-            return
-        if not known:
-            start = "Start one: hudtui rl TASKS --config FILE, or play tasks: hudtui runs start TASKS --config FILE"
-            console.say(f"No runs yet. {start}")
-            return
-        if len(known) > len(summaries):
-            console.say(f"Not listed: {plural(len(known) - len(summaries), 'archived run')}; --all lists all.")
-        if not found:
-            if summaries:
-                console.say("No run matches.")
-            return
-        cells = [_list_row(one, is_managed(store, one.summary.id)) for _, members in groups for one in members]
-        console.table(
-            ("STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "HEARTBEAT", "NOTE"),
-            cells,
-            titles=None if by is None else [(f"{by}: {value}", len(members)) for value, members in groups],
-        )
-        if len(found) > len(shown):
-            console.say(f"{len(found) - len(shown)} more are not shown; --limit N shows more.")
-
-    _run(work(), as_json=as_json)
+    of_all = needs_views((*asked.fields, sort, by))
+    rows = [RunRow(run, now, specs.get(run.id)) for run in summaries]
+    found = arrange(await read(rows) if of_all else rows, RUN_FIELDS, wanted=text, sort=sort, reverse=reverse)
+    shown = found[:limit] if of_all else await read(found[:limit])
+    groups = [("", shown)] if by is None else group(shown, RUN_FIELDS, by)
+    if as_json:
+        console.out_json([_row_json(one) for _, members in groups for one in members])
+        return
+    if not known:
+        start = "Start one: hudtui rl TASKS --config FILE, or play tasks: hudtui runs start TASKS --config FILE"
+        console.say(f"No runs yet. {start}")
+        return
+    if len(known) > len(summaries):
+        console.say(f"Not listed: {plural(len(known) - len(summaries), 'archived run')}; --all lists all.")
+    if not found:
+        if summaries:
+            console.say("No run matches.")
+        return
+    cells = [_list_row(one, is_managed(store, one.summary.id)) for _, members in groups for one in members]
+    console.table(
+        ("STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "HEARTBEAT", "NOTE"),
+        cells,
+        titles=None if by is None else [(f"{by}: {value}", len(members)) for value, members in groups],
+    )
+    if len(found) > len(shown):
+        console.say(f"{len(found) - len(shown)} more are not shown; --limit N shows more.")
 
 
-def show(run: Run = None, as_json: Json = False) -> None:
+@app.command("show")
+@console.run_async()
+@runlog.machines()
+async def show(run: Run = None, as_json: Json = False) -> None:
     """Show one run: state, stages, result, and where everything is."""
     from hudtui.core.rollouts.telemetry import JOB_FILE, read_job
     from hudtui.core.runs.results import results_folder
 
-    async def work() -> None:
-        store, monitor = runlog.open_store()
-        await runlog.reconcile_runs(store)
-        view = await monitor.view(store.find(run))
-        record = store.record(view.summary.id)
-        job = read_job(results_folder(record, store) / "out" / JOB_FILE)
-        if as_json:
-            found = record.spec.continues
-            continues = {"run": found.run, "step": found.step} if found else None
-            told = None if job is None else job.to_json()
-            console.out_json({**view.to_json(), "continues": continues, "job": told, "plan": record.plan.to_json()})
-        else:
-            runlog.print_view(view, record, job)
-
-    _run(work(), as_json=as_json)
+    store, monitor = runlog.open_store()
+    await runlog.reconcile_runs(store)
+    view = await monitor.view(store.find(run))
+    record = store.record(view.summary.id)
+    job = read_job(results_folder(record, store) / "out" / JOB_FILE)
+    if as_json:
+        found = record.spec.continues
+        continues = {"run": found.run, "step": found.step} if found else None
+        told = None if job is None else job.to_json()
+        console.out_json({**view.to_json(), "continues": continues, "job": told, "plan": record.plan.to_json()})
+    else:
+        runlog.print_view(view, record, job)
 
 
-def logs(
+@app.command("logs")
+@console.run_async(compact=True)
+@runlog.machines()
+async def logs(
     run: Run = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the run ends.")] = False,
     window: Window = None,
@@ -180,35 +183,35 @@ def logs(
     if since is not None and seconds is None:
         raise typer.BadParameter("write for instance 30s, 10m or 1h30m", param_hint="--since")
 
-    async def work() -> None:
-        wanted = runlog.log_filter(grep, level)
-        count = lines if lines is not None or everything or wanted is not None or seconds is not None else _LINES
-        part = runlog.LogPart(None if everything else count, seconds, wanted)
-        store, monitor = runlog.open_store()
-        chosen = store.find(run)
-        await monitor.refresh()
-        windows = [window] if window else [stage.name for stage in store.record(chosen).plan.stages]
-        sink = runlog.Sink(as_json, windows)
-        if follow:
-            async with notifying(chosen, open_project(), console.say):
-                await runlog.follow_all(monitor, chosen, windows, part, sink, merge=merge)
-            summary = store.summary(chosen)
-            console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
-        elif merge:
-            await runlog.print_merged({name: monitor.log(chosen, name) for name in windows}, part, sink, follow=False)
-        else:
-            for name in windows:
-                await runlog.print_log(monitor.log(chosen, name), name, part, sink)
-
-    _run(work(), as_json=as_json, compact=True)
+    wanted = runlog.log_filter(grep, level)
+    count = lines if lines is not None or everything or wanted is not None or seconds is not None else _LINES
+    part = runlog.LogPart(None if everything else count, seconds, wanted)
+    store, monitor = runlog.open_store()
+    chosen = store.find(run)
+    await monitor.refresh()
+    windows = [window] if window else [stage.name for stage in store.record(chosen).plan.stages]
+    sink = runlog.Sink(as_json, windows)
+    if follow:
+        async with notifying(chosen, open_project(), console.say):
+            await runlog.follow_all(monitor, chosen, windows, part, sink, merge=merge)
+        summary = store.summary(chosen)
+        console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
+    elif merge:
+        await runlog.print_merged({name: monitor.log(chosen, name) for name in windows}, part, sink, follow=False)
+    else:
+        for name in windows:
+            await runlog.print_log(monitor.log(chosen, name), name, part, sink)
 
 
+@app.command("start")
 @takes_request(
     *("tasks", "config", "model", "engine", "policy", "training", "steps", "max_hours", "name", "group", "concurrency", "limit"),
     *("seed", "max_turns", "base_url", "python"),
     engine=None,
 )
-def start(
+@console.run_async(when_ended=runlog.GOES_ON)
+@runlog.machines()
+async def start(
     request: RunRequest,
     settings: TrainerSettings = None,
     dry_run: DryRunInWords = False,
@@ -222,55 +225,44 @@ def start(
 
     Exit code 1 if the run did not finish, with --follow.
     """
-    from hudtui.cli.rl_run import GOES_ON, How, carry_out, checked
+    from hudtui.cli.rl_run import How, carry_out, checked
+    from hudtui.core.remote.hosts import LOCAL
+    from hudtui.core.runs.prepare import default_engine
 
-    async def work() -> None:
-        from hudtui.core.remote.hosts import LOCAL
-        from hudtui.core.runs.prepare import default_engine
-
-        engine: str | None = request.engine
-        chosen = replace(request, host=LOCAL, engine=engine or await default_engine(LOCAL))
-        await carry_out(checked(chosen, settings), How(True, not follow, dry_run, False, not no_tmux, as_json, brief=True))
-
-    _run(work(), as_json=as_json, when_ended=GOES_ON)
+    engine: str | None = request.engine
+    chosen = replace(request, host=LOCAL, engine=engine or await default_engine(LOCAL))
+    await carry_out(checked(chosen, settings), How(True, not follow, dry_run, False, not no_tmux, as_json, brief=True))
 
 
-def stop(
+@app.command("stop")
+@console.run_async()
+@runlog.machines()
+async def stop(
     run: Run = None,
     yes: Yes = False,
     now: Annotated[bool, typer.Option("--now", help="End it at once, without time to finish.")] = False,
     as_json: Json = False,
 ) -> None:
     """Stop a run, and verify that it has ended."""
+    from hudtui.core.flows.stop import stop as stop_flow
+    from hudtui.core.project import open_project
 
-    async def work() -> None:
-        from hudtui.core.flows.stop import stop as stop_flow
-        from hudtui.core.project import open_project
-
-        store, _ = runlog.open_store()
-        await runlog.reconcile_runs(store)
-        stopped = await stop_flow(store.find(run), open_project(), Terminal(yes=yes), now=now, progress=_progress())
-        if stopped is None:
-            raise typer.Abort
-        console.say(stopped.report)
-        if stopped.summary.results is not None:
-            console.say(f"its results are in {stopped.summary.results}")
-        if as_json:
-            console.out_json(stopped.summary.to_json())
-
-    _run(work(), as_json=as_json)
+    project = open_project()
+    await runlog.reconcile_runs(project.runs)
+    stopped = await stop_flow(project.runs.find(run), project, Terminal(yes=yes), now=now, progress=_progress())
+    if stopped is None:
+        raise typer.Abort
+    console.say(stopped.report)
+    if stopped.summary.results is not None:
+        console.say(f"its results are in {stopped.summary.results}")
+    if as_json:
+        console.out_json(stopped.summary.to_json())
 
 
+@app.command("attach")
 def attach(run: Run = None) -> None:
     """Show the tmux session of a run on this terminal; detach with tmux's prefix and d."""
-
-    async def work() -> tuple[str, ...]:
-        from hudtui.core.runs.watch import attach_command
-
-        store, monitor = runlog.open_store()
-        return await attach_command(monitor, store.find(run))
-
-    argv = _run(work())
+    argv = _attach_command(run)
     if not console.interactive():
         import shlex
 
@@ -282,56 +274,37 @@ def attach(run: Run = None) -> None:
     os.execvp(argv[0], argv)
 
 
-def resume(run: Run = None, as_json: Json = False) -> None:
+@console.run_async()
+@runlog.machines()
+async def _attach_command(run: str | None) -> tuple[str, ...]:
+    from hudtui.core.runs.watch import attach_command
+
+    store, monitor = runlog.open_store()
+    return await attach_command(monitor, store.find(run))
+
+
+@app.command("resume")
+@console.run_async(when_ended="a run that has started continues; hudtui runs resume manages it again")
+@runlog.machines()
+async def resume(run: Run = None, as_json: Json = False) -> None:
     """Manage a run on a rented machine: continue its launch, fetch its results, end its machine."""
+    from hudtui.core.project import open_project
 
-    async def work() -> None:
-        store, _ = runlog.open_store()
-        chosen = store.find(run)
-        if not store.summary(chosen).active and not store.summary(chosen).holds_machine:
-            console.say(f"run {chosen} has ended, and nothing is left to do")
-        else:
-            await manage(store, chosen, tmux=True)
-        if as_json:
-            console.out_json(store.summary(chosen).to_json())
-
-    _run(work(), as_json=as_json, when_ended="a run that has started continues; hudtui runs resume manages it again")
-
-
-def pull(
-    run: Run = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for the results; by default the run's own.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Copy the results of a run to this computer. The run may still be running.
-
-    Files that are here already are not copied again.
-    """
-
-    async def work() -> None:
-        from hudtui.core.flows.results import pull as pull_flow
-        from hudtui.core.project import open_project
-
-        store, monitor = runlog.open_store()
-        chosen = store.find(run)
-        await monitor.refresh()
-        found = await pull_flow(chosen, open_project(), output=output, progress=_progress())
-        target = found.folder
-        if as_json:
-            told = {"folder": str(target), "files": found.files, "bytes": found.size, "fetched": found.fetched}
-            console.out_json({**told, "left": list(found.left)})
-            return
-        console.out(str(target))
-        console.say(f"{found.files} files, {found.size:,} bytes; {found.fetched:,} bytes copied")
-        if found.told:
-            console.say(found.told)
-
-    _run(work(), as_json=as_json)
+    project = open_project()
+    store = project.runs
+    chosen = store.find(run)
+    if not store.summary(chosen).active and not store.summary(chosen).holds_machine:
+        console.say(f"run {chosen} has ended, and nothing is left to do")
+    else:
+        await manage(project, chosen, tmux=True)
+    if as_json:
+        console.out_json(store.summary(chosen).to_json())
 
 
-def rerun(
+@app.command("rerun")
+@console.run_async(when_ended=runlog.GOES_ON)
+@runlog.machines()
+async def rerun(
     run: Run = None,
     yes: StartWithoutAsking = False,
     detach: Detach = False,
@@ -344,20 +317,19 @@ def rerun(
     Everything is checked as by `hudtui rl`, and nothing is rented before you agree. Files are used as they are now. A rented
     machine is chosen again among the offers with the same GPUs.
     """
-    from hudtui.cli.rl_run import GOES_ON, How, carry_out
+    from hudtui.cli.rl_run import How, carry_out
+    from hudtui.core.flows.again import rerun_request
+    from hudtui.core.project import open_project
 
-    async def work() -> None:
-        from hudtui.core.flows.again import rerun_request
-        from hudtui.core.project import open_project
-
-        project = open_project()
-        request = await rerun_request(project.runs.find(run), project, Terminal(yes=yes))
-        await carry_out(request, How(yes, detach, dry_run, False, not no_tmux, as_json))
-
-    _run(work(), as_json=as_json, when_ended=GOES_ON)
+    project = open_project()
+    request = await rerun_request(project.runs.find(run), project, Terminal(yes=yes))
+    await carry_out(request, How(yes, detach, dry_run, False, not no_tmux, as_json))
 
 
-def continue_run(
+@app.command("continue")
+@console.run_async(when_ended=runlog.GOES_ON)
+@runlog.machines()
+async def continue_run(
     run: Run = None,
     step: Annotated[int | None, typer.Option("--step", min=0, help="Checkpoint to continue from; by default the last.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Steps in all; by default as before.")] = None,
@@ -373,21 +345,51 @@ def continue_run(
     the metrics of the earlier run along, so that its curves begin where that one's begin. `--steps` also continues a training
     that has finished. To manage a rented machine again that is still running, use `hudtui runs resume`.
     """
-    from hudtui.cli.rl_run import GOES_ON, How, carry_out
+    from hudtui.cli.rl_run import How, carry_out
+    from hudtui.core.flows.again import continue_request
+    from hudtui.core.project import open_project
 
-    async def work() -> None:
-        from hudtui.core.flows.again import continue_request
-        from hudtui.core.project import open_project
-
-        project, (_, monitor) = open_project(), runlog.open_store()
-        await monitor.refresh()
-        request = await continue_request(project.runs.find(run), project, step=step, steps=steps, progress=_progress())
-        await carry_out(request, How(yes, detach, dry_run, False, not no_tmux, as_json))
-
-    _run(work(), as_json=as_json, when_ended=GOES_ON)
+    project, (_, monitor) = open_project(), runlog.open_store()
+    await monitor.refresh()
+    request = await continue_request(project.runs.find(run), project, step=step, steps=steps, progress=_progress())
+    await carry_out(request, How(yes, detach, dry_run, False, not no_tmux, as_json))
 
 
-def limits(
+@app.command("pull")
+@console.run_async()
+@runlog.machines()
+async def pull(
+    run: Run = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for the results; by default the run's own.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Copy the results of a run to this computer. The run may still be running.
+
+    Files that are here already are not copied again.
+    """
+    from hudtui.core.flows.results import pull as pull_flow
+    from hudtui.core.project import open_project
+
+    store, monitor = runlog.open_store()
+    chosen = store.find(run)
+    await monitor.refresh()
+    found = await pull_flow(chosen, open_project(), output=output, progress=_progress())
+    if as_json:
+        told = {"folder": str(found.folder), "files": found.files, "bytes": found.size, "fetched": found.fetched}
+        console.out_json({**told, "left": list(found.left)})
+        return
+    console.out(str(found.folder))
+    console.say(f"{found.files} files, {found.size:,} bytes; {found.fetched:,} bytes copied")
+    if found.told:
+        console.say(found.told)
+
+
+@app.command("limits")
+@console.run_async()
+@runlog.machines()
+async def limits(
     run: Run = None,
     max_hours: Annotated[str | None, typer.Option("--max-hours", help="Time limit in hours, or none.")] = None,
     budget: Annotated[str | None, typer.Option("--budget", help="Spending limit for its machine, or none.")] = None,
@@ -397,65 +399,21 @@ def limits(
     as_json: Json = False,
 ) -> None:
     """Show the limits of a run, or change them while it runs: here, and on its machine."""
+    from hudtui.core.flows.limits import limits_of, set_limits
+    from hudtui.core.project import open_project
 
-    async def work() -> None:
-        from hudtui.core.flows.limits import limits_of, set_limits
-        from hudtui.core.project import open_project
-
-        store, _ = runlog.open_store()
-        chosen, project = store.find(run), open_project()
-        given = {"max_hours": max_hours, "run_budget": budget, "idle_minutes": idle_minutes}
-        wishes = {name: text for name, text in given.items() if text is not None}
-        found = await (set_limits(chosen, project, wishes, say=console.say) if wishes else limits_of(chosen, project))
-        if as_json:
-            console.out_json(found.limits.to_json())
-        else:
-            console.out(found.text)
-
-    _run(work(), as_json=as_json)
-
-
-def remove(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Ids or names of runs, or the beginnings of ids; by default the newest run."),
-    ] = None,
-    yes: Yes = False,
-    keep_results: Annotated[bool, typer.Option("--keep-results", help="Leave the files on this computer.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Remove runs that have ended: their folders on their machines, their files here, and their places in the list.
-
-    If one of the runs has not ended, or its rented machine may still be there, nothing is removed.
-    """
-
-    async def work() -> list[dict[str, Any]]:
-        from hudtui.core.flows.remove import Removed
-        from hudtui.core.flows.remove import remove as remove_flow
-        from hudtui.core.project import open_project
-
-        store, _ = runlog.open_store()
-        chosen = [store.find(run) for run in runs or (None,)]
-        removed: list[dict[str, Any]] = []
-        async with contextlib.aclosing(
-            remove_flow(chosen, open_project(), Terminal(yes=yes), keep_results=keep_results)
-        ) as steps:
-            async for step in steps:
-                if isinstance(step, Removed):
-                    removed.append({"run": step.run, "removed": list(step.gone)})
-                    for line in step.gone:
-                        console.say(line)
-                elif step.total != 1:
-                    console.say(step.message)
-        if not removed:
-            raise typer.Abort
-        return removed
-
-    removed = _run(work(), as_json=as_json)
+    project = open_project()
+    chosen = project.runs.find(run)
+    given = {"max_hours": max_hours, "run_budget": budget, "idle_minutes": idle_minutes}
+    wishes = {name: text for name, text in given.items() if text is not None}
+    found = await (set_limits(chosen, project, wishes, say=console.say) if wishes else limits_of(chosen, project))
     if as_json:
-        console.out_json(removed)
+        console.out_json(found.limits.to_json())
+    else:
+        console.out(found.text)
 
 
+@app.command("rename")
 def rename(
     run: NamedRun,
     name: Annotated[str, typer.Argument(help="The new name.")],
@@ -469,6 +427,7 @@ def rename(
         _changed(store, found, as_json)
 
 
+@app.command("comment")
 def comment(
     run: NamedRun,
     text: Annotated[str, typer.Argument(help="The comment; an empty text removes it.")],
@@ -482,6 +441,7 @@ def comment(
         _changed(store, found, as_json)
 
 
+@app.command("tag")
 def tag(
     run: NamedRun,
     tags: Annotated[list[str], typer.Argument(metavar="TAG...", help="Words without spaces.", show_default=False)],
@@ -496,6 +456,7 @@ def tag(
         _changed(store, found, as_json)
 
 
+@app.command("archive")
 def archive(
     runs: Annotated[
         list[str], typer.Argument(metavar="RUN...", help="Ids or names of runs that have ended.", show_default=False)
@@ -514,14 +475,7 @@ def archive(
             console.say(f"{', '.join(found)}: {'listed again' if undo else 'archived'}")
 
 
-def _changed(store: RunStore, run: str, as_json: bool) -> None:
-    summary = store.summary(run)
-    if as_json:
-        console.out_json({"run": run, "name": summary.name, "comment": summary.comment, "tags": list(summary.tags)})
-    else:
-        console.say(": ".join(filter(None, (run, summary.name, summary.labels))))
-
-
+@app.command("diff")
 def diff(
     runs: Annotated[list[str], typer.Argument(help="Two or more runs.")],
     as_json: Json = False,
@@ -545,23 +499,66 @@ def diff(
             console.table(head, [(one.field, *(value_text(value) for value in one.values)) for one in found])
 
 
-async def manage(store: RunStore, run: str, *, tmux: bool) -> None:
+@app.command("rm")
+@console.run_async()
+@runlog.machines()
+async def remove(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Ids or names of runs, or the beginnings of ids; by default the newest run."),
+    ] = None,
+    yes: Yes = False,
+    keep_results: Annotated[bool, typer.Option("--keep-results", help="Leave the files on this computer.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove runs that have ended: their folders on their machines, their files here, and their places in the list.
+
+    If one of the runs has not ended, or its rented machine may still be there, nothing is removed.
+    """
+    from hudtui.core.flows.remove import Removed
+    from hudtui.core.flows.remove import remove as remove_flow
+    from hudtui.core.project import open_project
+
+    project = open_project()
+    chosen = [project.runs.find(run) for run in runs or (None,)]
+    removed: list[dict[str, Any]] = []
+    async with contextlib.aclosing(remove_flow(chosen, project, Terminal(yes=yes), keep_results=keep_results)) as steps:
+        async for step in steps:
+            if isinstance(step, Removed):
+                removed.append({"run": step.run, "removed": list(step.gone)})
+                for line in step.gone:
+                    console.say(line)
+            elif step.total != 1:
+                console.say(step.message)
+    if not removed:
+        raise typer.Abort
+    if as_json:
+        console.out_json(removed)
+
+
+def _changed(store: RunStore, run: str, as_json: bool) -> None:
+    summary = store.summary(run)
+    if as_json:
+        console.out_json({"run": run, "name": summary.name, "comment": summary.comment, "tags": list(summary.tags)})
+    else:
+        console.say(": ".join(filter(None, (run, summary.name, summary.labels))))
+
+
+async def manage(project: Project, run: str, *, tmux: bool) -> None:
     """Carry out the remaining steps of a run on a rented machine, and print each step."""
     from contextlib import aclosing
 
     from hudtui.core.flows.manage import manage_run
     from hudtui.core.flows.notify import notifying
-    from hudtui.core.project import open_project
 
     following: asyncio.Task[None] | None = None
-    project = open_project()
     events = manage_run(run, project, tmux=tmux, progress=_progress(), say=console.say)
     try:
         async with notifying(run, project, console.say), aclosing(events) as steps:
             async for event in steps:
                 runlog.say_event(event)
                 if event.type == "stage_started" and following is None:
-                    following = asyncio.create_task(_follow_quietly(store, run))
+                    following = asyncio.create_task(_follow_quietly(project.runs, run))
                 elif event.data.get("name") == "collect" and following is not None:
                     await asyncio.wait((following,), timeout=5.0)  # its last lines
     finally:
@@ -592,16 +589,6 @@ def _progress() -> Any:
             console.say(f"  {name}: {done:,} of {whole:,} bytes")
 
     return progress
-
-
-def _run(work: Any, *, as_json: bool = False, compact: bool = False, when_ended: str = "") -> Any:
-    """`console.run`, with machines at hand."""
-
-    async def connected() -> Any:
-        async with runlog.machines():
-            return await work
-
-    return console.run(connected(), as_json=as_json, compact=compact, when_ended=when_ended)
 
 
 def _row_json(row: RunRow) -> dict[str, Any]:
@@ -636,25 +623,3 @@ def _list_row(row: RunRow, tended: bool) -> tuple[str, ...]:
         "-" if view is None or view.silent is None else runlog.seconds_text(view.silent),
         note[:70],
     )
-
-
-for _name, _command in (
-    ("list", list_runs),
-    ("show", show),
-    ("logs", logs),
-    ("start", start),
-    ("stop", stop),
-    ("attach", attach),
-    ("resume", resume),
-    ("rerun", rerun),
-    ("continue", continue_run),
-    ("pull", pull),
-    ("limits", limits),
-    ("rename", rename),
-    ("comment", comment),
-    ("tag", tag),
-    ("archive", archive),
-    ("diff", diff),
-    ("rm", remove),
-):
-    app.command(_name)(_command)
