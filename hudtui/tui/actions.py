@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.actions import SkipAction
 from textual.binding import Binding
+from textual.keys import key_to_character
 
 from hudtui.tui.texts import takes_text
 
@@ -243,14 +244,11 @@ def chain_actions(nodes: list[DOMNode]) -> Iterator[tuple[AppAction, DOMNode]]:
 
 
 _SHOWN = {
-    "question_mark": "?",
     "slash": "/",
-    "colon": ":",
-    "comma": ",",
-    "full_stop": ".",
     "plus": "+",
     "minus": "-",
-    "equals_sign": "=",
+    "underscore": "_",
+    "backslash": "\\",
     "enter": "Enter",
     "escape": "Esc",
     "space": "Space",
@@ -265,18 +263,8 @@ _SHOWN = {
     "pagedown": "PgDn",
     "delete": "Del",
     "backspace": "⌫",
-    "left_square_bracket": "[",
-    "backslash": "\\",
-    "right_square_bracket": "]",
-    "less_than_sign": "<",
-    "greater_than_sign": ">",
-    "exclamation_mark": "!",
-    "asterisk": "*",
-    "number_sign": "#",
-    "underscore": "_",
-    "left_parenthesis": "(",
-    "right_parenthesis": ")",
 }
+"""Keys that are shown by another name than Textual's, and not by their character."""
 
 
 _WHOLE = {"ctrl+underscore": "^/", "ctrl+@": "^Space"}
@@ -288,7 +276,7 @@ def shown(key: str) -> str:
     if key in _WHOLE:
         return _WHOLE[key]
     *modifiers, name = key.split("+") if key != "+" else [key]
-    name = _SHOWN.get(name, name)
+    name = _SHOWN.get(name) or key_to_character(name) or name
     if len(name) > 1 and name[0] == "f" and name[1:].isdigit():
         name = name.upper()
     prefix = "".join({"ctrl": "^", "shift": "⇧", "alt": "Alt-"}.get(modifier, modifier + "+") for modifier in modifiers)

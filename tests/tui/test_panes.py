@@ -20,13 +20,16 @@ from hudtui.tui.widgets.virtual_table import Column
 FIELDS = {"name": lambda row: row[0], "price": lambda row: row[1]}
 
 
-def table() -> TablePane[tuple[str, float]]:
-    return TablePane(
+class Offers(TablePane[tuple[str, float]]):
+    BORDER_TITLE = "Offers"
+
+
+def table() -> Offers:
+    return Offers(
         (Column("name", "name", 6, most=20), Column("price", "price", 7, align="right")),
         FIELDS,
         key=lambda row: row[0],
         cells=lambda row: (row[0], f"{row[1]:.2f}"),
-        title="Offers",
         id="offers",
     )
 

@@ -15,8 +15,8 @@ from hudtui.core.compute.values import Offer
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.hanging import fact_lines
-from hudtui.tui.widgets.table_pane import Rows, TablePane
-from hudtui.tui.widgets.virtual_table import Cell, Column
+from hudtui.tui.widgets.table_pane import TablePane
+from hudtui.tui.widgets.virtual_table import Cell, Column, Rows
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:

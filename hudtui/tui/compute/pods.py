@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -15,7 +16,7 @@ from hudtui.core.compute.pods import PodRecord
 from hudtui.core.text import clean_line, duration
 from hudtui.tui.widgets.hanging import fact_lines
 from hudtui.tui.widgets.pane import Pane
-from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
+from hudtui.tui.widgets.virtual_table import Cell, Column, Rows, VirtualTable
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
@@ -62,61 +63,34 @@ def owner_of(holding: PodRow) -> str:
     return f"run {holding.run}" if holding.run else "you" if holding.ours else "not hudtui's"
 
 
-class PodRows:
-    """The rows of the table: machines that were taken back and not noted yet, those that are alive, those that were noted.
+def pod_cells(snapshot: PodsSnapshot, noted: Collection[str], row: PodRow | PodRecord) -> Sequence[Cell]:
+    """A row of the table.
 
     Args:
-        holdings: What was seen last.
+        snapshot: What was seen last.
         noted: Names of machines of which the user has noted that they were taken back.
-        now: The time, in seconds since the epoch.
+        row: A machine; a record of one that was taken back.
     """
-
-    def __init__(self, holdings: PodsSnapshot, noted: Collection[str], now: float) -> None:
-        self.holdings = holdings
-        self._now = now
-        loud = [one for one in holdings.taken if one.name not in noted]
-        self.rows: tuple[PodRow | PodRecord, ...] = (
-            *loud,
-            *holdings.pods,
-            *(one for one in holdings.taken if one.name in noted),
-        )
-        self._loud = frozenset(one.name for one in loud)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def keys(self) -> list[str]:
-        """By what each row is known again."""
-        return [row_key(one) for one in self.rows]
-
-    def cells(self, row: int) -> Sequence[Cell]:
-        """As the table shows it."""
-        one = self.rows[row]
-        return self._gone(one) if isinstance(one, PodRecord) else self._alive(one)
-
-    def _alive(self, one: PodRow) -> Sequence[Cell]:
-        pod, age, left = one.pod, one.age(self.holdings.at), self.holdings.left(one)
-        style = "" if one.ours and one.reachable else "table--muted"
-        near = one.verdict is not None and one.verdict.level != "fine"
-        return (
-            state_of(one),
-            (pod.name, style),
-            (_gpus(pod), style),
-            (money(pod.hourly, pod.currency) if pod.hourly is not None else "–", style),
-            (_short(age) if age is not None else "–", style),
-            (one.spend.text.replace("about ", "~").replace(" billed", "") if one.spend else "–", style),
-            (_short(left * 3600) if left is not None else "–", "table--warning" if near else style),
-            (owner_of(one), "table--warning" if one.orphan else style),
-        )
-
-    def _gone(self, one: PodRecord) -> Sequence[Cell]:
-        style = "table--error" if one.name in self._loud else "table--muted"
-        lasted = (one.ended or one.updated) - one.created
-        cost = money(one.billed, one.currency) if one.billed is not None else "–"
-        owner = f"run {one.run}" if one.run else "you"
-        words = (one.name, _gpus(one.last_pod()), "–", _short(max(lasted, 0.0)), cost, "–", owner)
+    if isinstance(row, PodRecord):
+        style = "table--muted" if row.name in noted else "table--error"
+        lasted = (row.ended or row.updated) - row.created
+        cost = money(row.billed, row.currency) if row.billed is not None else "–"
+        owner = f"run {row.run}" if row.run else "you"
+        words = (row.name, _gpus(row.last_pod()), "–", _short(max(lasted, 0.0)), cost, "–", owner)
         return (("✗ taken back", style), *((word, style) for word in words))
+    pod, age, left = row.pod, row.age(snapshot.at), snapshot.left(row)
+    style = "" if row.ours and row.reachable else "table--muted"
+    near = row.verdict is not None and row.verdict.level != "fine"
+    return (
+        state_of(row),
+        (pod.name, style),
+        (_gpus(pod), style),
+        (money(pod.hourly, pod.currency) if pod.hourly is not None else "–", style),
+        (_short(age) if age is not None else "–", style),
+        (row.spend.text.replace("about ", "~").replace(" billed", "") if row.spend else "–", style),
+        (_short(left * 3600) if left is not None else "–", "table--warning" if near else style),
+        (owner_of(row), "table--warning" if row.orphan else style),
+    )
 
 
 class PodsPane(Pane):
@@ -135,6 +109,7 @@ class PodsPane(Pane):
         super().__init__(id="compute-pods")
         self.table = VirtualTable(COLUMNS, empty="Looking for machines…")
         self.snapshot: PodsSnapshot | None = None
+        self._keys: list[str] = []
         self._chosen: str | None = None
 
     def compose(self) -> ComposeResult:
@@ -153,10 +128,12 @@ class PodsPane(Pane):
         return next((one for one in taken if row_key(one) == self._chosen), None)
 
     def show(self, snapshot: PodsSnapshot, noted: Collection[str], now: float) -> None:
-        """Show the machines as they were seen last; the cursor stays on its machine."""
+        """Show the machines as they were seen last; the cursor stays on its machine. Those that were taken back come first."""
         self.snapshot = snapshot
-        rows = PodRows(snapshot, noted, now)
-        keys = rows.keys
+        taken = sorted(snapshot.taken, key=lambda one: one.name in noted)
+        loud = sum(one.name not in noted for one in taken)
+        rows: tuple[PodRow | PodRecord, ...] = (*taken[:loud], *snapshot.pods, *taken[loud:])
+        keys = self._keys = list(map(row_key, rows))
         if self._chosen not in keys:
             self._chosen = keys[min(self.table.cursor, len(keys) - 1)] if keys else None
         silent = snapshot.silent
@@ -165,11 +142,13 @@ class PodsPane(Pane):
             if silent
             else "No machine is rented."
         )
-        self.table.show(rows, cursor=keys.index(self._chosen) if self._chosen in keys else None)
-        self.show_count(now, sum(one.name not in noted for one in snapshot.taken))
+        self.table.show(
+            Rows(rows, partial(pod_cells, snapshot, noted)), cursor=keys.index(self._chosen) if self._chosen in keys else None
+        )
+        self.show_count(now, loud)
         title = "Machines" + (f" {len(snapshot.pods)}" if snapshot.pods else "")
         self.name_on_border(title + (f" ! {len(snapshot.orphans)} unclaimed" if snapshot.orphans else ""))
-        self.set_class(not len(rows), "-empty")
+        self.set_class(not rows, "-empty")
         self.post_message(self.Highlighted())
 
     def show_count(self, now: float, taken: int) -> None:
@@ -191,9 +170,8 @@ class PodsPane(Pane):
     @on(VirtualTable.Highlighted)
     def _highlight(self, event: VirtualTable.Highlighted) -> None:
         event.stop()
-        rows = self.table.rows
-        if isinstance(rows, PodRows) and event.row < len(rows) and rows.keys[event.row] != self._chosen:
-            self._chosen = rows.keys[event.row]
+        if event.row < len(self._keys) and self._keys[event.row] != self._chosen:
+            self._chosen = self._keys[event.row]
             self.post_message(self.Highlighted())
 
     @on(VirtualTable.Selected)

@@ -16,7 +16,7 @@ from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fit import cut, cut_left, pad
 from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.pane import Pane
-from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
+from hudtui.tui.widgets.virtual_table import Cell, Column, Rows, VirtualTable
 from hudtui.tui.widgets.words import ago, span
 
 if TYPE_CHECKING:
@@ -289,33 +289,7 @@ class RecentPane(Pane):
         """Show runs, with what was read of them so far; `now` is in seconds since the epoch."""
         self.runs = runs
         self.table.styles.height = min(len(runs), max(min(self.app.size.height - 32, 11), 4)) + 1
-        self.table.show(_RunRows(runs, read, now))
-
-
-class _RunRows:
-    """The rows of the list of runs."""
-
-    def __init__(self, runs: Sequence[RunFact], read: Mapping[str, RunRead], now: float) -> None:
-        self._runs, self._read, self._now = runs, read, now
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def cells(self, row: int) -> Sequence[Cell]:
-        """Return the cells of a run."""
-        run = self._runs[row]
-        read = self._read.get(run.id)
-        style = {"failed": "table--error", "lost": "table--warning", "finished": "table--ok"}.get(run.state, "")
-        style = "table--ok" if run.running else style
-        return (
-            (f"{run.glyph} {clean_line(run.title)}", style),
-            "" if read is None else read.model,
-            "" if read is None else read.reward,
-            "" if read is None else read.spark(_CURVE),
-            span(run.seconds) if run.seconds is not None else "",
-            "" if read is None else read.cost,
-            age(run, self._now),
-        )
+        self.table.show(Rows(runs, lambda run: _run_cells(run, read.get(run.id), now)))
 
 
 class ProjectPane(TextPane):
@@ -368,6 +342,19 @@ class ProjectPane(TextPane):
             fitted = cut_left(value, width - 11) if name in ("image", "folder") else cut(value, max(width - 11, 8))
             lines.append(Content.assemble((pad(name, 11), _MUTED), (fitted, _MUTED if value == "none" else "")))
         return lines
+
+
+def _run_cells(run: RunFact, read: RunRead | None, now: float) -> tuple[Cell, ...]:
+    style = {"failed": "table--error", "lost": "table--warning", "finished": "table--ok"}.get(run.state, "")
+    return (
+        (f"{run.glyph} {clean_line(run.title)}", "table--ok" if run.running else style),
+        "" if read is None else read.model,
+        "" if read is None else read.reward,
+        "" if read is None else read.spark(_CURVE),
+        span(run.seconds) if run.seconds is not None else "",
+        "" if read is None else read.cost,
+        age(run, now),
+    )
 
 
 def age(run: RunFact, now: float) -> str:

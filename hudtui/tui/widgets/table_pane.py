@@ -17,7 +17,7 @@ from hudtui.core.text import plural
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.pane import Pane
-from hudtui.tui.widgets.virtual_table import Cell, Column, VirtualTable
+from hudtui.tui.widgets.virtual_table import Cell, Column, Rows, VirtualTable
 
 R = TypeVar("R")
 
@@ -26,40 +26,18 @@ SORT_ACTION = AppAction("list.sort", "Sort", "Sort by the next column.", "s")
 REVERSE_ACTION = AppAction("list.reverse", "Reverse", "Sort the other way round.", "S", show=False)
 
 
-class Rows(Generic[R]):
-    """Rows for a `VirtualTable`, each drawn by one function."""
-
-    def __init__(self, rows: Sequence[R], cells: Callable[[R], Sequence[Cell]]) -> None:
-        self.rows = rows
-        self._cells = cells
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def cells(self, row: int) -> Sequence[Cell]:
-        """The cells of a row."""
-        return self._cells(self.rows[row])
-
-
 class FilteredPane(Pane):
     """A pane whose list is narrowed by a field above it, which is there once it is asked for.
 
     Args:
         placeholder: What the empty field shows.
-        title: On the border.
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (FILTER_ACTION,)
     DEFAULT_CSS = "FilteredPane > FilterField { dock: top; }"
 
-    def __init__(
-        self,
-        placeholder: str,
-        *,
-        title: str = "",
-        id: str | None = None,  # noqa: A002
-    ) -> None:
-        super().__init__(title=title, id=id)
+    def __init__(self, placeholder: str, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
         self.filter_field = FilterField(placeholder=placeholder)
         """Made part of the pane when it is first needed: a field costs as much to style as a table."""
 
@@ -103,11 +81,9 @@ class TablePane(FilteredPane, Generic[R]):
         fields: The fields of a row by name: for filters and sorting. See `core.row_filter`.
         key: By what a row is known again after a refresh.
         cells: The cells of a row, one a column.
-        title: On the border.
         empty: Shown while there is no row at all.
         placeholder: What the empty filter shows.
         sort: Field that the rows are sorted by at first; None keeps their own order.
-        reverse: The largest value first.
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (FILTER_ACTION, SORT_ACTION, REVERSE_ACTION)
@@ -136,20 +112,18 @@ class TablePane(FilteredPane, Generic[R]):
         *,
         key: Callable[[R], str],
         cells: Callable[[R], Sequence[Cell]],
-        title: str = "",
         empty: str = "Nothing here.",
         placeholder: str = "words, field:value, -not",
         sort: str | None = None,
-        reverse: bool = False,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        super().__init__(placeholder, title=title, id=id)
+        super().__init__(placeholder, id=id)
         self.table = VirtualTable(columns, empty=empty)
         self.rows: tuple[R, ...] = ()
         """All rows."""
         self.listed: list[R] = []
         """The rows that match the filter, in the order of the table."""
-        self.sort, self.reverse = sort, reverse
+        self.sort, self.reverse = sort, False
         self._fields, self._key, self._cells, self._empty = fields, key, cells, empty
         self._chosen: str | None = None
 

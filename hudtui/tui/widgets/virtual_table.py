@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -19,6 +19,8 @@ from hudtui.core.text import clean_line
 from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.lists import MOVES
+
+R = TypeVar("R")
 
 _MEASURED = 200
 """Rows that columns are sized by: with more, only the first ones count."""
@@ -57,6 +59,21 @@ class RowSource(Protocol):
     def cells(self, row: int) -> Sequence[Cell]:
         """The cells of a row, one a column; asked for whenever the row is drawn."""
         ...
+
+
+class Rows(Generic[R]):
+    """Rows that are each drawn by one function."""
+
+    def __init__(self, rows: Sequence[R], cells: Callable[[R], Sequence[Cell]]) -> None:
+        self.rows = rows
+        self._cells = cells
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def cells(self, row: int) -> Sequence[Cell]:
+        """The cells of a row."""
+        return self._cells(self.rows[row])
 
 
 class VirtualTable(Acting, ScrollView, can_focus=True):
