@@ -111,39 +111,21 @@ _LIGHT_256 = _theme(
     scrollbar=("#bcbcbc", ""),
 )
 
-_CONTRAST = Theme(
-    name="hudtui-contrast",
-    primary="#00ffff",
-    secondary="#87d7ff",
-    accent="#ffff00",
-    warning="#ffff00",
-    error="#ff8080",
-    success="#00ff00",
-    foreground="#ffffff",
-    background="#000000",
-    surface="#000000",
-    panel="#262626",
+_CONTRAST = _theme(
+    "hudtui-contrast",
+    "#00ffff #87d7ff #ffff00 #ff8080 #00ff00 #ffffff #000000 #000000 #262626",
     dark=True,
-    variables={
-        "border": "#ffffff",
-        "border-blurred": "#8a8a8a",
-        "foreground-muted": "#d0d0d0",
-        "foreground-disabled": "#a8a8a8",
-        "text-muted": "#d0d0d0",
-        "text-disabled": "#a8a8a8",
-        "block-cursor-background": "#ffff00",
-        "block-cursor-foreground": "#000000",
-        "block-cursor-blurred-background": "#444444",
-        "block-cursor-blurred-foreground": "#ffffff",
-        "footer-background": "#000000",
-        "footer-key-foreground": "#ffff00",
-        "input-selection-background": "#0000ff",
-        "scrollbar": "#a8a8a8",
-        "scrollbar-background": "#262626",
-        "scrollbar-hover": "#ffffff",
-        "scrollbar-active": "#00ffff",
-    },
+    lines="#ffffff #8a8a8a",
+    cursor=("#ffff00", "#444444"),
+    muted=("#d0d0d0", "#a8a8a8"),
+    scrollbar=("#a8a8a8", "#ffffff"),
+    selection="#0000ff",
 )
+_CONTRAST.variables |= {
+    "block-cursor-foreground": "#000000",
+    "block-cursor-blurred-foreground": "#ffffff",
+    "scrollbar-background": "#262626",
+}
 
 _PLAIN = "ansi_default"
 _MONO = Theme(
