@@ -15,7 +15,7 @@ from functools import cached_property, partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from textual import events
+from textual import events, work
 from textual._compositor import CompositorUpdate
 from textual.app import App
 from textual.content import Content
@@ -298,8 +298,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if self._opens is not None:
             name, given = self._opens
             self.open_screen(name, **given)
-        for work in (self._keep_up(), self._keep_asking()):
-            self.run_worker(work, name="forever", group="forever", exit_on_error=False)
+        for endless in (self._keep_up(), self._keep_asking()):
+            self.run_worker(endless, name="forever", group="forever", exit_on_error=False)
         if complaints:
             self.say("; ".join(complaints), severity="warning")
 
@@ -919,11 +919,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             key = keys[-1] if takes_text(focused) else keys[0]
             self.say(f"Press Ctrl-C again, or {key}, to quit.")
 
-    def action_leave(self) -> None:
+    @work(group="leave", exclusive=True, exit_on_error=False)
+    async def action_leave(self) -> None:
         """Leave; with active runs or unsaved work, ask first."""
-        self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
-
-    async def _leave(self) -> None:
         running = self.facts.running if self.facts else ()
         unsaved = [screen for screen in self._opened.values() if screen.is_attached and screen.unsaved]
         complaints = [told for screen in unsaved if (told := await screen.keep_unsaved())]
@@ -999,10 +997,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.refresh()
         self.reload(everything=True)
 
-    def action_trust(self) -> None:
-        self.run_worker(self._trust(), group="trust", exit_on_error=False)
-
-    async def _trust(self) -> None:
+    @work(group="trust", exit_on_error=False)
+    async def action_trust(self) -> None:
         from hudtui.core import trust
         from hudtui.core.flows.trust import listing, survey
 

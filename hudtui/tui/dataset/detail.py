@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from textual.content import Content
+from textual.content import Content, Span
 
 from hudtui.core.json_text import pretty
 from hudtui.core.tasks.masking import masked_config, masked_text
 from hudtui.core.tasks.table import ProblemKind, TaskRecord, TaskRow
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.json_view import json_marks
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
@@ -28,26 +28,15 @@ LONGEST = 20_000
 LONGEST_BAR = 32
 
 GLYPHS = {"ok": ("✓", "$success"), "warning": ("!", "$warning"), "error": ("✗", "bold $error")}
-_TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d[\d.eE+-]*)|\b(true|false|null)\b')
+_JSON = {"key": "$primary", "text": "$success"}
 
 
 def json_content(value: Any) -> Content:
     """A value as indented JSON in colour."""
     text = clean(pretty(value))
-    cut_at = len(text) > LONGEST
-    text = text[:LONGEST]
-    parts: list[Any] = []
-    place = 0
-    for match in _TOKEN.finditer(text):
-        parts.append(text[place : match.start()])
-        style = "$primary" if match[2] else "$success" if match[1] else "$accent"
-        parts.append((match[1] if match[2] else match[0], style))
-        if match[2]:
-            parts.append(match[2])
-        place = match.end()
-    parts.append(text[place:])
-    made = Content.assemble(*parts)
-    return made + Content.styled("\n… more; a copy of the task has all", "$foreground-muted") if cut_at else made
+    shown = text[:LONGEST]
+    made = Content(shown, spans=[Span(start, end, _JSON.get(kind, "$accent")) for start, end, kind in json_marks(shown)])
+    return made if len(text) <= LONGEST else made + Content.styled("\n… more; a copy of the task has all", "$foreground-muted")
 
 
 def _heading(text: str, more: str = "") -> Content:

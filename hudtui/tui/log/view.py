@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from time import monotonic, time
 from typing import ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
@@ -426,10 +427,8 @@ class LogView(Acting, Vertical):
         self._lines.rebuild()
         self._show_status()
 
-    def action_since(self) -> None:
-        self.run_worker(self._since(), group="log-since", exclusive=True, exit_on_error=False)
-
-    async def _since(self) -> None:
+    @work(group="log-since", exclusive=True, exit_on_error=False)
+    async def action_since(self) -> None:
         from hudtui.core.text import parse_duration
 
         typed = await self.app.ask("Show what was written in the last", placeholder="30s, 10m, 1h30m", accept="Show")
@@ -500,10 +499,8 @@ class LogView(Acting, Vertical):
     def action_copy_all(self) -> None:
         self.app.copy(self.buffer.everything(self._lines.numbers()))
 
-    def action_save(self) -> None:
-        self.run_worker(self._save(), group="log-save", exclusive=True, exit_on_error=False)
-
-    async def _save(self) -> None:
+    @work(group="log-save", exclusive=True, exit_on_error=False)
+    async def action_save(self) -> None:
         from pathlib import Path
 
         from hudtui.core.errors import HudtuiError

@@ -9,6 +9,7 @@ from functools import partialmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
+from textual.app import ComposeResult
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
@@ -16,6 +17,7 @@ from textual.widget import Widget
 from hudtui.core.text import plural
 from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.pane import Pane
 
 if TYPE_CHECKING:
     from hudtui.core.results.queries import RewardBucket
@@ -189,3 +191,20 @@ class Histogram(Acting, Widget, can_focus=True):
         here = self._bar_at(place.x)
         chosen = (min(pressed, here), max(pressed, here))
         self._choose(None if chosen == self.chosen else chosen)
+
+
+class RewardsPane(Pane):
+    """The rewards of all episodes as bars, which filter the lists."""
+
+    BORDER_TITLE = "Rewards"
+    HELP = (
+        "How many episodes have which reward. {key:rewards.right} and {key:rewards.left} show only those in a range, "
+        "{key:rewards.wider} adds the next range, {key:rewards.all} shows all again. Dragging with the mouse does the same."
+    )
+
+    def __init__(self) -> None:
+        super().__init__(id="results-rewards")
+        self.histogram = Histogram()
+
+    def compose(self) -> ComposeResult:
+        yield self.histogram

@@ -23,9 +23,8 @@ from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.facts import Facts
 from hudtui.tui.results.episode_pane import EpisodePane
 from hudtui.tui.results.group_view import GroupSide, group_lines
-from hudtui.tui.results.histogram import Histogram
+from hudtui.tui.results.histogram import Histogram, RewardsPane
 from hudtui.tui.results.lists import EpisodeList, FailureList, GroupList, HitList, key_text
-from hudtui.tui.results.rewards_pane import RewardsPane
 from hudtui.tui.results.transcript import Beside
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.empty import EmptyState

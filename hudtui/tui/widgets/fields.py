@@ -79,11 +79,9 @@ class Field(Input):
 
     def _go_back(self, taken: list[str], given: list[str]) -> None:
         if taken:
-            undo, redo = [*self._undo], [*self._redo]
-            kept = undo if taken is self._undo else redo
-            other = redo if taken is self._undo else undo
-            other.append(self.value)
-            self.value = kept.pop()
+            given.append(self.value)
+            undo, redo, self._undo, self._redo = self._undo, self._redo, [], []
+            self.value = taken.pop()
             self.cursor_position = len(self.value)
             self._undo, self._redo, self._typing = undo, redo, False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from typing import Any, ClassVar
 
@@ -29,8 +29,14 @@ from hudtui.tui.widgets.search import SEARCH, Searching
 _TOKEN = re.compile(
     r'("(?:[^"\\]|\\.)*")(\s*:)?|([\[{]… [\d,]+ \w+[\]}])|(-?\d[\d.eE+-]*)|\b(true|false|null)\b',
 )
-_STYLES = {3: "json--folded", 4: "json--number", 5: "json--word"}
-"""By the groups of `_TOKEN`."""
+_KINDS = ("", "text", "key", "folded", "number", "word")
+"""By the last group of `_TOKEN` that matches."""
+
+
+def json_marks(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and kind of what stands out in JSON: `key`, `text`, `number`, `word`, or the size of what is `folded`."""
+    for match in _TOKEN.finditer(text):
+        yield (*match.span(1 if match[1] else 0), _KINDS[match.lastindex or 0])
 
 
 class JsonView(Searching, Scrolling, LogLines):
@@ -116,15 +122,7 @@ class JsonView(Searching, Scrolling, LogLines):
 
     def highlight(self, text: str) -> list[tuple[int, int, str]]:
         """Keys, texts, numbers, words, and the sizes of what is folded."""
-        if self._cursor is None:
-            return []
-        found = []
-        for match in _TOKEN.finditer(text):
-            if match[1]:
-                found.append((*match.span(1), "json--key" if match[2] else "json--text"))
-            else:
-                found.append((*match.span(), _STYLES[match.lastindex or 0]))
-        return found
+        return [(start, end, f"json--{kind}") for start, end, kind in json_marks(text)] if self._cursor is not None else []
 
     # -- folding -----------------------------------------------------------------------------------------------------
 
