@@ -478,14 +478,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self._complain(error)
             return
         self._not_read = False
-        self._work(self._check_files, group="check")
+        check: Callable[[], Any] = self._check_files  # where the app ends before it begins, no coroutine was made
+        self.run_worker(check, group="check", exit_on_error=False)
         if not self._begun:
             self._begun = True
-            self._work(self._begin, group="begin")
-
-    def _work(self, work: Callable[[], Any], *, group: str) -> None:
-        """Begin some work; where the app ends before that, its coroutine is never made."""
-        self.run_worker(work, group=group, exit_on_error=False)
+            self._begin()
 
     async def _check_files(self) -> None:
         """The bar of steps shows errors in the files of the project, not only that they exist."""
@@ -498,6 +495,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self._told.add(str(error))
             self.fail(error)
 
+    @work(group="begin", exit_on_error=False)
     async def _begin(self) -> None:
         """What lies in the folder is shown; now machines may be asked."""
         await self.rented.introduce()
@@ -692,11 +690,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         sides = ((self.HORIZONTAL_BREAKPOINTS, self.size.width), (self.VERTICAL_BREAKPOINTS, self.size.height))
         return tuple(max(point for point in points if point[0] <= side)[1] for points, side in sides)
 
-    def open_and_act(self, name: str, action_id: str) -> Worker[Any]:
+    @work(group="open and act", exclusive=True, exit_on_error=False)
+    async def open_and_act(self, name: str, action_id: str) -> None:
         """Open a screen, let it read what it reads first, then carry out one of its actions."""
-        return self.run_worker(self._open_and_act(name, action_id), group="open and act", exclusive=True, exit_on_error=False)
-
-    async def _open_and_act(self, name: str, action_id: str) -> None:
         from textual.worker import WorkerCancelled, WorkerFailed
 
         self.open_screen(name)

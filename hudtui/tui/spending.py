@@ -284,10 +284,9 @@ def _possible(folder: Path) -> bool:
 
     if (app_paths().data / "pods.db").is_file():
         return True
-    from hudtui.core.settings import load_settings
-    from hudtui.core.workspace import open_workspace
+    from hudtui.core.project import open_project
 
-    settings = load_settings(folder, open_workspace(folder).platform)
+    settings = open_project(folder).settings()
     # The demo's own simulator starts with the first question to it.
     return settings.get("PRIME_API_KEY") is not None or settings.get("HUDTUI_SIM") not in (None, "demo", "off")
 
@@ -299,11 +298,10 @@ def _open(app: HudtuiApp, before: ComputeSession | None) -> ComputeSession:
     from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.registry import find_providers, prime_access
     from hudtui.core.paths import app_paths
+    from hudtui.core.project import open_project
     from hudtui.core.runs.remote_run import is_run_active
-    from hudtui.core.settings import load_settings
-    from hudtui.core.workspace import open_workspace
 
-    settings = load_settings(app.folder, open_workspace(app.folder).platform)
+    settings = open_project(app.folder).settings()
     ensure_simulator(settings.get)
     access = prime_access(settings.get)
     if before is not None and before.mark == _mark(settings, access):

@@ -373,9 +373,7 @@ async def test_money_is_told_with_the_budget_of_the_day(
         assert "Money" not in screen_text(running)
         running.spending.money = Money(2, "$4.90", "$1.13", budget="$20.00", orphans=1, warn=True)
         running.show_money()
-        await pilot.pause()
-        text = screen_text(running)
-        assert "2 pods   $4.90/h   today $1.13 of $20.00" in text
+        text = await shown(pilot, screen_text, "2 pods   $4.90/h   today $1.13 of $20.00")
         assert "2 pods $4.90/h · $1.13 today ! 1 unclaimed" in text.splitlines()[0]
         running.spending.money = None
         running.show_money()

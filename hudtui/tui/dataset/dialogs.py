@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events
+from textual import events, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -222,12 +222,9 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         self.request = self.rows = None
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(_PAUSE, self._look, name="preview")
+        self._timer = self.set_timer(_PAUSE, self._preview, name="preview")
 
-    def _look(self) -> None:
-        self._timer = None
-        self.run_worker(self._preview(), group="preview", exclusive=True, exit_on_error=False)
-
+    @work(group="preview", exclusive=True, exit_on_error=False)
     async def _preview(self) -> None:
         from hudtui.core.events import iterate_in_thread
         from hudtui.core.tasks.dataset import DatasetPreview, preview
@@ -238,8 +235,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             self.refresh_bindings()
             last: DatasetPreview | None = None
             told = 0.0
-            work = preview(request, self.context.settings, self.context.opened.source, known=self.context.known)
-            async with aclosing(iterate_in_thread(work)) as steps:  # type: ignore[type-var]
+            looking = preview(request, self.context.settings, self.context.opened.source, known=self.context.known)
+            async with aclosing(iterate_in_thread(looking)) as steps:  # type: ignore[type-var]
                 async for step in steps:
                     if isinstance(step, DatasetPreview):
                         last = step
@@ -250,11 +247,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                             told = now
                             shown.update(self._told(last, f"counting … {100 * (step.done or 0) // step.total} %"))
         except HudtuiError as error:
-            first, *rest = error.lines()
-            body = Content.assemble(("✗ ", "bold $error"), clean_line(first, 400))
-            for line in rest:
-                body += Content("\n  ") + Content.styled(clean_line(line, 400), "$foreground-muted")
-            shown.update(body)
+            shown.update(_wrong(error))
 
     def _told(self, found: DatasetPreview, progress: str = "") -> Content:
         lines: list[Content] = []
@@ -389,7 +382,10 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             self._keep()
             self.dismiss(request)
         except HudtuiError as error:
-            first, *rest = error.lines()
-            self.query_one("#make-preview", Static).update(
-                Content.assemble(("✗ ", "bold $error"), clean_line(" ".join([first, *rest]), 500))
-            )
+            self.query_one("#make-preview", Static).update(_wrong(error))
+
+
+def _wrong(error: HudtuiError) -> Content:
+    first, *rest = (clean_line(line, 400) for line in error.lines())
+    lines = [Content.assemble(("✗ ", "bold $error"), first), *(Content.styled(f"  {line}", "$foreground-muted") for line in rest)]
+    return Content("\n").join(lines)

@@ -50,15 +50,14 @@ class TaskWork:
     async def test(self, record: TaskRecord) -> None:
         """Set a task up in its environment, and evaluate it at once."""
         from hudtui.core.flows.trial import Trial, try_task
-        from hudtui.core.project import Project
         from hudtui.tui.dataset.detail import trial_content
 
         source = self._open.source
         assert source is not None
-        project = Project(self._screen.app.folder, self._screen.app.platform)
+        app = self._screen.app
         shown, begun = self._detail.texts["test"], False
         try:
-            async for step in try_task(project, self._screen.app, record.task(), source, agreed=self._agreed):
+            async for step in try_task(app.project, app, record.task(), source, agreed=self._agreed):
                 if isinstance(step, Trial):
                     shown.update(trial_content(step))
                     self._screen.say(f"{record.id}: {step.verdict}", step.severity)
@@ -107,34 +106,31 @@ class TaskWork:
     async def carry(self) -> None:
         """Ask where to, then write for HUD v6."""
         from hudtui.core.flows.publish import carry_to_v6
-        from hudtui.core.project import Project
         from hudtui.core.tasks.migrate import Migration
 
-        opened, folder = self._open.opened, self._screen.app.folder
+        opened, app = self._open.opened, self._screen.app
         assert opened is not None
-        async with aclosing(carry_to_v6(Project(folder, self._screen.app.platform), self._screen.app, opened.source)) as steps:  # type: ignore[type-var]
+        async with aclosing(carry_to_v6(app.project, app, opened.source)) as steps:  # type: ignore[type-var]
             async for step in steps:
                 if not isinstance(step, Migration):
                     self._screen.busy(f"{step.message} ({{key:dataset.cancel}} cancels)")
                     continue
-                self._screen.app.reload()
+                app.reload()
                 out, errors = step.total - step.written, step.findings.errors
                 first = f"; {out:,} left out: {clean_line(str(errors[0]), 200)}" if out and errors else ""
-                name = step.output.relative_to(folder) if step.output.is_relative_to(folder) else step.output
                 counts = f"{step.written:,} of {step.total:,} tasks{first}"
-                self._screen.say(f"Wrote {name}: {counts}.", "warning" if out else "success")
+                self._screen.say(f"Wrote {app.relative(step.output)}: {counts}.", "warning" if out else "success")
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def _convert_context(self) -> ConvertContext:
         from hudtui.core.flows.publish import find_choices, suggested_output
-        from hudtui.core.settings import load_settings
         from hudtui.core.tasks.dataset import DatasetRequest
         from hudtui.tui.dataset.dialogs import ConvertContext
 
         index, opened, source = self._open.index, self._open.opened, self._open.source
         assert index is not None and opened is not None and source is not None
-        settings = load_settings(self._screen.app.folder, self._screen.app.platform)
+        settings = self._screen.app.project.settings()
         usable = index.counts["ok"] + index.counts["warning"]
         offers = find_choices(DatasetRequest(source), settings, index.noticed, usable)
         known = index if self._open.complete else None
@@ -163,16 +159,15 @@ class TaskWork:
                     self._screen.busy(f"{step.stage}: {step.message}{share} ({{key:dataset.cancel}} cancels)")
         assert made is not None
         self._screen.app.reload()
-        self._screen.say(" ".join([_told(made, self._screen.app.folder), *notes]), "warning" if notes else "success")
+        self._screen.say(" ".join([_told(made, self._screen.app.relative), *notes]), "warning" if notes else "success")
 
 
-def _told(made: DatasetResult, folder: Path) -> str:
+def _told(made: DatasetResult, relative: Callable[[Path], str]) -> str:
     converted = made.converted
     written = ", ".join(f"{count:,} in {split}" for split, count in converted.written.items())
     parts = []
     if made.output is not None:
-        output = made.output
-        parts.append(f"Wrote {output.relative_to(folder) if output.is_relative_to(folder) else output}")
+        parts.append(f"Wrote {relative(made.output)}")
     if made.pushed is not None:
         unchanged = " (it had all of it already)" if made.pushed.commit is None else ""
         parts.append(f"Published at {made.pushed.url}{unchanged}")

@@ -51,9 +51,8 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.read import TaskReader
     from hudtui.core.trust import Untrusted
 
-_RENTED = ("prime", "sky")
-"""Providers from whom a machine can be rented for a run."""
 _RENTALS = {"prime": "rent one: Prime Intellect", "sky": "rent one: SkyPilot"}
+"""Providers from whom a machine can be rented for a run."""
 _OTHER_FILES = {
     **dict.fromkeys(("tasks", "dataset"), "another file, or a dataset on the Hub…"),
     **dict.fromkeys(("config", "art_config"), "another file…"),
@@ -203,7 +202,7 @@ class LaunchScreen(HudtuiScreen):
         found = {name: text for name in form.FORM if (text := self._value(name)) and text != usual.get(name)}
         if found.get("machine") == form.OFFER:
             del found["machine"]  # offers come and go
-        redact = self._settings().redact if found else str
+        redact = self.app.project.settings().redact if found else str
         return {name: text for name, text in found.items() if redact(text) == text and not _ADDRESS_WITH_MORE.search(text)}
 
     def _keep(self) -> None:
@@ -280,17 +279,15 @@ class LaunchScreen(HudtuiScreen):
 
     def facts_changed(self, facts: Facts) -> None:
         """Offer the files of the project."""
-        for name, files in (("tasks", facts.task_files), ("config", facts.configs)):
+        art_files = facts.workspace.art_configs if facts.workspace is not None else ()
+        offered = {"tasks": facts.task_files, "config": facts.configs, "dataset": facts.task_files, "art_config": art_files}
+        for name, files in offered.items():
             names = [self.app.relative(path) for path in files]
             choice = self._choice(name)
             empty = not choice.value
             choice.offer([*((clean_line(one, 80), one) for one in names), (_OTHER_FILES[name], form.OTHER)])
-            if empty and names:
+            if name in ("tasks", "config") and empty and names:
                 choice.put(names[0])
-        task_files = [self.app.relative(path) for path in facts.task_files]
-        art_files = [self.app.relative(path) for path in facts.workspace.art_configs] if facts.workspace is not None else []
-        for name, names in (("dataset", task_files), ("art_config", art_files)):
-            self._choice(name).offer([*((clean_line(one, 80), one) for one in names), (_OTHER_FILES[name], form.OTHER)])
         if self.rented is not None and self._getting is None and self.prepared is None:
             self._plan_soon()  # no machine is being prepared any more
 
@@ -447,7 +444,7 @@ class LaunchScreen(HudtuiScreen):
 
     @property
     def _rents(self) -> bool:
-        return self._value("machine") in (*_RENTED, form.OFFER)
+        return self._value("machine") in (*_RENTALS, form.OFFER)
 
     def _show_fields(self) -> None:
         """Only what matters for this engine and machine."""
@@ -563,7 +560,7 @@ class LaunchScreen(HudtuiScreen):
             session = await self.app.spending.open()
             settings, providers = session.settings, self._quote(session.overview.providers)
         else:
-            settings, providers = await asyncio.to_thread(self._settings), None
+            settings, providers = await asyncio.to_thread(self.app.project.settings), None
         self._show_limits(settings)
         if self._tasks is None:
             self._tasks = TaskReader()
@@ -600,12 +597,6 @@ class LaunchScreen(HudtuiScreen):
         usual["max_hours"] = limits.max_hours if self._rents else None
         for name, value in usual.items():
             cast("Field", self._rows[name].control).placeholder = "none" if value is None else amount(value)
-
-    def _settings(self) -> Settings:
-        from hudtui.core.settings import load_settings
-
-        workspace = self.app.workspace
-        return load_settings(workspace.folder, workspace.platform)
 
     def _quote(self, providers: Mapping[str, Provider]) -> Mapping[str, Provider]:
         """The providers, asked for prices at most once a minute."""
@@ -690,7 +681,7 @@ class LaunchScreen(HudtuiScreen):
         if machine == form.OFFER and self.offer is not None:
             words += ["--provider", self.offer.provider, "--offer", self.offer.short]
         else:
-            words += ["--provider", machine] if machine in _RENTED else ["--host", machine]
+            words += ["--provider", machine] if machine in _RENTALS else ["--host", machine]
         for name in form.FORM:
             value = self._value(name)
             if not value or not self._counts(name) or name in ("machine", "tasks", "more") or (art and name == "engine"):
@@ -881,7 +872,7 @@ class LaunchScreen(HudtuiScreen):
         assert record is not None
         agreed = False
         try:
-            await asyncio.to_thread(require_run, record.spec, await asyncio.to_thread(self._settings))
+            await asyncio.to_thread(require_run, record.spec, await asyncio.to_thread(self.app.project.settings))
             providers = (await self.app.spending.open()).overview.providers
             agreed = await agree_to_start(prepared, self.app.project, self.app, providers=providers)
         finally:
