@@ -35,7 +35,7 @@ def clean(text: str) -> str:
     A carriage return ends the text before it on its line, as a terminal would show it; CRLF counts as a newline, and so do the
     separators U+2028 and U+2029. Half characters (lone surrogates), which no terminal can be sent, become U+FFFD.
     """
-    if text.isprintable():
+    if text.replace("\n", "").isprintable():
         return text
     text = text.replace("\r\n", "\n")
     if "\x1b" in text or _has_c1(text):

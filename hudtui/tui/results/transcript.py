@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from textual.content import Content
@@ -118,6 +119,10 @@ def time_text(seconds: float) -> str:
     return span(seconds) if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
+_plain_line = lru_cache(maxsize=2048)(Content)
+"""Returns a text without style as a line. Boards and prompts repeat: most lines of an episode stand in it more than once."""
+
+
 class _Lines:
     """Gathers lines, and marks what was searched for."""
 
@@ -139,7 +144,7 @@ class _Lines:
         ranges, place = list(spans), 0
         for line in text[:LONGEST].split("\n"):
             if not ranges and not style:
-                self.add(Content(lead + line))
+                self.add(_plain_line(lead + line))
                 continue
             content = Content.styled(line, style)
             for start, end, own in ranges:
@@ -193,7 +198,7 @@ def turn_page(
             out.add(Content.styled(f"… {len(lines) - most:,} more lines; the messages show all", _MUTED))
     add_images(0)
     for turn in transcript.turns[:MOST_TURNS]:
-        out.add(Content(""))
+        out.add(_plain_line(""))
         starts.append(len(out.lines))
         out.add(_turn_title(turn, beside.turn(turn.number) if beside is not None else None))
         _add_turn(out, turn, beside)
@@ -239,7 +244,7 @@ def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None) -> None:
     if reply:
         out.text(reply, spans=[*_thoughts(reply), *changed("reply")])
     for call in turn.calls:
-        out.add(Content.assemble(("→ ", "bold $accent"), call_text(call)))
+        out.add(_call_text(call))
     if not turn.calls and turn.interpretation is not None and not turn.is_error and turn.interpretation.get("done"):
         out.add(Content.styled("→ the agent says that it is done", "$accent"))
     if turn.observation:
@@ -253,13 +258,18 @@ def _thoughts(text: str) -> list[tuple[int, int, str]]:
     return [(*match.span(), _MUTED) for match in _THOUGHT.finditer(text[:LONGEST])]
 
 
-def call_text(call: TranscriptCall) -> Content:
-    """Return a call as it would be written: its name, and its arguments."""
+def _call_text(call: TranscriptCall) -> Content:
+    """A call as it would be written: its name, and its arguments."""
     if isinstance(call.arguments, str):
         told = clean_line(call.arguments, _CALL)
     else:
         told = ", ".join(f"{name}={dumps(value)}" for name, value in call.arguments.items())
-    return Content.assemble((clean_line(call.name, 120), "bold"), f"({clean_line(told, _CALL)})")
+    return _call_line(clean_line(call.name, 120), clean_line(told, _CALL))
+
+
+@lru_cache(maxsize=1024)
+def _call_line(name: str, told: str) -> Content:
+    return Content.assemble(("→ ", "bold $accent"), (name, "bold"), f"({told})")
 
 
 def message_text(message: Mapping[str, Any]) -> str:
@@ -280,7 +290,7 @@ def message_page(transcript: Transcript, wanted: re.Pattern[str] | None = None) 
     for message in transcript.messages[:MOST_TURNS]:
         role = clean_line(str(message.get("role", "")), 40)
         if out.lines:
-            out.add(Content(""))
+            out.add(_plain_line(""))
         if role == "assistant":
             starts.append(len(out.lines))
         out.add(Content.styled(f"─ {role}", "bold $primary" if role == "assistant" else f"bold {_MUTED}"))

@@ -60,16 +60,12 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
             if width != self._made_for:
                 self.refresh()
                 return
-            same = [row for row, (old, new) in enumerate(zip(before, self._wrapped, strict=False)) if _alike(old, new)]
-            self._strips = {row: strips[row] for row in same if row in strips}
-            self._refresh_rows(set(range(max(len(before), len(self._wrapped)))).difference(same))
-
-    def _refresh_rows(self, rows: set[int]) -> None:
-        """Redraw some rows, if they are visible."""
-        size, top = self.size, self.scroll_offset.y
-        regions = [Region(0, row - top, size.width, 1) for row in rows if top <= row < top + size.height]
-        if regions:
-            self.refresh(*regions)
+            after, top = self._wrapped, self.scroll_offset.y
+            self._strips = {row: strip for row, strip in strips.items() if _alike_at(row, before, after)}
+            seen = range(top, min(top + self.size.height, max(len(before), len(after))))
+            changed = [Region(0, row - top, self.size.width, 1) for row in seen if not _alike_at(row, before, after)]
+            if changed:
+                self.refresh(*changed)
 
     def reveal(self, beginning: str) -> None:
         """Scroll so that the last line that begins like this is in sight, with as much of what follows as there is room for."""
@@ -149,4 +145,8 @@ def _may_wrap(text: str, width: int) -> bool:
 
 
 def _alike(one: Content, other: Content) -> bool:
-    return one.plain == other.plain and one.spans == other.spans
+    return one is other or (one.plain == other.plain and one.spans == other.spans)
+
+
+def _alike_at(row: int, before: Sequence[Content], after: Sequence[Content]) -> bool:
+    return row < len(before) and row < len(after) and _alike(before[row], after[row])
