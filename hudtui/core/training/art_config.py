@@ -15,9 +15,10 @@ A value of the command line precedes that of the environment's block, which prec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import UnionType
 from typing import Any, Literal
 
 from hudtui.core.environment.servers import parse_mcp_config
@@ -40,7 +41,17 @@ BASE_MODELS: Mapping[str, str] = {
 }
 """Names for models by their size."""
 
-_TOP = ("environments", "training", "scenarios", "resources", "monitoring")
+_KEYS: Mapping[YamlPath, Collection[str] | None] = {
+    (): ("environments", "training", "scenarios", "resources", "monitoring"),
+    ("environments",): None,
+    ("training",): None,
+    ("resources",): ("gpu_memory_utilization", "enforce_eager", "backend", "skypilot"),
+    ("resources", "backend"): ("type", "in_process", "output_dir"),
+    ("resources", "skypilot"): ("cluster_name", "gpu", "spot"),
+    ("monitoring",): ("wandb", "log_level", "save_checkpoints_every", "validate_every"),
+    ("monitoring", "wandb"): ("enabled", "project"),
+}
+"""The mappings of the file, and the keys of each; None: names that the user chooses."""
 _ENVIRONMENT = ("mcp_config", "description", "max_turns", "dataset", "split", "gym", "reward")
 _COMMAND, _ADDRESS = ("command", "args", "env", "cwd"), ("url", "headers", "transport", "type")
 _BLOCK: Mapping[str, tuple[str, type | int]] = {
@@ -154,98 +165,86 @@ def parse_art_config(text: str, *, name: str) -> ArtConfig:
 
 
 class _Reader:
-    """Reads one document, and refuses the first thing in it that is wrong."""
+    """Reads one document, and refuses the first thing in it that is wrong. Values are named by their paths."""
 
     def __init__(self, document: YamlDocument) -> None:
         self._document = document
 
     def config(self, name: str) -> ArtConfig:
-        top = self._mapping((), self._document.data if self._document.data is not None else {}, _TOP)
-        environments = self._mapping(("environments",), top.get("environments"))
-        training = self._mapping(("training",), top.get("training"))
-        resources = self._mapping(
-            ("resources",), top.get("resources"), ("gpu_memory_utilization", "enforce_eager", "backend", "skypilot")
-        )
-        backend = self._mapping(("resources", "backend"), resources.get("backend"), ("type", "in_process", "output_dir"))
-        sky = self._mapping(("resources", "skypilot"), resources.get("skypilot"), ("cluster_name", "gpu", "spot"))
-        monitoring = self._mapping(
-            ("monitoring",), top.get("monitoring"), ("wandb", "log_level", "save_checkpoints_every", "validate_every")
-        )
-        wandb = self._mapping(("monitoring", "wandb"), monitoring.get("wandb"), ("enabled", "project"))
-        kind = self._text(("resources", "backend", "type"), backend.get("type")) or "local"
+        for path, keys in _KEYS.items():
+            self._mapping(path, keys)
+        kind = self._text("resources", "backend", "type") or "local"
         if kind not in ("local", "skypilot"):
             raise self._error(("resources", "backend", "type"), f"{kind!r} is no backend", "It is local, or skypilot.")
-        share = self._number(("resources", "gpu_memory_utilization"), resources.get("gpu_memory_utilization"))
+        share = self._number("resources", "gpu_memory_utilization")
         if share is not None and share < 0.05:
             raise self._error(
                 ("resources", "gpu_memory_utilization"), f"{share:g} is too small a share of a GPU", "From 0.05 to 1."
             )
-        level = self._text(("monitoring", "log_level"), monitoring.get("log_level"))
+        level = self._text("monitoring", "log_level")
         if level is not None and level.upper() not in LOG_LEVELS:
             raise self._error(("monitoring", "log_level"), f"{level!r} is no level", f"Levels: {', '.join(LOG_LEVELS)}.")
-        project = self._text(("monitoring", "wandb", "project"), wandb.get("project"))
+        project = self._text("monitoring", "wandb", "project")
         if project is not None:
             try:
                 check_project(project)
             except InputError as error:
                 raise self._error(("monitoring", "wandb", "project"), error.what, error.fix) from None
         remarks = []
-        in_process = self._flag(("resources", "backend", "in_process"), backend.get("in_process"))
-        if in_process is False:
+        if self._flag("resources", "backend", "in_process") is False:
             remarks.append("resources.backend.in_process: false has no effect: on one GPU the trainer always runs in its process")
         models = {
-            key: self._require_text(("training", "base_models", key), value)
-            for key, value in self._mapping(("training", "base_models"), training.get("base_models")).items()
+            key: self._text("training", "base_models", key, required=True) for key in self._mapping(("training", "base_models"))
         }
         blocks = {
-            key: self._block(("training", key), value) for key, value in training.items() if key not in ("base_models", "default")
+            key: self._block(("training", key)) for key in self._mapping(("training",)) if key not in ("base_models", "default")
         }
+        environments = self._mapping(("environments",))
         known = {*DATASETS, *environments}
         for key in blocks:
             if key not in known:
                 raise self._unknown(("training", key), key, (*known, "default", "base_models"), "training")
         return ArtConfig(
-            environments={key: self._environment(key, value) for key, value in environments.items()},
-            default=self._block(("training", "default"), training.get("default")),
+            environments={key: self._environment(key) for key in environments},
+            default=self._block(("training", "default")),
             blocks=blocks,
             base_models={**BASE_MODELS, **models},
-            targets=self._targets(self._mapping(("scenarios",), top.get("scenarios")), known),
+            targets=self._targets(known),
             gpu_memory_utilization=share,
-            enforce_eager=self._flag(("resources", "enforce_eager"), resources.get("enforce_eager")),
+            enforce_eager=self._flag("resources", "enforce_eager"),
             backend="skypilot" if kind == "skypilot" else "local",
-            output_dir=self._text(("resources", "backend", "output_dir"), backend.get("output_dir")),
-            cluster_name=self._text(("resources", "skypilot", "cluster_name"), sky.get("cluster_name")),
-            gpu=self._text(("resources", "skypilot", "gpu"), sky.get("gpu")),
-            spot=self._flag(("resources", "skypilot", "spot"), sky.get("spot")),
-            wandb=self._flag(("monitoring", "wandb", "enabled"), wandb.get("enabled")),
+            output_dir=self._text("resources", "backend", "output_dir"),
+            cluster_name=self._text("resources", "skypilot", "cluster_name"),
+            gpu=self._text("resources", "skypilot", "gpu"),
+            spot=self._flag("resources", "skypilot", "spot"),
+            wandb=self._flag("monitoring", "wandb", "enabled"),
             wandb_project=project,
             log_level=None if level is None else level.upper(),
-            save_every=self._count(("monitoring", "save_checkpoints_every"), monitoring.get("save_checkpoints_every")),
-            eval_every=self._count(("monitoring", "validate_every"), monitoring.get("validate_every")),
+            save_every=self._count("monitoring", "save_checkpoints_every"),
+            eval_every=self._count("monitoring", "validate_every"),
             name=name,
             remarks=tuple(remarks),
             document=self._document,
         )
 
-    def _environment(self, name: str, value: Any) -> ArtEnvironment:
+    def _environment(self, name: str) -> ArtEnvironment:
         path: YamlPath = ("environments", name)
-        data = self._mapping(path, value, _ENVIRONMENT)
-        servers = data.get("mcp_config")
-        if servers is not None:
-            servers = self._servers((*path, "mcp_config"), servers)
+        self._mapping(path, _ENVIRONMENT)
         return ArtEnvironment(
             name,
-            mcp_config=servers,
-            description=self._text((*path, "description"), data.get("description")) or "",
-            max_turns=self._count((*path, "max_turns"), data.get("max_turns")),
-            dataset=self._text((*path, "dataset"), data.get("dataset")),
-            split=self._text((*path, "split"), data.get("split")),
-            gym=self._text((*path, "gym"), data.get("gym")),
-            reward=self._text((*path, "reward"), data.get("reward")),
+            mcp_config=self._servers((*path, "mcp_config")),
+            description=self._text(*path, "description") or "",
+            max_turns=self._count(*path, "max_turns"),
+            dataset=self._text(*path, "dataset"),
+            split=self._text(*path, "split"),
+            gym=self._text(*path, "gym"),
+            reward=self._text(*path, "reward"),
         )
 
-    def _servers(self, path: YamlPath, value: Any) -> dict[str, Any]:
-        given = self._mapping(path, value)
+    def _servers(self, path: YamlPath) -> dict[str, Any] | None:
+        if self._value(path) is None:
+            return None
+        given = self._mapping(path)
         try:
             specs = parse_mcp_config(given, self._document.name)
         except SourceError as error:
@@ -253,26 +252,25 @@ class _Reader:
             raise self._error((*path, *filter(None, field_path)), error.what, error.fix) from None
         for server, entry in given.items():
             if isinstance(entry, dict):
-                self._mapping((*path, server), entry, _ADDRESS if "url" in entry else _COMMAND)
+                self._mapping((*path, server), _ADDRESS if "url" in entry else _COMMAND)
         return {spec.name: spec.to_config() for spec in specs}
 
-    def _block(self, path: YamlPath, value: Any) -> dict[str, Any]:
+    def _block(self, path: YamlPath) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for key, given in self._mapping(path, value, tuple(_BLOCK)).items():
+        for key in self._mapping(path, tuple(_BLOCK)):
             name, kind = _BLOCK[key]
-            place = (*path, key)
             if kind is str:
-                found[name] = self._text(place, given)
+                found[name] = self._text(*path, key)
             elif isinstance(kind, int):
-                found[name] = self._count(place, given, least=kind)
+                found[name] = self._count(*path, key, least=kind)
             else:
-                found[name] = self._number(place, given)
+                found[name] = self._number(*path, key)
         return {name: one for name, one in found.items() if one is not None}
 
-    def _targets(self, data: Mapping[str, Any], environments: Collection[str]) -> dict[str, tuple[Any, ...]]:
+    def _targets(self, environments: Collection[str]) -> dict[str, tuple[Any, ...]]:
         known = [f"{name}_targets" for name in environments]
         found: dict[str, tuple[Any, ...]] = {}
-        for key, value in data.items():
+        for key, value in self._mapping(("scenarios",)).items():
             path = ("scenarios", key)
             if key not in known:
                 raise self._unknown(path, key, known, "scenarios")
@@ -283,7 +281,15 @@ class _Reader:
 
     # --- values ----------------------------------------------------------------------------------------------------------
 
-    def _mapping(self, path: YamlPath, value: Any, known: Collection[str] | None = None) -> Mapping[str, Any]:
+    def _value(self, path: YamlPath) -> Any:
+        """The value of a path whose mappings have been checked; None if the file does not have it."""
+        value = self._document.data
+        for key in path:
+            value = None if value is None else value.get(key)
+        return value
+
+    def _mapping(self, path: YamlPath, known: Collection[str] | None = None) -> Mapping[str, Any]:
+        value = self._value(path)
         if value is None:
             return {}
         if not isinstance(value, dict):
@@ -294,31 +300,24 @@ class _Reader:
                     raise self._unknown((*path, key), key, known, str(path[-1]) if path else "a configuration of ART")
         return value
 
-    def _text(self, path: YamlPath, value: Any) -> str | None:
-        return None if value is None else self._require_text(path, value)
+    def _text(self, *path: str | int, required: bool = False) -> Any:
+        return self._checked(path, lambda value: isinstance(value, str) and bool(value.strip()), "text", required=required)
 
-    def _require_text(self, path: YamlPath, value: Any) -> str:
-        if not isinstance(value, str) or not value.strip():
-            raise self._error(path, f"{path[-1]} is text, not {value!r}", None)
-        return value
+    def _flag(self, *path: str | int) -> Any:
+        return self._checked(path, lambda value: isinstance(value, bool), "true or false")
 
-    def _flag(self, path: YamlPath, value: Any) -> bool | None:
-        if value is not None and not isinstance(value, bool):
-            raise self._error(path, f"{path[-1]} is true or false, not {value!r}", None)
-        return value
+    def _number(self, *path: str | int) -> float | None:
+        what = "a number above 0 and at most 1"
+        value = self._checked(path, lambda value: _is_number(value, int | float) and 0 < value <= 1, what)
+        return None if value is None else float(value)
 
-    def _number(self, path: YamlPath, value: Any) -> float | None:
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-            raise self._error(path, f"{path[-1]} is a number above 0 and at most 1, not {value!r}", None)
-        return float(value)
+    def _count(self, *path: str | int, least: int = 1) -> Any:
+        return self._checked(path, lambda value: _is_number(value, int) and value >= least, f"a whole number of {least} or more")
 
-    def _count(self, path: YamlPath, value: Any, least: int = 1) -> int | None:
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self._error(path, f"{path[-1]} is a whole number of {least} or more, not {value!r}", None)
+    def _checked(self, path: YamlPath, right: Callable[[Any], bool], what: str, *, required: bool = False) -> Any:
+        value = self._value(path)
+        if (required or value is not None) and not right(value):
+            raise self._error(path, f"{path[-1]} is {what}, not {value!r}", None)
         return value
 
     def _error(self, path: YamlPath, what: str, fix: str | None) -> InputError:
@@ -328,3 +327,7 @@ class _Reader:
         near = did_you_mean(str(key), known)
         fix = f"Did you mean {near}?" if near else f"Keys: {', '.join(sorted(known))}."
         return self._error(path, f"{what} has no key {key!r}", fix)
+
+
+def _is_number(value: object, kind: type | UnionType) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
