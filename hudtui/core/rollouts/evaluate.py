@@ -698,9 +698,7 @@ def open_policy(name: str, config: GymConfig, settings: Settings, options: Episo
     """
     endpoint = find_endpoint(settings, options, needed=name.startswith("openai:"))
     if name.startswith("replay:") and (file := name.removeprefix("replay:")):
-        source = policy_source(f"replay:{settings.folder / Path(file).expanduser()}", config)
-        source.name = name
-        return source
+        return replace(policy_source(f"replay:{settings.folder / Path(file).expanduser()}", config), name=name)
     return policy_source(name, config, seed=options.seed or 0, endpoint=endpoint, send_seed=options.seed is not None)
 
 

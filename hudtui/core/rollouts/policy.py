@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.gym.interpreter import Interpreter
@@ -32,19 +32,20 @@ _MOVING = re.compile(r"(?i)dir|move|slide|push|swipe|shift")
 POLICY_NAMES = ("random", "greedy", "replay:<trace file>", "openai:<model>")
 
 
-class PolicySource(Protocol):
+async def _nothing_to_close() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class PolicySource:
     """Policies for the episodes of an evaluation: one `Complete` each, so that no two share a state."""
 
     name: str
     """As the user wrote it; kept in the traces."""
-
-    def for_episode(self, task: Task, rollout: int) -> Complete:
-        """The policy of one episode: that of the `rollout`-th (from 0) of `task`."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close what the policies share."""
-        ...
+    for_episode: Callable[[Task, int], Complete]
+    """Returns the policy of one episode: of a task, the rollout of that number, from 0."""
+    aclose: Callable[[], Awaitable[None]] = _nothing_to_close
+    """Closes what the policies share."""
 
 
 def policy_source(
@@ -60,14 +61,25 @@ def policy_source(
     """
     kind, _, rest = name.partition(":")
     if kind == "random" and not rest:
-        return _Scripted(name, lambda task, rollout: RandomPolicy(config, seed=f"{seed}/{task.id}/{rollout}"))
+        RandomPolicy(config)  # a wrong configuration fails before the first episode
+        return PolicySource(name, lambda task, rollout: RandomPolicy(config, seed=_seed(seed, task, rollout)))
     if kind == "greedy" and not rest:
-        return _Scripted(name, lambda task, rollout: GreedyPolicy(config))
+        GreedyPolicy(config)
+        return PolicySource(name, lambda task, rollout: GreedyPolicy(config))
     if kind == "replay" and rest:
-        return _Replays(name, Path(rest).expanduser())
+        return PolicySource(name, _recorded(Path(rest).expanduser()))
     if kind == "openai" and rest:
-        return _Model(name, ChatEndpoint(rest, endpoint or ChatOptions()), seed if send_seed else None)
+        chat = ChatEndpoint(rest, endpoint or ChatOptions())
+
+        def model(task: Task, rollout: int) -> Complete:
+            return ChatPolicy(chat, seed=random.Random(_seed(seed, task, rollout)).getrandbits(31) if send_seed else None)
+
+        return PolicySource(name, model, chat.aclose)
     raise InputError(f"there is no policy {name!r}", fix=f"Choose one of: {', '.join(POLICY_NAMES)}.")
+
+
+def _seed(seed: int, task: Task, rollout: int) -> str:
+    return f"{seed}/{task.id}/{rollout}"
 
 
 class RandomPolicy:
@@ -133,12 +145,16 @@ class GreedyPolicy:
 
 
 class ReplayPolicy:
-    """The replies of a recorded episode, one after the other."""
+    """The replies of a recorded episode, one after the other.
+
+    `end` says what is wrong where they end.
+    """
 
     wants_images = False
 
-    def __init__(self, replies: Sequence[str]) -> None:
+    def __init__(self, replies: Sequence[str], *, end: str | None = None) -> None:
         self._replies = replies
+        self._end = end or f"the recorded episode ends after {len(replies)} replies"
         self._next = 0
 
     def go_to(self, turn: int) -> None:
@@ -152,71 +168,29 @@ class ReplayPolicy:
             PolicyError: The recording ends here.
         """
         if self._next >= len(self._replies):
-            raise PolicyError(f"the recorded episode ends after {len(self._replies)} replies")
+            raise PolicyError(self._end)
         self._next += 1
         return self._replies[self._next - 1]
 
 
-class _Scripted:
-    def __init__(self, name: str, make: Callable[[Task, int], Complete]) -> None:
-        self.name = name
-        self._make = make
-        make(Task(id="", prompt=""), 0)  # a wrong configuration fails before the first episode
+def _recorded(path: Path) -> Callable[[Task, int], Complete]:
+    """Policies that replay the episodes of a trace file."""
+    replies: dict[str, dict[int, list[str]]] = {}
+    for episode in read_trace(path):
+        of_task = replies.setdefault(episode.task_id, {})
+        rollout = episode.info.get("rollout")
+        of_task[rollout if isinstance(rollout, int) else len(of_task)] = [turn.reply for turn in episode.turns]
+    if not replies:
+        raise InputError("this trace holds no episode", where=Location(os.fspath(path)))
 
-    def for_episode(self, task: Task, rollout: int) -> Complete:
-        return self._make(task, rollout)
+    def replay(task: Task, rollout: int) -> Complete:
+        recorded = replies.get(task.id, {})
+        if rollout in recorded:
+            return ReplayPolicy(recorded[rollout])
+        what = f"no rollout {rollout} of the task {task.id}" if recorded else f"no episode of the task {task.id}"
+        return ReplayPolicy((), end=f"{path} holds {what}")
 
-    async def aclose(self) -> None:
-        return None
-
-
-class _Replays:
-    def __init__(self, name: str, path: Path) -> None:
-        self.name = name
-        self._path = path
-        self._replies: dict[str, dict[int, list[str]]] = {}
-        for episode in read_trace(path):
-            of_task = self._replies.setdefault(episode.task_id, {})
-            rollout = episode.info.get("rollout")
-            number = rollout if isinstance(rollout, int) else len(of_task)
-            of_task[number] = [turn.reply for turn in episode.turns]
-        if not self._replies:
-            raise InputError("this trace holds no episode", where=Location(os.fspath(path)))
-
-    def for_episode(self, task: Task, rollout: int) -> Complete:
-        recorded = self._replies.get(task.id, {})
-        if rollout not in recorded:
-            what = f"no rollout {rollout} of the task {task.id}" if recorded else f"no episode of the task {task.id}"
-            return _Refusing(PolicyError(f"{self._path} holds {what}"))
-        return ReplayPolicy(recorded[rollout])
-
-    async def aclose(self) -> None:
-        return None
-
-
-class _Refusing:
-    wants_images = False
-
-    def __init__(self, error: PolicyError) -> None:
-        self._error = error
-
-    async def __call__(self, messages: Sequence[Message]) -> str:
-        raise self._error
-
-
-class _Model:
-    def __init__(self, name: str, endpoint: ChatEndpoint, seed: int | None) -> None:
-        self.name = name
-        self._endpoint = endpoint
-        self._seed = seed
-
-    def for_episode(self, task: Task, rollout: int) -> Complete:
-        if self._seed is None:
-            return ChatPolicy(self._endpoint)
-        return ChatPolicy(self._endpoint, seed=random.Random(f"{self._seed}/{task.id}/{rollout}").getrandbits(31))
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
+    return replay
 
 
 def direction_calls(config: GymConfig) -> dict[str, str]:
