@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hudtui.core.remote.host import FileRefused, Host
-from hudtui.core.runs.values import LATEST_TIME
+from hudtui.core.runs.values import LATEST_TIME, REPORTED
 from hudtui.core.text import clean_line
 
 LINE = 64 * 1024
@@ -30,72 +30,31 @@ Words = Annotated[str, msgspec.Meta(max_length=4000)]
 Mode = Literal["tmux", "processes"]
 
 
-class _Started(msgspec.Struct, omit_defaults=True):
+class _Fields(msgspec.Struct, omit_defaults=True):
+    """The fields that events have; each type of event has some of them."""
+
     mode: Mode | None = None
     pid: Count | None = None
     python: Name | None = None
     run: Name | None = None
-
-
-class _Resumed(msgspec.Struct, omit_defaults=True):
-    pid: Count | None = None
-
-
-class _StageStarted(msgspec.Struct, omit_defaults=True):
     stage: Name | None = None
     attempt: Count | None = None
-    pid: Count | None = None
-
-
-class _StageReady(msgspec.Struct, omit_defaults=True):
-    stage: Name | None = None
     seconds: Seconds | None = None
-
-
-class _StageEnded(msgspec.Struct, omit_defaults=True):
-    stage: Name | None = None
-    attempt: Count | None = None
     exit: Exit | None = None
     by: Name | None = None
     error: Words | None = None
     max_rss_kib: Count | None = None
-
-
-class _Stopping(msgspec.Struct, omit_defaults=True):
     outcome: Name | None = None
     why: Words | None = None
-
-
-class _Note(msgspec.Struct, omit_defaults=True):
     message: Words | None = None
-    mode: Mode | None = None
-
-
-class _Ended(msgspec.Struct, omit_defaults=True):
-    why: Words | None = None
     exits: Annotated[dict[Name, Exit | None], msgspec.Meta(max_length=64)] | None = None
-
-
-REPORTS: Mapping[str, type[msgspec.Struct]] = {
-    "started": _Started,
-    "resumed": _Resumed,
-    "stage_started": _StageStarted,
-    "stage_ready": _StageReady,
-    "stage_ended": _StageEnded,
-    "stopping": _Stopping,
-    "note": _Note,
-    "finished": _Ended,
-    "failed": _Ended,
-    "stopped": _Ended,
-}
-"""The event types that a machine may report. Only hudtui itself writes other types."""
 
 
 class _Envelope(msgspec.Struct):
     seq: Count
     at: Moment
     type: Name
-    data: dict[str, Any]
+    data: _Fields
 
 
 @dataclass(frozen=True)
@@ -107,7 +66,7 @@ class MachineReport:
     at: float
     type: str
     data: Mapping[str, Any]
-    """The fields of the event's type, validated."""
+    """The event's fields, validated."""
 
 
 @dataclass(frozen=True)
@@ -136,13 +95,11 @@ def check_report(value: object) -> MachineReport | UnreadableReport:
     """Validate a decoded event. Return the event, or an `UnreadableReport` if it is invalid."""
     try:
         found = msgspec.convert(value, _Envelope)
-        fields = REPORTS.get(found.type)
-        if fields is None:
-            return _unreadable(f"a machine has no event {clean_line(found.type, 40)!r}", value)
-        data = msgspec.to_builtins(msgspec.convert(found.data, fields))
     except (msgspec.ValidationError, RecursionError) as error:
         return _unreadable(clean_line(str(error), 200), value)
-    return MachineReport(found.seq, found.at, found.type, data)
+    if found.type not in REPORTED:  # only hudtui itself writes other types
+        return _unreadable(f"a machine has no event {clean_line(found.type, 40)!r}", value)
+    return MachineReport(found.seq, found.at, found.type, msgspec.to_builtins(found.data))
 
 
 def _unreadable(why: str, what: object) -> UnreadableReport:

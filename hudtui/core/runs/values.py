@@ -21,7 +21,7 @@ REPORTED = frozenset(
         *("stopping", "note", "finished", "failed", "stopped"),
     }
 )
-"""Event types that a machine may report; `reports` defines their fields."""
+"""Event types that a machine may report; `reports` defines the fields."""
 
 LATEST_TIME = 1e10
 """Latest valid time, in seconds since the epoch (the year 2286)."""
