@@ -125,7 +125,7 @@ class Host(Protocol):
 
     async def download(
         self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
-    ) -> object:
+    ) -> None:
         """Bring a file of any size here, in one step and whole; of a file that grows, the bytes it has at the beginning.
 
         Bytes beyond `most` are left there. `progress` receives the bytes that are here and the bytes in all.
@@ -135,7 +135,7 @@ class Host(Protocol):
         """
         ...
 
-    async def upload(self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None) -> object:
+    async def upload(self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None) -> None:
         """Send a file of any size; it appears there in one step, whole. What an earlier attempt has sent is not sent again.
 
         `progress` receives the bytes that are there and the bytes in all.

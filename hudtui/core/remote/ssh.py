@@ -13,7 +13,6 @@ import shlex
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any
@@ -98,23 +97,6 @@ _PYTHON_HASH = (
 
 class CommandLost(Disconnected):
     """The connection broke while a command ran: how the command ended is unknown."""
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """A file that was transferred."""
-
-    size: int
-    """Bytes."""
-    resumed: int
-    """Bytes of an earlier attempt, of this call or another, that were not sent again."""
-    verified: bool
-    """Its SHA-256 was compared; otherwise only its size, because the machine has neither sha256sum nor Python."""
-
-    @property
-    def notice(self) -> str | None:
-        """What the user should know about the transfer."""
-        return None if self.verified else "only the size was compared: the machine has neither sha256sum nor python3"
 
 
 class SshHost:
@@ -265,12 +247,8 @@ class SshHost:
         except asyncssh.SFTPError as error:
             raise FileRefused(f"{path} cannot be read on {link.target.name}", why=sftp_reason(error)) from None
 
-    async def upload(
-        self, local: Path, remote: PurePosixPath | str, *, mode: int = 0o644, progress: Progress | None = None
-    ) -> Transfer:
-        """Send a file of any size. What an earlier attempt has sent is not sent again; the SHA-256 is compared.
-
-        The file appears there in one step, whole.
+    async def upload(self, local: Path, remote: PurePosixPath | str, *, progress: Progress | None = None) -> None:
+        """Send a file of any size; see `Host.upload`. The SHA-256 is compared where the machine has sha256sum or Python.
 
         Raises:
             MachineError: The file cannot be read or written, arrived damaged, or the machine stayed away for too long.
@@ -281,7 +259,7 @@ class SshHost:
         except OSError as error:
             raise MachineError(f"{local} cannot be read", why=error.strerror or str(error)) from None
 
-        async def send() -> Transfer:
+        async def send() -> None:
             files = await link.files()
             target = PurePosixPath(await _real_path(files, remote))
             await files.makedirs(str(target.parent), exist_ok=True)
@@ -308,24 +286,15 @@ class SshHost:
             if at != size or (found is not None and found != digest):
                 await files.remove(part)
                 raise _Differs(begun > 0)
-            await files.chmod(part, mode)
+            await files.chmod(part, 0o644)
             await _replace(files, part, str(target))
-            return Transfer(size, begun, found is not None)
 
-        return await _persist(link, send, f"{local.name} cannot be written to {remote} on {link.target.name}", remote)
+        await _persist(link, send, f"{local.name} cannot be written to {remote} on {link.target.name}", remote)
 
     async def download(
-        self,
-        remote: PurePosixPath | str,
-        local: Path,
-        *,
-        mode: int | None = None,
-        most: int | None = None,
-        progress: Progress | None = None,
-    ) -> Transfer:
-        """Bring a file of any size here, resumed and verified; see `Host.download`.
-
-        The file appears here in one step, whole; its mode is the user's default when None.
+        self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
+    ) -> None:
+        """Bring a file of any size here; see `Host.download`. It is resumed, and the SHA-256 compared, as for `upload`.
 
         Raises:
             MachineError: The file cannot be read or written, arrived damaged, or the machine stayed away for too long.
@@ -334,7 +303,7 @@ class SshHost:
         target = Path(os.path.realpath(local))
         part = target.with_name(f".{target.name[:40]}.part")
 
-        async def fetch() -> Transfer:
+        async def fetch() -> None:
             files = await link.files()
             await check_regular(files, remote)
             report = progress or _no_progress
@@ -342,7 +311,7 @@ class SshHost:
                 size = (await stream.stat()).size or 0
                 size = size if most is None else min(size, most)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
                 with os.fdopen(descriptor, "r+b") as sink:
                     begun = sink.seek(0, os.SEEK_END)
                     if begun > size:
@@ -361,16 +330,9 @@ class SshHost:
             if at != size or (found is not None and found != ours):
                 part.unlink()
                 raise _Differs(begun > 0)
-            if mode is not None:
-                part.chmod(mode)
-            else:
-                umask = os.umask(0)
-                os.umask(umask)
-                part.chmod(0o666 & ~umask)
             os.replace(part, target)
-            return Transfer(size, begun, found is not None)
 
-        return await _persist(link, fetch, f"{remote} cannot be brought from {link.target.name}")
+        await _persist(link, fetch, f"{remote} cannot be brought from {link.target.name}")
 
     async def _remote_digest(self, path: str, size: int) -> str | None:
         """SHA-256 of the first `size` bytes of a file there; None where the machine cannot compute it."""
@@ -656,8 +618,8 @@ def _no_progress(done: int, size: int) -> None:
 
 
 async def _persist(
-    link: SshConnection, work: Callable[[], Awaitable[Transfer]], what: str, written: PurePosixPath | str | None = None
-) -> Transfer:
+    link: SshConnection, work: Callable[[], Awaitable[None]], what: str, written: PurePosixPath | str | None = None
+) -> None:
     """Repeat a transfer until it is done. Each new connection restarts the patience: what was transferred stays."""
     loop, back_off = asyncio.get_running_loop(), BackOff()
     until, connects, again = loop.time() + link.patience, link.connects, True
