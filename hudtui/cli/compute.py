@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hudtui.cli import console
+from hudtui.cli import console, runlog
 from hudtui.core.knobs import knob
 from hudtui.core.text import clean_line, duration
 
@@ -110,25 +110,21 @@ async def asked(
     Raises:
         HudtuiError: A provider that the user named is not set up; or, with `paid`, no provider is.
     """
-    from functools import partial
-
     from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.registry import find_providers, open_provider
-    from hudtui.core.remote.hosts import close_hosts, open_host
 
-    connect = partial(open_host, **console.host_prompts())
     await asyncio.to_thread(ensure_simulator, lookup.get)
-    found = find_providers(lookup.get, machines=machines, whole_config="ssh" in names, sky="sky" in names, connect=connect)
-    try:
-        chosen = {name: open_provider(name, lookup.get, providers=found) for name in names} or dict(found)
-        if paid:
-            chosen = {name: provider for name, provider in chosen.items() if provider.features.paid}
-            if not chosen and not names:
-                open_provider("prime", lookup.get, providers=found)  # says what is missing
-        yield chosen
-    finally:
-        await asyncio.gather(*(provider.close() for provider in found.values()), return_exceptions=True)
-        await close_hosts()
+    found = find_providers(lookup.get, machines=machines, whole_config="ssh" in names, sky="sky" in names)
+    async with runlog.machines():
+        try:
+            chosen = {name: open_provider(name, lookup.get, providers=found) for name in names} or dict(found)
+            if paid:
+                chosen = {name: provider for name, provider in chosen.items() if provider.features.paid}
+                if not chosen and not names:
+                    open_provider("prime", lookup.get, providers=found)  # says what is missing
+            yield chosen
+        finally:
+            await asyncio.gather(*(provider.close() for provider in found.values()), return_exceptions=True)
 
 
 async def gather_offers(providers: Mapping[str, Provider], *, strict: bool = False) -> tuple[Offers, frozenset[str]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hudtui.cli import console
+from hudtui.cli import console, runlog
 from hudtui.cli.command import top
 from hudtui.cli.options import Json
 
@@ -22,11 +22,10 @@ async def machine(
 ) -> None:
     """Show the hardware and programs of this machine, or of a machine behind SSH."""
     from hudtui.core.compute.hardware import inspect, size
-    from hudtui.core.remote.hosts import HostPool
-    from hudtui.core.remote.known_hosts import KnownHosts
+    from hudtui.core.remote.hosts import open_host
 
-    async with HostPool(KnownHosts(), **console.host_prompts()) as pool:
-        host = await pool.open(target)
+    async with runlog.machines():
+        host = await open_host(target)
         found = await inspect(host, python=sys.executable if host.name == "local" else "python3")
     if as_json:
         console.out_json(found.to_json())

@@ -111,15 +111,11 @@ async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> No
     """Print the numbers of a model server every two seconds, until the user ends it."""
     from contextlib import aclosing
 
-    from hudtui.core.remote.hosts import HostPool
-    from hudtui.core.remote.known_hosts import KnownHosts
+    from hudtui.core.remote.hosts import open_host
     from hudtui.core.runs.status import server_text
     from hudtui.core.runs.vllm import follow_server
 
-    async with (
-        HostPool(KnownHosts(), **console.host_prompts()) as pool,
-        aclosing(follow_server(await pool.open(target), port)) as states,
-    ):
+    async with runlog.machines(), aclosing(follow_server(await open_host(target), port)) as states:
         async for server in states:
             if as_json:
                 console.out_json(server.to_json(), compact=True)
@@ -132,13 +128,12 @@ async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> No
 async def _watch(target: str, session: str | None, file: str | None, shown: _Shown) -> None:
     from contextlib import aclosing
 
-    from hudtui.core.remote.hosts import HostPool
-    from hudtui.core.remote.known_hosts import KnownHosts
+    from hudtui.core.remote.hosts import open_host
     from hudtui.core.runs.sessions import SessionWatcher, find_session
 
     wanted = runlog.log_filter(shown.grep, shown.level)
-    async with HostPool(KnownHosts(), **console.host_prompts()) as pool:
-        host = await pool.open(target)
+    async with runlog.machines():
+        host = await open_host(target)
         if shown.sessions:
             await _list(host, shown.as_json)
             return

@@ -82,7 +82,7 @@ class User:
         return Order(name, await self.offer(cloud_id), **more)
 
     async def close(self) -> None:
-        await self.pool.close()
+        await self.pool.aclose()
         await self.prime.close()
 
 

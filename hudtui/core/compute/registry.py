@@ -21,7 +21,6 @@ from hudtui.core.text import clean_line, did_you_mean
 
 Lookup = Callable[[str], str | None]
 """Returns the value of a setting by its name, as `Settings.get` does."""
-Connect = Callable[[str | SshTarget], Awaitable[Host]]
 
 NAMES = ("prime", "sky", "ssh", "local")
 
@@ -73,7 +72,6 @@ def find_providers(
     machines: Sequence[str] = (),
     whole_config: bool = False,
     sky: bool = False,
-    connect: Connect = open_host,
 ) -> Mapping[str, Provider]:
     """Return all providers that are set up, by name. No request is made. A simulated Prime is called `prime`, too.
 
@@ -108,7 +106,7 @@ def find_providers(
     if own:
         from hudtui.core.compute.owned_hosts import SshProvider
 
-        found["ssh"] = SshProvider(tuple(own.values()), connect=connect)
+        found["ssh"] = SshProvider(tuple(own.values()))
     from hudtui.core.compute.owned_hosts import LocalProvider
 
     found["local"] = LocalProvider(next((machine for machine in listed if machine.name == "local"), None))

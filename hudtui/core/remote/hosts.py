@@ -14,7 +14,6 @@ import weakref
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from hudtui.core.errors import InputError, MachineError
@@ -90,12 +89,6 @@ class HostPool:
         self._known_hosts, self._ask, self._say, self._timeout = known_hosts, ask, say, timeout
         self._connections: dict[tuple[str, str], SshConnection] = {}
 
-    async def __aenter__(self) -> HostPool:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.close()
-
     async def open(self, name: str | SshTarget) -> Host:
         """Connect with the host called `name`: `local`, a name of `~/.ssh/config`, or `user@host[:port]`.
 
@@ -127,7 +120,7 @@ class HostPool:
             await link.connection()
         return link
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         links, self._connections = list(self._connections.values()), {}
         await asyncio.gather(*(link.close() for link in links))
 
@@ -135,38 +128,30 @@ class HostPool:
 _pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, HostPool] = weakref.WeakKeyDictionary()
 
 
-def _pool(known_hosts: KnownHosts | None = None, ask: AskPassphrase | None = None, say: Notify | None = None) -> HostPool:
+def _pool() -> HostPool:
     loop = asyncio.get_running_loop()
     if loop not in _pools:
-        _pools[loop] = HostPool(known_hosts or KnownHosts(), ask=ask or _prompts.ask, say=say or _prompts.say)
+        _pools[loop] = HostPool(KnownHosts(), ask=_prompts.ask, say=_prompts.say)
     return _pools[loop]
 
 
-async def open_host(
-    name: str | SshTarget,
-    *,
-    known_hosts: KnownHosts | None = None,
-    ask: AskPassphrase | None = None,
-    say: Notify | None = None,
-) -> Host:
+async def open_host(name: str | SshTarget) -> Host:
     """Connect with the host called `name`, from the pool of this process.
 
-    `name` is `local`, a name of `~/.ssh/config`, `user@host[:port]`, or a target (a pod's, with its id as `pin`). The known host
-    keys (by default the user's own), and who asks for pass-phrases and receives the fingerprint of new machines, count for the
-    first call of a process.
+    `name` is `local`, a name of `~/.ssh/config`, `user@host[:port]`, or a target (a pod's, with its id as `pin`).
 
     Raises:
         InputError: `name` is not the name of a machine.
         MachineError: The machine cannot be reached, or rejected every key.
     """
-    return await _pool(known_hosts, ask, say).open(name)
+    return await _pool().open(name)
 
 
 async def close_hosts() -> None:
     """End the connections of this process's pool: before its event loop ends."""
     pool = _pools.pop(asyncio.get_running_loop(), None)
     if pool is not None:
-        await pool.close()
+        await pool.aclose()
 
 
 # --- rented machines ------------------------------------------------------------------------------------------------------

@@ -196,19 +196,11 @@ class WatchScreen(HudtuiScreen):
 
     # -- the machine -------------------------------------------------------------------------------------------------
 
-    async def _host(self) -> Host:
-        from hudtui.core.remote.hosts import open_host
-
-        async def ask(prompt: str) -> str | None:
-            return await self.app.ask(prompt, secret=True)
-
-        return await open_host(self.machine, ask=ask, say=lambda notice: self.say(notice.message))
-
     async def _look(self, *, session: str | None = None, file: str | None = None, port: int | None = None) -> None:
-        from hudtui.core.remote.hosts import LOCAL
+        from hudtui.core.remote.hosts import LOCAL, open_host
         from hudtui.core.runs.sessions import find_session, list_tmux_sessions
 
-        host = await self._host()
+        host = await open_host(self.machine)
         self.sessions = await list_tmux_sessions(host)
         where = "this machine" if host.name == LOCAL else clean_line(host.name, 60)
         self.list.name_on_border(f"Sessions on {where}")

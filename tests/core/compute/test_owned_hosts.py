@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,7 +188,7 @@ def box(key: Path) -> Iterator[str]:
 async def test_a_machine_behind_ssh(box: str, tmp_path: Path) -> None:
     owned_hosts_file().parent.mkdir(parents=True)
     owned_hosts_file().write_text("box: {price: 1.25}\n")
-    async with HostPool(KnownHosts(tmp_path / "pins")) as pool:
+    async with aclosing(HostPool(KnownHosts(tmp_path / "pins"))) as pool:
         provider = SshProvider([*read_owned_hosts(owned_hosts_file()), OwnedHost("nobody@127.0.0.1:1")], connect=pool.open)
         answer = await provider.offers()
     (offer,) = answer.found

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -303,14 +303,14 @@ async def test_through_another_machine(ssh_box: Box) -> None:
 
 
 async def test_one_connection_for_each_machine(ssh_box: Box, line: Any) -> None:
-    async with HostPool(ssh_box.known_hosts()) as pool:
+    async with aclosing(HostPool(ssh_box.known_hosts())) as pool:
         target = ssh_box.target(port=line.port)
         first, second = cast(tuple[SshHost, SshHost], await asyncio.gather(pool.open(target), pool.open(target)))
         assert await first.reach() is await second.reach() and line.accepted == 1
         assert isinstance(await pool.open("local"), LocalHost)
         await line.refuse()
     await line.open()
-    async with HostPool(ssh_box.known_hosts()) as pool:
+    async with aclosing(HostPool(ssh_box.known_hosts())) as pool:
         line.silent = False
         await line.refuse()
         with pytest.raises(Disconnected):
@@ -326,7 +326,7 @@ async def test_hosts_by_name(ssh_box: Box) -> None:
         f"Host box\n  HostName 127.0.0.1\n  Port {ssh_box.port}\n  IdentityFile {ssh_box.server.key}\n  IdentityAgent none\n"
     )
     try:
-        host = await open_host("box", known_hosts=ssh_box.known_hosts())
+        host = await open_host("box")
         assert (await host.run(["true"])).ok and host.name.endswith(f"@127.0.0.1:{ssh_box.port}")
         assert isinstance(host, SshHost)
         link = await host.reach()
