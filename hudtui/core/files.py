@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -112,6 +112,25 @@ def read_text(path: Path | str, *, limit: int = MAX_BYTES) -> str:
         InputError: The file cannot be read, is too large or is not text.
     """
     return decode(read_bytes(path, limit=limit), os.fspath(path))
+
+
+def edit_text(path: Path | str, edit: Callable[[str], str]) -> None:
+    """Change the text of a file in one step. Its encoding stays; a file that is not changed is not written.
+
+    Args:
+        path: The file.
+        edit: Gets the text with the file's own line ends, and returns the new one.
+
+    Raises:
+        InputError: The file cannot be read or written, or is not text.
+    """
+    data = read_bytes(path)
+    decode(data, os.fspath(path))  # says in plain words what is wrong with a file that is no text
+    mark, encoding = find_encoding(data)
+    text = data[len(mark) :].decode(encoding)
+    edited = edit(text)
+    if edited != text:
+        write_atomic(path, mark + edited.encode(encoding))
 
 
 def write_atomic(path: Path | str, content: str | bytes | BinaryIO, *, mode: int | None = None) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hudtui.core.errors import InputError
-from hudtui.core.files import file_lock, read_bytes, read_text, write_atomic
+from hudtui.core.files import edit_text, file_lock, read_text
 from hudtui.core.platform import Platform
 from hudtui.core.yaml_doc import Scalar, YamlDocument, YamlPath, load_yaml, set_values
 
@@ -134,14 +134,12 @@ def set_primary_dataset(path: Path, name: str, task_count: int, now: datetime) -
     Raises:
         InputError: The file cannot be read, parsed, changed without harm, or written. It is then unchanged.
     """
-    _edit(
-        path,
-        lambda document: {
-            ("primary_dataset", "name"): name,
-            ("primary_dataset", "task_count"): task_count,
-            ("primary_dataset", "updated_at"): now.isoformat(timespec="seconds"),
-        },
-    )
+    changes: dict[YamlPath, Scalar] = {
+        ("primary_dataset", "name"): name,
+        ("primary_dataset", "task_count"): task_count,
+        ("primary_dataset", "updated_at"): now.isoformat(timespec="seconds"),
+    }
+    _edit(path, lambda data: changes)
 
 
 def set_image(path: Path, image: str, kind: ImageKind = "pushed") -> None:
@@ -151,34 +149,23 @@ def set_image(path: Path, image: str, kind: ImageKind = "pushed") -> None:
         InputError: As for `set_primary_dataset`.
     """
 
-    def change(document: YamlDocument) -> Mapping[YamlPath, Scalar]:
-        if isinstance(document.data.get("images"), dict) or "image" not in document.data:
-            return {("images", kind): image}
-        return {("image",): image}
+    def change(data: Mapping[str, Any]) -> Mapping[YamlPath, Scalar]:
+        listed = isinstance(data.get("images"), dict) or "image" not in data
+        return {("images", kind) if listed else ("image",): image}
 
     _edit(path, change)
 
 
-def _edit(path: Path, change: Callable[[YamlDocument], Mapping[YamlPath, Scalar]]) -> None:
-    read_text(path)  # a missing file is an error before the lock below makes its folder
-    with file_lock(path):
-        text = read_text(path)
+def _edit(path: Path, change: Callable[[Mapping[str, Any]], Mapping[YamlPath, Scalar]]) -> None:
+    def edit(text: str) -> str:
         document = load_yaml(text, name=str(path))
         if document.data is not None and not isinstance(document.data, dict):
             raise InputError("a lock file is a mapping of fields; it is left as it is", where=document.location())
-        document.data = document.data or {}
-        original = _original(path, text)
-        edited = set_values(original, change(document), name=str(path))
-        if edited != original:
-            write_atomic(path, edited)
+        return set_values(text, change(document.data or {}), name=str(path))
 
-
-def _original(path: Path, text: str) -> str:
-    """The text with its own line ends and byte order mark, where it is UTF-8; else as `read_text` gave it."""
-    try:
-        return read_bytes(path).decode("utf-8")
-    except (InputError, UnicodeDecodeError):
-        return text
+    read_text(path)  # a missing file is an error before the lock below makes its folder
+    with file_lock(path):
+        edit_text(path, edit)
 
 
 class _Reader:

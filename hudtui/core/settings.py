@@ -37,16 +37,6 @@ Origin = str
 
 
 @dataclass(frozen=True)
-class Secret:
-    """The value of a key, which neither `str` nor `repr` shows."""
-
-    _value: str = field(repr=False)
-
-    def get_secret_value(self) -> str:
-        return self._value
-
-
-@dataclass(frozen=True)
 class Setting:
     """One setting that this program knows."""
 
@@ -250,12 +240,9 @@ class Settings:
         """
         name, text = self.platform.own_variable("CLIENT_TIMEOUT"), self.own("CLIENT_TIMEOUT") or "60"
         try:
-            seconds = float(text)
+            return _seconds(text)
         except ValueError:
-            seconds = 0.0
-        if not 0 < seconds < math.inf:
-            raise InputError(f"{name} is {text!r}, and a number of seconds is needed", where=self.location(name))
-        return seconds
+            raise InputError(f"{name} is {text!r}, and a number of seconds is needed", where=self.location(name)) from None
 
     def is_set(self, name: str) -> bool:
         """Whether the user, or a file, gives this setting a value; a default does not count."""
@@ -309,10 +296,9 @@ def looks_secret(name: str) -> bool:
     return not words.isdisjoint(parts) and parts[-1] not in ("PATH", "FILE", "DIR", "ID", "URL", "NAME")
 
 
-def mask(secret: str | Secret) -> str:
+def mask(secret: str) -> str:
     """A secret as it may be shown: masked, with its last four characters if it has at least 16."""
-    text = secret if isinstance(secret, str) else secret.get_secret_value()
-    return MASK + text[-4:] if len(text) >= 16 and text[-4:].isalnum() else MASK
+    return MASK + secret[-4:] if len(secret) >= 16 and secret[-4:].isalnum() else MASK
 
 
 def user_file() -> Path:
@@ -575,7 +561,7 @@ class CheckedSettings:
     """Settings as typed values, and what is wrong with the others."""
 
     values: Mapping[str, object] = field(repr=False)
-    """By name: Secret, an address without a slash at its end, bool, seconds or a limit as float (infinite: no limit), Path, or a
+    """By name: a key, an address without a slash at its end, bool, seconds or a limit as float (infinite: no limit), Path, or a
     command in words."""
     problems: Mapping[str, str]
     """By name, in plain words that never hold the value."""
@@ -629,12 +615,12 @@ def _checked(kind: Kind, text: str) -> tuple[object, str | None]:
         return None, str(error)
 
 
-def _key(text: str) -> Secret:
+def _key(text: str) -> str:
     if _PLACEHOLDER.fullmatch(text):
         raise ValueError("this is the placeholder of an example, not a key")
     if (at := bad_key_character(text)) is not None:
         raise ValueError(f"a key is one word of ASCII letters, digits and signs; character {at} is not one of them")
-    return Secret(text)
+    return text
 
 
 def _url(text: str) -> str:

@@ -335,6 +335,12 @@ def test_line_ends_and_marks_are_kept(tmp_path: Path) -> None:
     )
 
 
+def test_the_encoding_is_kept(tmp_path: Path) -> None:
+    path = write(tmp_path, "image: ü  # c\r\n".encode("utf-16"))
+    set_image(path, "x:2")
+    assert path.read_bytes() == 'image: "x:2"  # c\r\n'.encode("utf-16")
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

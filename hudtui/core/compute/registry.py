@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hudtui.core.compute.demo_simulator import DEMO, OFF, SIMULATOR, SIMULATOR_KEY, find_simulator
 from hudtui.core.compute.owned_hosts import OwnedHost, owned_hosts_file, read_owned_hosts
@@ -16,7 +16,6 @@ from hudtui.core.http import is_loopback
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import open_host
 from hudtui.core.remote.target import SshTarget
-from hudtui.core.settings import Secret
 from hudtui.core.text import clean_line, did_you_mean
 
 Lookup = Callable[[str], str | None]
@@ -30,7 +29,7 @@ class PrimeAccess:
     """Address and key of Prime Intellect."""
 
     base_url: str
-    key: Secret | None
+    key: str | None = field(repr=False)
     team: str | None
     simulated: bool
     """The address is on this computer: no real money is spent."""
@@ -52,7 +51,7 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
         living = find_simulator()
         if living is None:
             raise ProviderError("the demo's simulator does not run", fix="The next command that asks for machines starts it.")
-        return PrimeAccess(living.url, Secret(living.key), None, True)
+        return PrimeAccess(living.url, living.key, None, True)
     if simulator and simulator != OFF:
         if not is_loopback(simulator):
             raise InputError(
@@ -60,10 +59,9 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
                 why=f"It is {clean_line(simulator, 80)!r}.",
                 fix="Start one with `python -m hudtui.sim`, and set the address that it prints.",
             )
-        own = lookup(SIMULATOR_KEY)
-        return PrimeAccess(simulator.rstrip("/"), Secret(own) if own else None, None, True)
-    base, key = (lookup("PRIME_API_BASE_URL") or BASE_URL).rstrip("/"), lookup("PRIME_API_KEY")
-    return PrimeAccess(base, Secret(key) if key else None, lookup("PRIME_TEAM_ID"), is_loopback(base))
+        return PrimeAccess(simulator.rstrip("/"), lookup(SIMULATOR_KEY) or None, None, True)
+    base = (lookup("PRIME_API_BASE_URL") or BASE_URL).rstrip("/")
+    return PrimeAccess(base, lookup("PRIME_API_KEY") or None, lookup("PRIME_TEAM_ID"), is_loopback(base))
 
 
 def find_providers(

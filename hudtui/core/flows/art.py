@@ -148,11 +148,12 @@ def _plan(asked: ArtRequest, project: Project) -> RunRequest:
     }
     request = RunRequest(**{one.name: getattr(asked, one.name) for one in fields(RunRequest)})
     request = _machine(replace(request, output_dir=asked.output_dir or _output_dir(config, project)), config, remarks)
+    records = json.dumps([task_record(task) for task in (*train, *val)], indent=1, ensure_ascii=False)
     return replace(
         request,
         engine="art",
         remarks=tuple(remarks),
-        tasks=str(_write_tasks(files, environment.name, (*train, *val))),
+        tasks=str(_write(files, environment.name, ".json", f"{records}\n")),
         config=_gym(files, environment, config, turns, project, asked.reward),
         model=model,
         steps=steps,
@@ -317,9 +318,9 @@ def _steps(tasks: int, steps: int, groups: int | None, epochs: int, remarks: lis
     return min(steps, whole), groups
 
 
-def _write_tasks(folder: Path, name: str, tasks: Sequence[Task]) -> Path:
-    text = json.dumps([task_record(task) for task in tasks], indent=1, ensure_ascii=False) + "\n"
-    path = folder / f"{_stem(name)}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
+def _write(folder: Path, name: str, ending: str, text: str) -> Path:
+    """Write a text into a file whose name has the text's digest."""
+    path = folder / f"{_stem(name)}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{ending}"
     write_atomic(path, text)
     return path
 
@@ -337,7 +338,7 @@ def _gym(folder: Path, environment: ArtEnvironment, config: ArtConfig, turns: in
             load_config(project.folder / environment.gym)
         return project.folder / environment.gym
     if reward is None:
-        return _write_gym(folder, environment.name, _GYM.format(turns=turns, completion=1.0, whose="the environment"))
+        return _write(folder, environment.name, ".yaml", _GYM.format(turns=turns, completion=1.0, whose="the environment"))
     text = _GYM.format(turns=turns, completion=0.0, whose="your code")
     with _named_at(None if typed is not None else config.place("environments", environment.name, "reward")):
         name, code = _beside(reward, project.folder)
@@ -346,17 +347,11 @@ def _gym(folder: Path, environment: ArtEnvironment, config: ArtConfig, turns: in
             target.parent.mkdir(parents=True, exist_ok=True)
             for module, source in code.sources.items():
                 write_atomic(target if module == code.file.stem else target.parent / f"{module}.py", source)
-        path = _write_gym(folder, environment.name, f"{text}  reward: {json.dumps(name)}\n")
+        path = _write(folder, environment.name, ".yaml", f"{text}  reward: {json.dumps(name)}\n")
         powers = reward_powers(load_config(path))
     if typed is not None:
         agree(project.folder, powers)  # its user has just named it
     require(project.folder, powers)
-    return path
-
-
-def _write_gym(folder: Path, name: str, text: str) -> Path:
-    path = folder / f"{_stem(name)}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.yaml"
-    write_atomic(path, text)
     return path
 
 

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Notice, Progress
-from hudtui.core.files import read_bytes, read_text, write_atomic
-from hudtui.core.flows.file_buffer import text_format
+from hudtui.core.files import edit_text, write_atomic
 from hudtui.core.flows.person import Person, may_replace
 from hudtui.core.gym.config import load_config
 from hudtui.core.gym.editing.preview import reply_of
@@ -647,10 +646,6 @@ def keep_examples(project: Project, config: Path, episode: Episode, turns: Seque
         InputError: The file cannot be read or written, or holds something else under `examples`.
     """
     path = project.folder / config
-    read_text(path)  # says in plain words what is wrong with a file that is missing or no text
-    data = read_bytes(path)
-    form = text_format(data)
-    text = data[len(form.mark) :].decode(form.encoding)
     known = load_config(path).examples
     shown = [_opening(episode), *(turn.observation for turn in episode.turns)]
     rounds = [
@@ -660,8 +655,8 @@ def keep_examples(project: Project, config: Path, episode: Episode, turns: Seque
     ]
     new = [one for one in dict.fromkeys(rounds) if one not in known]
     if new:
-        edited = append_items(text, "examples", [vars(one) for one in new], name=str(config))
-        write_atomic(path, form.mark + edited.encode(form.encoding))
+        items = [vars(one) for one in new]
+        edit_text(path, lambda text: append_items(text, "examples", items, name=str(config)))
     return len(new)
 
 

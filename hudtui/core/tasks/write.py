@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 import numpy as np
@@ -126,34 +126,38 @@ def native_rows(rows: pa.RecordBatch) -> list[bytes]:
     return made
 
 
-class SplitWriter(Protocol):
+class SplitWriter:
     """Writes the rows of one split."""
 
-    rows: int
+    _stream: BinaryIO | None = None
 
-    def write(self, rows: pa.RecordBatch) -> None: ...
+    def write(self, rows: pa.RecordBatch) -> None:
+        raise NotImplementedError
 
     def close(self) -> list[Path]:
         """Finish; return the files."""
-        ...
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Close what is open still."""
+        if self._stream is not None:
+            with contextlib.suppress(OSError, pa.ArrowException):
+                self._stream.close()
 
 
-class _Parquet:
+class _Parquet(SplitWriter):
     """Writes row groups in a thread, so that reading continues while a row group is compressed."""
 
     def __init__(self, folder: Path, name: str, schema: pa.Schema, *, shards: bool) -> None:
-        self.rows = 0
         self._folder, self._name, self._schema, self._shards = folder, name, schema, shards
         self._files: list[Path] = []
         self._writer: pq.ParquetWriter | None = None
-        self._stream: BinaryIO | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="parquet")
         self._under_way: Future[None] | None = None
 
     def write(self, rows: pa.RecordBatch) -> None:
-        self.rows += rows.num_rows
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
         self._waiting_bytes += rows.nbytes
@@ -207,21 +211,17 @@ class _Parquet:
 
     def abandon(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
-        if self._stream is not None:
-            with contextlib.suppress(OSError, pa.ArrowException):
-                self._stream.close()
+        super().abandon()
 
 
-class _Lines:
+class _Lines(SplitWriter):
     """Writes one JSON object per line: the dataset's columns, or tasks as in a task file."""
 
     def __init__(self, path: Path, *, native: bool) -> None:
-        self.rows = 0
         self._path, self._native = path, native
-        self._stream = path.open("wb")
+        self._stream: BinaryIO = path.open("wb")
 
     def write(self, rows: pa.RecordBatch) -> None:
-        self.rows += rows.num_rows
         lines = native_rows(rows) if self._native else [msgspec.json.encode(row) for row in rows.to_pylist()]
         self._stream.write(b"".join(line + b"\n" for line in lines))
 
@@ -229,51 +229,44 @@ class _Lines:
         _to_disk(self._stream)
         return [self._path]
 
-    def abandon(self) -> None:
-        with contextlib.suppress(OSError):
-            self._stream.close()
-
 
 class _Array(_Lines):
     """Writes an indented JSON array of tasks."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, native=True)
+        self._empty = True
         self._stream.write(b"[")
 
     def write(self, rows: pa.RecordBatch) -> None:
         for row in native_rows(rows):
-            self._stream.write(b",\n  " if self.rows else b"\n  ")
+            self._stream.write(b"\n  " if self._empty else b",\n  ")
             self._stream.write(msgspec.json.format(row, indent=2).replace(b"\n", b"\n  "))
-            self.rows += 1
+            self._empty = False
 
     def close(self) -> list[Path]:
-        self._stream.write(b"\n]\n" if self.rows else b"]\n")
+        self._stream.write(b"]\n" if self._empty else b"\n]\n")
         return super().close()
 
 
-class _Saved:
+class _Saved(SplitWriter):
     """Writes the directory format of `datasets` (`save_to_disk`) without importing it."""
 
     def __init__(self, folder: Path, split: str, schema: pa.Schema) -> None:
-        self.rows = 0
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._split, self._schema = folder, split, schema
         self._path = folder / "data-00000-of-00001.arrow"
-        self._stream = self._path.open("wb")
+        self._stream: BinaryIO = self._path.open("wb")
         self._writer = pa.ipc.new_stream(self._stream, schema)
 
     def write(self, rows: pa.RecordBatch) -> None:
-        self.rows += rows.num_rows
         self._writer.write_batch(rows)
 
     def close(self) -> list[Path]:
         self._writer.close()
         _to_disk(self._stream)
-        digest = hashlib.blake2b(digest_size=8)
         with self._path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
+            digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8))
         state: dict[str, Any] = {
             "_data_files": [{"filename": self._path.name}],
             "_fingerprint": digest.hexdigest(),
@@ -298,10 +291,6 @@ class _Saved:
                 _to_disk(out)
             files.append(path)
         return files
-
-    def abandon(self) -> None:
-        with contextlib.suppress(OSError):
-            self._stream.close()
 
 
 def _to_disk(stream: BinaryIO) -> None:
@@ -346,7 +335,7 @@ class DatasetWriter:
         if self._is_folder and path.exists() and not path.is_dir():
             raise InputError("there is a file of this name already, and a folder is to be made", where=Location(str(path)))
         self.folder = path.parent / f".{path.name[:40]}.{secrets.token_hex(4)}.tmp"
-        self._sinks: dict[str, Any] = {}
+        self._sinks: dict[str, SplitWriter] = {}
 
     def __enter__(self) -> DatasetWriter:
         with disk_errors(self.target.path):
@@ -363,8 +352,7 @@ class DatasetWriter:
         """Return the writer of a split."""
         if split not in self._sinks:
             self._sinks[split] = self._new_sink(split)
-        made: SplitWriter = self._sinks[split]
-        return made
+        return self._sinks[split]
 
     def _new_sink(self, split: str) -> SplitWriter:
         form, several = self.target.format, len(self._splits) > 1

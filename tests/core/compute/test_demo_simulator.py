@@ -110,7 +110,7 @@ def test_the_setting(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert not folder.exists()
     ensure_simulator(settings.get)
     access = prime_access(settings.get)
-    assert access.simulated and DemoSimulator(access.base_url, access.key.get_secret_value()) == find_simulator(folder)
+    assert access.simulated and DemoSimulator(access.base_url, access.key) == find_simulator(folder)
     monkeypatch.setenv("HUDTUI_SIM", "off")
     access = prime_access(load_settings(tmp_path, HUD).get)
-    assert not access.simulated and access.key is not None and access.key.get_secret_value() == "real"
+    assert not access.simulated and access.key is not None and access.key == "real"

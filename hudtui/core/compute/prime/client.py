@@ -18,7 +18,6 @@ from hudtui.core.http import (
     require_key,
     retry_after,
 )
-from hudtui.core.settings import Secret
 from hudtui.core.text import clean_line
 
 PREFIX = "/api/v1"
@@ -56,7 +55,7 @@ class PrimeHttp:
 
     def __init__(
         self,
-        key: Secret,
+        key: str,
         base_url: str,
         *,
         title: str,
@@ -68,8 +67,7 @@ class PrimeHttp:
             raise InputError(f"{clean_line(base_url, 200)} would send the API key unencrypted", fix="Use https.")
         self.base_url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix(PREFIX)}"
         self._title = title
-        secret = require_key(key.get_secret_value(), "PRIME_API_KEY")
-        self._http = HttpClient(secret, timeout=timeout, retry=RETRY, follow=True, sleep=sleep)
+        self._http = HttpClient(require_key(key, "PRIME_API_KEY"), timeout=timeout, retry=RETRY, follow=True, sleep=sleep)
 
     async def close(self) -> None:
         await self._http.aclose()

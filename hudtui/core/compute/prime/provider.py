@@ -13,7 +13,6 @@ from hudtui.core.compute.provider import AuthError, Features, OutcomeUnknown, Ou
 from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, SshKey
 from hudtui.core.errors import InputError
 from hudtui.core.http import Query as Pairs
-from hudtui.core.settings import Secret
 from hudtui.core.text import clean_line
 
 BASE_URL = "https://api.primeintellect.ai"
@@ -46,7 +45,7 @@ class PrimeProvider:
 
     def __init__(
         self,
-        api_key: Secret | str,
+        api_key: str,
         *,
         base_url: str = BASE_URL,
         team_id: str | None = None,
@@ -54,8 +53,6 @@ class PrimeProvider:
         timeout: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        if isinstance(api_key, str):
-            api_key = Secret(api_key)
         self.team_id = team_id
         self.features = Features(paid=True, simulated=simulated)
         self._http = PrimeHttp(api_key, base_url, title=self.title, timeout=timeout, sleep=sleep)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hudtui.core.environment.values import Tool
-from hudtui.core.files import find_encoding, read_bytes, read_text, write_atomic
+from hudtui.core.files import edit_text
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.lint.findings import Finding, Fix, TextEdit, errors_of
@@ -68,14 +68,14 @@ def fix_file(path: Path | str, *, tools: Mapping[str, Tool] | None = None) -> Fi
     Raises:
         InputError: The file cannot be read or written.
     """
-    read_text(path)  # says in plain words what is wrong with a file that is missing or no text
-    data = read_bytes(path)
-    mark, encoding = find_encoding(data)
-    text = data[len(mark) :].decode(encoding)
-    fixed = fix_text(text, name=os.fspath(path), tools=tools)
-    if fixed.text != text:
-        write_atomic(path, mark + fixed.text.encode(encoding))
-    return fixed
+    fixed: list[FixResult] = []
+
+    def edit(text: str) -> str:
+        fixed.append(fix_text(text, name=os.fspath(path), tools=tools))
+        return fixed[0].text
+
+    edit_text(path, edit)
+    return fixed[0]
 
 
 def _better(before: str, after: str, done: Iterable[Finding], left: Iterable[Finding], name: str) -> bool:
