@@ -229,6 +229,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         from hudtui.core.events import iterate_in_thread
         from hudtui.core.tasks.dataset import DatasetPreview, preview
 
+        self._timer = None
         shown = self.query_one("#make-preview", Static)
         try:
             self.request = request = self._read()
