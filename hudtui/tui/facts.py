@@ -44,6 +44,8 @@ class RunFact:
     """Unix time."""
     seconds: float | None = None
     """How long it took; None while it is going."""
+    hidden: bool = False
+    """It is archived, and lists leave it out."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,11 @@ class Facts:
     def running(self) -> tuple[RunFact, ...]:
         """The runs that are going."""
         return tuple(run for run in self.runs if run.running)
+
+    @property
+    def listed(self) -> tuple[RunFact, ...]:
+        """The runs that are not archived."""
+        return tuple(run for run in self.runs if not run.hidden)
 
     @property
     def next_step(self) -> str | None:

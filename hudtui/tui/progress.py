@@ -55,7 +55,7 @@ class RunProgress:
 
     def follow(self, facts: Facts) -> None:
         """Read the newest runs that were not read yet, and those in progress until they end."""
-        if facts.workspace is None or not any(run.running or not self._is_final(run.id) for run in facts.runs[:READ]):
+        if facts.workspace is None or not any(run.running or not self._is_final(run.id) for run in facts.listed[:READ]):
             return
         name = "forever" if facts.running else "reads"  # nothing waits for what never ends
         if not any(worker.group == "reads" and not worker.is_finished for worker in self._app.workers):
@@ -73,7 +73,7 @@ class RunProgress:
                 if self._reader is None:
                     self._reader = await asyncio.to_thread(_reader, app.workspace.state_dir)
                 # A run that has just ended is read once more: its last numbers came after the reading before.
-                wanted = [run for run in facts.runs[:READ] if run.running or not self._is_final(run.id)]
+                wanted = [run for run in facts.listed[:READ] if run.running or not self._is_final(run.id)]
                 found, news = await self._reader.read([run.id for run in wanted])
                 if news:
                     self._announce(news)

@@ -164,4 +164,5 @@ def _run(run: RunSummary) -> RunFact:
         glyph=STATE_GLYPHS[run.state],
         started_at=run.started or run.created or None,
         seconds=None if run.active or run.ended is None else run.elapsed(run.ended),
+        hidden=run.hidden,
     )

@@ -136,6 +136,15 @@ async def test_growing_and_shrinking_re_flows(
         assert screen_text(running) == wide
 
 
+async def test_archived_runs_are_not_listed(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
+) -> None:
+    runs = (RUNS[0], replace(RUNS[1], hidden=True), *RUNS[2:])
+    one = app(project, **full(project) | {"runs": runs})
+    async with open_app(project, size=(120, 45), services=one.services) as (running, _):
+        assert "run 0" in screen_text(running) and "2048 random" not in screen_text(running)
+
+
 async def test_enter_opens_the_next_station(open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(HudtuiApp, "open_screen", lambda self, name, **given: opened.append(name))

@@ -112,12 +112,12 @@ class HomeScreen(HudtuiScreen):
         running.show(facts.running, self.app.progress.found)
         self._present(running, bool(facts.running))
         recent = self.query_one(RecentPane)
-        recent.show(facts.runs, self.app.progress.found, self.app.services.now().timestamp())
-        self._present(recent, bool(facts.runs))
+        recent.show(facts.listed, self.app.progress.found, self.app.services.now().timestamp())
+        self._present(recent, bool(facts.listed))
         reward = self.query_one(RewardPane)
         measured = [
             read
-            for run in (*facts.running, *facts.runs)
+            for run in (*facts.running, *facts.listed)
             if (read := self.app.progress.found.get(run.id)) and (read.curve or read.tasks)
         ]
         if measured:
