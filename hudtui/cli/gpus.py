@@ -106,40 +106,29 @@ async def gpus(
 
 def _print(offers: tuple[Offer, ...], simulated: frozenset[str], fit: Callable[[Offer], Fit] | None) -> None:
     from hudtui.core.compute.choose import price_text
+
+    columns: list[tuple[str, Callable[[Offer], str]]] = [
+        ("OFFER", lambda offer: offer.short),
+        ("GPUS", compute.gpus_text),
+        ("VRAM", lambda offer: f"{offer.gpu_memory:g} GB" if offer.gpu_memory else "–"),
+        ("PRICE/H", lambda offer: price_text(offer.price)),
+        ("PER GPU", _per_gpu),
+        ("FROM", lambda offer: compute.from_text(offer, offer.provider in simulated)),
+        ("REGION", lambda offer: " ".join(word for word in (offer.region, offer.country) if word) or "–"),
+        ("STOCK", lambda offer: offer.stock or "–"),
+        ("SETUP", lambda offer: "–" if offer.setup_minutes is None else f"{offer.setup_minutes:g} min"),
+        ("NOTE", compute.notes_text),
+    ]
+    if fit is not None:
+        columns.insert(3, ("FITS", lambda offer: fit(offer).mark))
+    right = [place for place, (title, _) in enumerate(columns) if title in ("VRAM", "PRICE/H", "PER GPU", "SETUP")]
+    compute.table([title for title, _ in columns], [[cell(offer) for _, cell in columns] for offer in offers], right=right)
+
+
+def _per_gpu(offer: Offer) -> str:
     from hudtui.core.compute.limits import money
 
-    def row(offer: Offer) -> tuple[str, ...]:
-        return (
-            offer.short,
-            compute.gpus_text(offer),
-            "–" if not offer.gpu_memory else f"{offer.gpu_memory:g} GB",
-            price_text(offer.price),
-            money(offer.gpu_hour, offer.price.currency) if offer.price.stated and offer.gpu_count > 1 else "",
-            compute.from_text(offer, offer.provider in simulated),
-            " ".join(word for word in (offer.region, offer.country) if word) or "–",
-            offer.stock or "–",
-            "–" if offer.setup_minutes is None else f"{offer.setup_minutes:g} min",
-            compute.notes_text(offer),
-            *(() if fit is None else (fit(offer).mark,)),
-        )
-
-    head = (
-        "OFFER",
-        "GPUS",
-        "VRAM",
-        "PRICE/H",
-        "PER GPU",
-        "FROM",
-        "REGION",
-        "STOCK",
-        "SETUP",
-        "NOTE",
-        *(() if fit is None else ("FITS",)),
-    )
-    order = range(len(head)) if fit is None else (0, 1, 2, 10, *range(3, 10))
-    rows = [tuple(row(offer)[place] for place in order) for offer in offers]
-    right = (2, 3, 4, 8) if fit is None else (2, 4, 5, 9)
-    compute.table(tuple(head[place] for place in order), rows, right=right)
+    return money(offer.gpu_hour, offer.price.currency) if offer.price.stated and offer.gpu_count > 1 else ""
 
 
 def _to_json(

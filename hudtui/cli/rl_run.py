@@ -274,7 +274,7 @@ async def _run_here(record: RunRecord, project: Project, how: How) -> None:
     async with open_tunnels(record, project):
         for port in record.spec.tunnels if record.host != "local" else ():
             console.say(f"port {port} of this computer is port {port} there")
-        await runlog.launch(record, tmux=how.tmux)
+        await runlog.launch(record, project, tmux=how.tmux)
         if how.detach:
             await _begun(record, how)
             console.say(f"hudtui runs logs -f {record.id}   or   hudtui runs attach {record.id}")
@@ -283,7 +283,7 @@ async def _run_here(record: RunRecord, project: Project, how: How) -> None:
             return
         _, monitor = runlog.open_store()
         async with notifying(record.id, project, console.say):
-            await runlog.follow_run(monitor, record, to_stderr=True)
+            await runlog.follow_run(monitor, record)
         if _away(record):
             await _bring_home(record, project.runs)
 

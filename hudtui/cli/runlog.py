@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
     from hudtui.cli.options import LogLevel
+    from hudtui.core.project import Project
     from hudtui.core.remote.log_file import Log
     from hudtui.core.remote.log_search import LogFilter
     from hudtui.core.rollouts.telemetry import TelemetryJob
@@ -171,8 +173,6 @@ async def follow_logs(logs: Mapping[str, Log], part: LogPart, sink: Sink) -> Non
 
 async def print_merged(logs: Mapping[str, Log], part: LogPart, sink: Sink, *, follow: bool) -> None:
     """Print logs as one, in the order of the times of their lines; see `MergedLog`."""
-    from contextlib import aclosing
-
     from hudtui.core.remote.merged_log import MergedLog
 
     begins = {window: await _begin(log, part) for window, log in logs.items()}
@@ -184,25 +184,21 @@ async def print_merged(logs: Mapping[str, Log], part: LogPart, sink: Sink, *, fo
         await merged.follow(lambda found: sink.put(*found), wanted=part.wanted)
 
 
-async def follow_run(monitor: Monitor, record: RunRecord, *, to_stderr: bool) -> None:
-    """Print the logs of all stages of a run from their first line, until it has ended."""
+async def follow_run(monitor: Monitor, record: RunRecord) -> None:
+    """Print the logs of all stages of a run on standard error, from their first line until the run has ended."""
     windows = [stage.name for stage in record.plan.stages]
-    await follow_all(monitor, record.id, windows, EVERYTHING, Sink(False, windows, to_stderr=to_stderr))
+    await follow_all(monitor, record.id, windows, EVERYTHING, Sink(False, windows, to_stderr=True))
 
 
-async def launch(record: RunRecord, *, tmux: bool) -> None:
+async def launch(record: RunRecord, project: Project, *, tmux: bool) -> None:
     """Start a run and print each step. A launch that is interrupted before the run starts is cancelled.
 
     Raises:
         Untrusted: The run needs something that the user has not agreed to.
     """
-    from contextlib import aclosing
-
     from hudtui.core.flows.start import start
     from hudtui.core.flows.stop import end
-    from hudtui.core.project import open_project
 
-    project = open_project()
     try:
         async with aclosing(start(record, project, tmux=tmux)) as events:
             async for event in events:
@@ -215,8 +211,6 @@ async def launch(record: RunRecord, *, tmux: bool) -> None:
 
 
 async def _follow(log: Log, window: str, part: LogPart, sink: Sink) -> None:
-    from contextlib import aclosing
-
     batches = log.follow_lines(offset=await _begin(log, part), wanted=part.wanted, last=part.lines)
     async with aclosing(batches) as lines:
         async for batch in lines:
@@ -227,8 +221,6 @@ async def _follow(log: Log, window: str, part: LogPart, sink: Sink) -> None:
 
 async def print_log(log: Log, window: str, part: LogPart, sink: Sink) -> None:
     """Print a log as it is now; see `follow_all`."""
-    from contextlib import aclosing
-
     from hudtui.core.remote.logs import LineSplitter
 
     offset = await _begin(log, part)
@@ -248,7 +240,6 @@ async def print_log(log: Log, window: str, part: LogPart, sink: Sink) -> None:
 async def _search(log: Log, window: str, part: LogPart, sink: Sink, offset: int) -> None:
     """Print the lines that match; with a number of lines, the last ones."""
     from collections import deque
-    from contextlib import aclosing
 
     assert part.wanted is not None
     last: deque[str] = deque(maxlen=part.lines)

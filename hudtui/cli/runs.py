@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -522,7 +523,7 @@ async def remove(
     project = open_project()
     chosen = [project.runs.find(run) for run in runs or (None,)]
     removed: list[dict[str, Any]] = []
-    async with contextlib.aclosing(remove_flow(chosen, project, Terminal(yes=yes), keep_results=keep_results)) as steps:
+    async with aclosing(remove_flow(chosen, project, Terminal(yes=yes), keep_results=keep_results)) as steps:
         async for step in steps:
             if isinstance(step, Removed):
                 removed.append({"run": step.run, "removed": list(step.gone)})
@@ -546,8 +547,6 @@ def _changed(store: RunStore, run: str, as_json: bool) -> None:
 
 async def manage(project: Project, run: str, *, tmux: bool) -> None:
     """Carry out the remaining steps of a run on a rented machine, and print each step."""
-    from contextlib import aclosing
-
     from hudtui.core.flows.manage import manage_run
     from hudtui.core.flows.notify import notifying
 
@@ -573,7 +572,7 @@ async def _follow_quietly(store: RunStore, run: str) -> None:
     from hudtui.core.runs.watch import Monitor
 
     with contextlib.suppress(HudtuiError):
-        await runlog.follow_run(Monitor(store), store.record(run), to_stderr=True)
+        await runlog.follow_run(Monitor(store), store.record(run))
 
 
 def _progress() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -109,8 +110,6 @@ class _Shown(NamedTuple):
 
 async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> None:
     """Print the numbers of a model server every two seconds, until the user ends it."""
-    from contextlib import aclosing
-
     from hudtui.core.remote.hosts import open_host
     from hudtui.core.runs.status import server_text
     from hudtui.core.runs.vllm import follow_server
@@ -126,8 +125,6 @@ async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> No
 
 
 async def _watch(target: str, session: str | None, file: str | None, shown: _Shown) -> None:
-    from contextlib import aclosing
-
     from hudtui.core.remote.hosts import open_host
     from hudtui.core.runs.sessions import SessionWatcher, find_session
 
@@ -158,8 +155,6 @@ async def _watch(target: str, session: str | None, file: str | None, shown: _Sho
 
 async def _filtered(watching: SessionWatcher, part: runlog.LogPart, shown: _Shown) -> None:
     """Print the lines of the logs that match, from their first lines on."""
-    from contextlib import aclosing
-
     from hudtui.core.errors import InputError
 
     async with aclosing(watching.follow(once=True)) as events:

@@ -66,13 +66,12 @@ def can_check(name: str, settings: Settings) -> bool:
     return request is not None and settings.get(request.variable) is not None
 
 
-async def check_key(name: str, settings: Settings, *, base_url: str | None = None, timeout: float = 15.0) -> KeyCheck:
+async def check_key(name: str, settings: Settings, *, timeout: float = 15.0) -> KeyCheck:
     """Ask the key's service who it belongs to.
 
     Args:
         name: The variable that holds the key.
         settings: Where the key and the service's address are looked up.
-        base_url: Asks this address instead of the settings'.
         timeout: Seconds for the whole exchange.
 
     Raises:
@@ -87,7 +86,7 @@ async def check_key(name: str, settings: Settings, *, base_url: str | None = Non
     key = settings.get(name)
     if key is None:
         return KeyCheck(name, "missing", f"{name} is not set.")
-    base = base_url or settings.get(request.variable)
+    base = settings.get(request.variable)
     if base is None:
         return KeyCheck(name, "untestable", f"No service can be asked about {name}: {request.variable} is not set.")
     if bad_key_character(key) is not None:

@@ -71,28 +71,42 @@ def answer(value: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "body", "first", "account"),
+    ("name", "variable", "body", "first", "account"),
     [
-        ("HUD_API_KEY", [], "GET /v2/jobs?limit=1 HTTP/1.1", None),
+        ("HUD_API_KEY", "HUD_API_URL", [], "GET /v2/jobs?limit=1 HTTP/1.1", None),
         (
             "PRIME_API_KEY",
+            "PRIME_API_BASE_URL",
             {"data": {"id": "u", "name": "A", "email": "a@b.c"}},
             "GET /api/v1/user/whoami HTTP/1.1",
             "a@b.c",
         ),
         (
             "HF_TOKEN",
+            "HF_ENDPOINT",
             {"name": "alice", "orgs": [], "auth": {"accessToken": {"role": "write"}}},
             "GET /api/whoami-v2 HTTP/1.1",
             "alice, write",
         ),
-        ("OPENAI_API_KEY", {"object": "list", "data": [{"id": "m"}, {"id": "n"}]}, "GET /models HTTP/1.1", "2 models"),
-        ("WANDB_API_KEY", {"data": {"viewer": {"username": "al", "entity": "team"}}}, "POST /graphql HTTP/1.1", "team"),
+        (
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            {"object": "list", "data": [{"id": "m"}, {"id": "n"}]},
+            "GET /models HTTP/1.1",
+            "2 models",
+        ),
+        (
+            "WANDB_API_KEY",
+            "WANDB_BASE_URL",
+            {"data": {"viewer": {"username": "al", "entity": "team"}}},
+            "POST /graphql HTTP/1.1",
+            "team",
+        ),
     ],
 )
-async def test_a_key_that_works(own_world: Path, name: str, body: object, first: str, account: str | None) -> None:
+async def test_a_key_that_works(own_world: Path, name: str, variable: str, body: object, first: str, account: str | None) -> None:
     async with serving(Stub(body=answer(body))) as stub:
-        result = await check_key(name, settings(own_world, name), base_url=stub.url + "/")
+        result = await check_key(name, settings(own_world, name, **{variable: stub.url + "/"}))
     assert result.verdict == "works"
     assert result.ok
     assert result.account == account
@@ -145,7 +159,7 @@ async def test_the_address_is_a_setting(own_world: Path, variable: str, name: st
 )
 async def test_other_answers(own_world: Path, status: int, body: bytes, verdict: str, words: str) -> None:
     async with serving(Stub(status=status, body=body)) as stub:
-        result = await check_key("PRIME_API_KEY", settings(own_world, "PRIME_API_KEY"), base_url=stub.url)
+        result = await check_key("PRIME_API_KEY", settings(own_world, "PRIME_API_KEY", PRIME_API_BASE_URL=stub.url))
     assert result.verdict == verdict
     assert words in result.message
     assert not result.ok
@@ -154,13 +168,13 @@ async def test_other_answers(own_world: Path, status: int, body: bytes, verdict:
 
 async def test_weights_and_biases_says_nobody(own_world: Path) -> None:
     async with serving(Stub(body=answer({"data": {"viewer": None}}))) as stub:
-        result = await check_key("WANDB_API_KEY", settings(own_world, "WANDB_API_KEY"), base_url=stub.url)
+        result = await check_key("WANDB_API_KEY", settings(own_world, "WANDB_API_KEY", WANDB_BASE_URL=stub.url))
     assert result.verdict == "refused"
 
 
 async def test_a_redirect_does_not_take_the_key_along(own_world: Path) -> None:
     async with serving(Stub()) as other, serving(Stub(status=307, headers=f"Location: {other.url}/x\r\n")) as stub:
-        result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN"), base_url=stub.url)
+        result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url))
     assert result.verdict == "unclear"
     assert "redirects" in result.message
     assert other.requests == []
@@ -168,7 +182,7 @@ async def test_a_redirect_does_not_take_the_key_along(own_world: Path) -> None:
 
 async def test_a_hostile_account_name(own_world: Path) -> None:
     async with serving(Stub(body=answer({"name": "\x1b]0;x\x07evil\n" + "a" * 500}))) as stub:
-        result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN"), base_url=stub.url)
+        result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url))
     assert result.account is not None
     assert result.account.startswith("evil")
     assert len(result.account) <= 80
@@ -177,28 +191,28 @@ async def test_a_hostile_account_name(own_world: Path) -> None:
 
 async def test_an_endless_answer(own_world: Path) -> None:
     async with serving(Stub(body=b" " * 5_000_000)) as stub:
-        result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN"), base_url=stub.url)
+        result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url))
     assert result.verdict == "unclear"
 
 
 async def test_nobody_answers(own_world: Path) -> None:
     async with serving(Stub()) as stub:
         pass
-    result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN"), base_url=stub.url)
+    result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url))
     assert result.verdict == "unreachable"
     assert "nothing answers there" in result.message
 
 
 async def test_it_answers_too_late(own_world: Path) -> None:
     async with serving(Stub(silent=True)) as stub:
-        result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN"), base_url=stub.url, timeout=0.2)
+        result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url), timeout=0.2)
     assert result.verdict == "unreachable"
     assert "within 0.2 s" in result.message
 
 
 async def test_it_breaks_off(own_world: Path) -> None:
     async with serving(Stub(cut=True)) as stub:
-        result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN"), base_url=stub.url)
+        result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url))
     assert result.verdict == "unreachable"
     assert "broke off" in result.message
 
@@ -208,7 +222,7 @@ async def test_no_such_name(own_world: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN"), base_url="http://nowhere.invalid")
+    result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT="http://nowhere.invalid"))
     assert result.verdict == "unreachable"
     assert "nowhere.invalid" in result.message
     assert "cannot be resolved" in result.message
@@ -216,15 +230,15 @@ async def test_no_such_name(own_world: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("base_url", ["ftp://127.0.0.1", "nonsense", "http://"])
 async def test_addresses_that_are_none(own_world: Path, base_url: str) -> None:
-    result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN"), base_url=base_url)
+    result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=base_url))
     assert result.verdict == "unreachable"
 
 
 @pytest.mark.parametrize("key", ["two words", "line\nend", "schlüssel", "\x1b[0m"])
 async def test_a_key_that_cannot_be_sent_is_not(own_world: Path, key: str) -> None:
-    found = load_settings(own_world, HUD, environ={"HF_TOKEN": key})
     async with serving(Stub()) as stub:
-        result = await check_key("HF_TOKEN", found, base_url=stub.url)
+        found = load_settings(own_world, HUD, environ={"HF_TOKEN": key, "HF_ENDPOINT": stub.url})
+        result = await check_key("HF_TOKEN", found)
     assert result.verdict == "refused"
     assert key not in result.message
     assert stub.requests == []
@@ -246,7 +260,7 @@ async def test_missing_and_untestable_keys(own_world: Path) -> None:
 
 async def test_it_can_be_cancelled(own_world: Path) -> None:
     async with serving(Stub(silent=True)) as stub:
-        work = asyncio.create_task(check_key("HF_TOKEN", settings(own_world, "HF_TOKEN"), base_url=stub.url))
+        work = asyncio.create_task(check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=stub.url)))
         await asyncio.wait_for(stub.asked.wait(), 20)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
