@@ -64,15 +64,7 @@ def parse_spec(text: str) -> GpuSpec:
     """
     whole = " ".join(text.split())
     count, name = _counted(whole)
-    memory: float | None = None
-    socket = ""
-    while True:  # memory and socket come in either order
-        if memory is None and (match := _MEMORY.fullmatch(name)):
-            name, memory = match[1], float(match[2])
-        elif not socket and (match := _SOCKET.fullmatch(name)):
-            name, socket = match[1], _socket(match[2])
-        else:
-            break
+    name, memory, socket = _parts(name)
     name = name.rstrip(" -_")
     if re.fullmatch(r"\d+\s*(G|GB|GiB)", whole, re.IGNORECASE):
         raise InputError(f"{clean_line(text, 60)!r} is an amount of memory, not a GPU", fix="Ask for it with --min-vram.")
@@ -97,8 +89,17 @@ def _counted(text: str) -> tuple[int | None, str]:
     return None, text
 
 
-def _socket(text: str) -> str:
-    return "PCIe" if text.lower() == "pcie" else text.upper()
+def _parts(name: str) -> tuple[str, float | None, str]:
+    """The bare name of a GPU, and the memory and the socket at its end, which come in either order."""
+    memory: float | None = None
+    socket = ""
+    while True:
+        if memory is None and (match := _MEMORY.fullmatch(name)):
+            name, memory = match[1], float(match[2])
+        elif match := _SOCKET.fullmatch(name):
+            name, socket = match[1], socket or ("PCIe" if match[2].lower() == "pcie" else match[2].upper())
+        else:
+            return name, memory, socket
 
 
 def split_type(gpu_type: str) -> tuple[str, float | None]:
@@ -106,14 +107,8 @@ def split_type(gpu_type: str) -> tuple[str, float | None]:
 
     `A100_80GB` gives `("a100", 80.0)`; `NVIDIA GeForce RTX 4090` gives `("rtx4090", None)`.
     """
-    name, memory = gpu_type.removesuffix(SIMULATED), None
-    while True:
-        if memory is None and (match := _MEMORY.fullmatch(name)):
-            name, memory = match[1], float(match[2])
-        elif match := _SOCKET.fullmatch(name):
-            name = match[1]
-        else:
-            return fold(name), memory
+    name, memory, _ = _parts(gpu_type.removesuffix(SIMULATED))
+    return fold(name), memory
 
 
 def fold(name: str) -> str:
@@ -193,14 +188,7 @@ def type_from_driver(name: str, memory_mib: int | None) -> tuple[str, float | No
     if " MIG " in name:
         return clean_line(name, 60), None if memory_mib is None else round(memory_mib / 1024, 1), ""
     rest, mark, _ = name.partition(SIMULATED)
-    rest, socket, written = " ".join(_VENDORS.sub(" ", rest).split()), "", None
-    while True:
-        if written is None and (match := _MEMORY.fullmatch(rest)):
-            rest, written = match[1], float(match[2])
-        elif not socket and (match := _SOCKET.fullmatch(rest)):
-            rest, socket = match[1], _socket(match[2])
-        else:
-            break
+    rest, written, socket = _parts(" ".join(_VENDORS.sub(" ", rest).split()))
     memory = written if memory_mib is None else _sold_as(memory_mib / 1024)
     for pattern, plain in _PRODUCTS:
         rest = pattern.sub(plain, rest)

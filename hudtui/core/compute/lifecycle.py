@@ -194,37 +194,33 @@ def resume(
     return attempt.steps(attempt.adopt(record))
 
 
+@dataclass(eq=False)
 class _Attempt:
     """One pod on its way from the order to the login."""
 
-    def __init__(
-        self,
-        name: str,
-        provider: Provider,
-        ledger: Ledger,
-        login: Login,
-        timeout: float,
-        patience: float,
-        sleep: Sleep,
-        clock: Callable[[], float],
-        say: Callable[[str], None] | None,
-    ) -> None:
-        self.name, self.provider, self.ledger, self.login = name, provider, ledger, login
-        self.timeout, self.patience, self.sleep, self.clock, self.say = timeout, patience, sleep, clock, say
-        self.claimed = False
-        """The ledger has a record that this process claims."""
-        self.requested = False
-        """The request was begun, so a pod may exist."""
-        self.outcome: str | None = None
-        """How it ended, for people, when the ledger has the end of it; None while there may be something to clean up."""
-        self.asked_at: float | None = None
-        """When an earlier process requested the pod, in seconds since the epoch; None: this process did."""
-        self.unclear: ProviderError | None = None
-        """Why it is not known whether the request created a pod."""
-        self.pod: Pod | None = None
-        self.host: Host | None = None
-        self.run: str | None = None
-        """The run that it is for, whose manager puts a guard onto the pod, or ends it."""
+    name: str
+    provider: Provider
+    ledger: Ledger
+    login: Login
+    timeout: float
+    patience: float
+    sleep: Sleep
+    clock: Callable[[], float]
+    say: Callable[[str], None] | None
+    claimed: bool = False
+    """The ledger has a record that this process claims."""
+    requested: bool = False
+    """The request was begun, so a pod may exist."""
+    outcome: str | None = None
+    """How it ended, for people, when the ledger has the end of it; None while there may be something to clean up."""
+    asked_at: float | None = None
+    """When an earlier process requested the pod, in seconds since the epoch; None: this process did."""
+    unclear: ProviderError | None = None
+    """Why it is not known whether the request created a pod."""
+    pod: Pod | None = None
+    host: Host | None = None
+    run: str | None = None
+    """The run that it is for, whose manager puts a guard onto the pod, or ends it."""
 
     async def steps(self, beginning: AsyncGenerator[ProvisionStep, None]) -> AsyncGenerator[ProvisionStep, None]:
         """The steps of `beginning`, which leads to a pod, then those until the login; what fails or is left is cleaned up."""

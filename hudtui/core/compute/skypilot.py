@@ -245,17 +245,6 @@ class SkyPilotProvider:
         spent = {pod.id: pod.billed for pod in pods if pod.billed is not None}
         return Account("your clouds' own accounts", spent=spent, estimated=True)
 
-    async def logs(self, pod: str, *, job: int | None = None) -> str:
-        """The log of a cluster's job, the newest one by default, as far as it is written; cleaned.
-
-        Raises:
-            ProviderError: SkyPilot does not give it.
-        """
-        done = await self._run("logs", pod, *([str(job)] if job is not None else []), "--no-follow")
-        if not done.ok:
-            raise ProviderError(f"SkyPilot gives no log of {clean_line(pod, 60)}", why=_said(done))
-        return clean(done.stdout)
-
     async def keys(self) -> tuple[SshKey, ...]:
         """None: it keeps a key of its own."""
         return ()
