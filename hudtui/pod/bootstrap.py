@@ -2,7 +2,7 @@
 """Makes a Python environment on a machine: standard library only, Python 3.8 and newer, one file.
 
     bootstrap.py --venv DIR --lock FILE [--python 3.12] [--first FILE] [--cuda FILE] [--wheel DIR | --package DIR]
-                 [--uv FILE] [--tools DIR] [--disk GIB] [--driver MAJOR] [--vram GIB,GIB]
+                 [--uv FILE] [--disk GIB] [--driver MAJOR] [--vram GIB,GIB]
 
 A lock is a list of exact versions with hashes. Installed are the wheels that the locks list, and the wheel of hudtui that the
 user's computer sent. The tools for that are the machine's own: its uv, or its Python with the pip that comes with it. A machine
@@ -355,15 +355,14 @@ def main(words: Optional[List[str]] = None) -> int:
     parser.add_argument("--cuda", help="a lock that PyTorch needs as well where it is built for CUDA")
     parser.add_argument("--wheel")
     parser.add_argument("--package")
-    parser.add_argument("--uv", help="a lock of uv, for a machine that has none")
-    parser.add_argument("--tools", help="where uv is put when there is none; by default beside the environment")
+    parser.add_argument("--uv", help="a lock of uv, which is put beside the environment of a machine that has none")
     parser.add_argument("--disk", type=float, default=0.0)
     parser.add_argument("--driver", type=int, default=0)
     parser.add_argument("--vram", type=lambda text: [float(gib) for gib in text.split(",")], default=[], help="GiB of each GPU")
     given = parser.parse_args(words)
     began = time.time()
     folder = os.path.abspath(given.venv)
-    tools = os.path.abspath(given.tools or os.path.join(os.path.dirname(folder), "tools"))
+    tools = os.path.join(os.path.dirname(folder), "tools")
     locks = [path for path in (given.lock, given.first, given.cuda) if path]
     for path in [*locks, *([given.uv] if given.uv else [])]:
         if not os.path.isfile(path):

@@ -8,15 +8,14 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import read_json
 from hudtui.core.python import python_command
 from hudtui.core.training.recipe import RECIPE, TINY
+from hudtui.core.training.shape import json_object
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 _ONLY_FOR_TRAINING = {"optimizer.pt", "scheduler.pt", "trainer_state.json", "training_args.bin", "rng_state.pth"}
@@ -106,15 +105,14 @@ def find_trained_model(run: Path, step: int | None = None) -> TrainedModel:
             "this run has not saved a model", fix="It saves one every few steps, and at its end.", where=Location(str(run))
         )
     adapter = folder / "adapter_config.json"
-    recipe = _object(run / RECIPE)
-    base = str(recipe.get("model") or (_object(adapter).get("base_model_name_or_path") if adapter.is_file() else "") or "")
+    settings = json_object(adapter)
+    # Results from elsewhere come without the recipe.
+    base = str(json_object(run / RECIPE).get("model") or settings.get("base_model_name_or_path") or "")
     weights = [path for path in folder.iterdir() if path.suffix == ".safetensors" and path.stat().st_size]
     if not weights:
         raise InputError("the model is incomplete: it has no weights", fix="Take another step.", where=Location(str(folder)))
     if adapter.is_file():
-        settings = _object(adapter)
         rank = settings.get("r")
-        base = base or str(settings.get("base_model_name_or_path") or "")  # results from elsewhere come without the recipe
         return TrainedModel(folder, step, "adapter", base, rank if isinstance(rank, int) else None)
     return TrainedModel(folder, step, "weights", base)
 
@@ -142,7 +140,7 @@ def copy_model(trained: TrainedModel, target: Path) -> tuple[str, ...]:
             for name in names:
                 shutil.copyfile(trained.folder / name, place / name)
             if trained.kind == "adapter" and trained.base:
-                settings = {**_object(place / "adapter_config.json"), "base_model_name_or_path": trained.base}
+                settings = {**json_object(place / "adapter_config.json"), "base_model_name_or_path": trained.base}
                 (place / "adapter_config.json").write_text(json.dumps(settings, indent=2) + "\n")
             (place / "README.md").write_text(card(trained, target.name))
             os.rename(place, target)
@@ -203,11 +201,3 @@ def _refuse_existing(target: Path) -> None:
             fix="Name another folder: --output.",
             where=Location(str(target)),
         )
-
-
-def _object(path: Path) -> Mapping[str, Any]:
-    try:
-        found = read_json(path)
-    except InputError:
-        return {}
-    return found if isinstance(found, Mapping) else {}

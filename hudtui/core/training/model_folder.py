@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from hudtui.core.errors import InputError
 from hudtui.core.python import python_command
 from hudtui.core.text import clean_line, plural
+from hudtui.core.training.shape import safetensors_header
 
 WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken")
 """Patterns of the files that a training reads. Many models also have the weights in other formats, which are left out."""
@@ -127,12 +127,9 @@ def _check_weights(folder: Path, names: Sequence[str]) -> None:
 def _whole_size(path: Path) -> int | None:
     """Return the bytes that a safetensors file should have by its header; None if it has no header."""
     try:
-        with path.open("rb") as stream:
-            (size,) = struct.unpack("<Q", stream.read(8))
-            header: Any = json.loads(stream.read(size)) if size <= _JSON else None
-        ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
-        return 8 + int(size) + max(map(int, ends), default=0)
-    except (ValueError, struct.error, RecursionError, AttributeError, LookupError, TypeError):
+        size, tensors = safetensors_header(path)
+        return size + max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
+    except (ValueError, LookupError, TypeError):
         return None
 
 

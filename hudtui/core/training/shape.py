@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,9 +92,9 @@ def shape_in_folder(folder: Path, *, default: ModelShape | None = None) -> Model
     Returns:
         None if the files do not say enough.
     """
-    config = _object(folder / "config.json")
+    config = json_object(folder / "config.json")
     dtype = _dtype(config)
-    index = _object(folder / "model.safetensors.index.json").get("metadata")
+    index = json_object(folder / "model.safetensors.index.json").get("metadata")
     counted = _positive(index.get("total_parameters")) if isinstance(index, Mapping) else None
     if counted is None and isinstance(index, Mapping) and dtype is not None:
         size = _positive(index.get("total_size"))
@@ -135,7 +134,7 @@ def shape_from_config(config: Mapping[str, Any], *, parameters: float | None = N
     return ModelShape(parameters, width, depth, keys, int(vocabulary), "its config.json")
 
 
-def _object(path: Path) -> Mapping[str, Any]:
+def json_object(path: Path) -> Mapping[str, Any]:
     """Return the JSON object in a file; empty if there is none."""
     try:
         if path.stat().st_size > _MOST:
@@ -152,19 +151,35 @@ def _dtype(config: Mapping[str, Any]) -> int | None:
     return {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}.get(name)
 
 
+def safetensors_header(path: Path) -> tuple[int, Mapping[str, Any]]:
+    """Return the size of the header of a safetensors file, and its tensors by name.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It has no header.
+    """
+    with path.open("rb") as stream:
+        start = stream.read(8)
+        size = int.from_bytes(start, "little")
+        try:
+            header = json.loads(stream.read(size)) if len(start) == 8 and size <= _MOST else None
+        except RecursionError:
+            header = None
+    if not isinstance(header, dict):
+        raise ValueError("it has no header")
+    header.pop("__metadata__", None)
+    return 8 + size, header
+
+
 def _count_header(path: Path) -> float | None:
     """Return the number of parameters of a safetensors file, from its header."""
     try:
-        with open(path, "rb") as stream:
-            (size,) = struct.unpack("<Q", stream.read(8))
-            header = json.loads(stream.read(size)) if size <= _MOST else {}
-    except (OSError, ValueError, struct.error, RecursionError):
-        return None
-    if not isinstance(header, dict):
+        _, tensors = safetensors_header(path)
+    except (OSError, ValueError):
         return None
     total = 0.0
-    for name, tensor in header.items():
-        shape = tensor.get("shape") if name != "__metadata__" and isinstance(tensor, dict) else None
+    for tensor in tensors.values():
+        shape = tensor.get("shape") if isinstance(tensor, dict) else None
         if isinstance(shape, list) and all(isinstance(side, int) and side >= 0 for side in shape):
             total += math.prod(shape)
     return total or None
