@@ -9,24 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
 
 from hudtui.core.compute.limits import money
-from hudtui.core.compute.pods import PodRecord
+from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.values import Account, Pod
 from hudtui.core.http import is_loopback
 from hudtui.core.text import duration
 
 HOUR = 3600.0
-
-
-class PodRecords(Protocol):
-    """Where the machines of this user are written down: the ledger."""
-
-    def records(self, alive: bool = True) -> tuple[PodRecord, ...]:
-        """Those that may exist; with `alive` False also those that have ended."""
-        ...
 
 
 def cost_text(amount: float, currency: str, billed: bool) -> str:
@@ -117,7 +108,7 @@ def wallet_text(account: Account, costs: CostSummary, provider: str, hourly: flo
 
 
 def sum_costs(
-    records: PodRecords,
+    records: Ledger,
     accounts: Mapping[str, Account],
     now: float,
     *,
