@@ -88,9 +88,6 @@ def unique_name(stem: str) -> str:
 async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end even if the caller is cancelled meanwhile, any number of times.
 
-    Returns:
-        What `work` returns.
-
     Raises:
         CancelledError: The caller was cancelled; `work` has ended by then.
         Exception: What `work` raises.
@@ -183,9 +180,6 @@ def resume(
     """Continue preparing a pod that the ledger has, after a crash. The pod is never requested again.
 
     Args: as for `acquire`.
-
-    Yields:
-        Steps; the last one is `ready`.
 
     Raises:
         ProviderError: Another living process prepares it, it was never created, or it is ending; and as `acquire`.
@@ -644,9 +638,6 @@ async def mark_terminated(record: PodRecord, provider: Provider, ledger: Ledger,
     """Note that a pod was found to have ended, why, and with its bill as far as the provider tells it now.
 
     A pod whose end was not requested and whose time was not over is noted as `unasked`: it was taken back.
-
-    Returns:
-        The new record.
 
     Raises:
         MachineError: The ledger cannot be written.

@@ -299,9 +299,6 @@ class Ledger:
         turn out to have been created. The `facts` are any of pod, run, workspace, hourly, currency, ended, billed, why, account
         and unasked. None keeps a value. `last` is the pod as its provider described it just now.
 
-        Returns:
-            The new record.
-
         Raises:
             MachineError: There is no such record.
         """
@@ -324,9 +321,6 @@ class Ledger:
         """Keep what providers said of living pods, for the time when they do not answer.
 
         `pods` has the pods by the name that each was ordered under; `at` is when the providers said so. None keeps the account.
-
-        Returns:
-            The new records.
 
         Raises:
             MachineError: There is no such record.

@@ -334,11 +334,7 @@ class Telemetry:
         return found
 
     def begin(self, task: str, model: str) -> str:
-        """Begin the trace of an episode.
-
-        Returns:
-            The trace's id.
-        """
+        """Begin the trace of an episode, and return its id."""
         trace, spelling = str(uuid.uuid4()), self._spelling
         if spelling is not None:
             self._put(lambda: spelling.begin_trace(trace, task, model))

@@ -70,9 +70,6 @@ async def launch(
     Leaving the iterator early interrupts the launch; `reconcile_runs` continues it. The first event names the run. `lookup`
     returns the values of the plan's secrets. Without `tmux` the processes are detached even if the machine has tmux.
 
-    Yields:
-        Each step as an event of the run.
-
     Raises:
         InputError: The spec cannot be planned.
         RunError: A secret is missing, or the store cannot be written.
@@ -246,9 +243,6 @@ async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None
     `grace` is the time in seconds between the polite and the hard request, by default the plan's own; `why` the reason, where the
     user did not ask for it.
 
-    Returns:
-        The run after its end.
-
     Raises:
         MachineError: The machine does not answer, or a process of the run is left.
         Untrusted: The user did not start this run.
@@ -302,10 +296,7 @@ async def set_time_limit(run: str, host: Host, store: RunStore, hours: float | N
 async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -> tuple[str, ...]:
     """Remove an ended run: its folder on its machine, its files on this computer, and its place in the list.
 
-    `keep_results` leaves the files on this computer.
-
-    Returns:
-        Sentences that say what was removed.
+    What was removed is returned, in sentences. `keep_results` leaves the files on this computer.
 
     Raises:
         RunError: The run has not ended, or its rented machine may still exist.

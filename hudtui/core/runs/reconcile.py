@@ -38,9 +38,6 @@ async def reconcile_runs(
 
     An active run stays as it is. A killed supervisor is started again, and continues the run or records its end. An interrupted
     launch is continued if it is recent, and otherwise recorded as failed.
-
-    Returns:
-        Notices for the user.
     """
 
     async def one(summary: RunSummary) -> Notice | None:

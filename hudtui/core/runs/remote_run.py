@@ -142,9 +142,6 @@ async def run_remote(
     cancels its order; so does leaving it when the results are fetched. `context` has the provider of its machine; `lookup`
     returns the values of the plan's secrets; `tmux` is as for `launch`; `progress` is called while the results are fetched.
 
-    Yields:
-        Each step as an event of the run.
-
     Raises:
         RunError: Another hudtui manages the run, or the store cannot be written; a run that has started continues.
         ProviderError: No machine was available, or its end could not be verified and it may still cost money.
@@ -169,9 +166,6 @@ async def end_remote_run(
     run: str, store: RunStore, context: RentalContext, *, grace: float | None = None, progress: Progress | None = None
 ) -> RunSummary:
     """Stop a run, fetch its results so far, and end its machine.
-
-    Returns:
-        The run after its end.
 
     Raises:
         RunError: A hudtui that manages the run does not cancel the order of its machine, or end it, in time.

@@ -118,12 +118,9 @@ def find_trained_model(run: Path, step: int | None = None) -> TrainedModel:
 
 
 def copy_model(trained: TrainedModel, target: Path) -> tuple[str, ...]:
-    """Copy the files that are needed to use the model, but not the optimizer's. Copies all files or none.
+    """Copy the files that are needed to use the model, but not the optimizer's: all or none. Return their names.
 
     The copy of an adapter names its base model on the Hub.
-
-    Returns:
-        The names of the files.
 
     Raises:
         InputError: The target exists, or cannot be written.

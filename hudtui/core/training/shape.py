@@ -85,12 +85,9 @@ def cached_folder(model: str) -> Path | None:
 
 
 def shape_in_folder(folder: Path, *, default: ModelShape | None = None) -> ModelShape | None:
-    """Return the size of a model from its `config.json`, and from the index or the header of its safetensors files.
+    """Return the size of a model from its `config.json`, and the index or header of its safetensors files; None if unclear.
 
     `default` gives the parameters if no file here does.
-
-    Returns:
-        None if the files do not say enough.
     """
     config = json_object(folder / "config.json")
     dtype = _dtype(config)

@@ -53,13 +53,10 @@ def _files(folder: Path, config: Path) -> tuple[Path, Path]:
 
 
 def save_copy(folder: Path, config: Path, text: str, now: str) -> Path:
-    """Save a copy of unsaved work, in one step and readable for its owner only.
+    """Save a copy of unsaved work, in one step and readable for its owner only; return its file.
 
     Where the project folder is read-only or its disk is full, the user's state folder takes the copy. `now` is the time, ISO
     8601.
-
-    Returns:
-        The file that holds the copy.
 
     Raises:
         InputError: Neither folder can be written to.

@@ -92,11 +92,7 @@ def mentioned(prompt: str) -> frozenset[str]:
 
 
 def check_prompt(report: LintReport, interpreter: Interpreter) -> dict[str, list[Mapping[str, Any]]]:
-    """Check the prompt.
-
-    Returns:
-        The arguments of the usage examples, by action.
-    """
+    """Check the prompt, and return the arguments of its usage examples by action."""
     prompt = report.config.system_prompt
     if not prompt.strip():
         if not isinstance(report.document.data.get("system_prompt"), str):
