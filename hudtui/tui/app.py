@@ -322,7 +322,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         super().exit(result, return_code, message)
 
     def _remember_place(self) -> None:
-        """Note the screen that was shown last, and the place on it."""
         screen = self._opened.get(self._visited)
         if screen is not None and screen.is_attached:
             folder = str(self.folder)
@@ -686,7 +685,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.open_screen(self._back.get(name) or "home")
 
     def _size_classes(self) -> tuple[str, ...]:
-        """The classes of screens that say how large the terminal is."""
         sides = ((self.HORIZONTAL_BREAKPOINTS, self.size.width), (self.VERTICAL_BREAKPOINTS, self.size.height))
         return tuple(max(point for point in points if point[0] <= side)[1] for points, side in sides)
 

@@ -182,7 +182,6 @@ class LaunchScreen(HudtuiScreen):
             self._keep()
 
     def _put_defaults(self) -> None:
-        """Fill in the usual answers where there is none."""
         for name, value in form.USUAL.items():
             if not self._value(name):
                 self._put(name, value)
@@ -261,7 +260,6 @@ class LaunchScreen(HudtuiScreen):
         self._put("gpus", "")
 
     async def _read_machines(self) -> None:
-        """Offer the machines that the user has listed."""
         from hudtui.core.compute.owned_hosts import owned_hosts_file, read_owned_hosts
 
         listed = await asyncio.to_thread(lambda: read_owned_hosts(owned_hosts_file()))
@@ -394,7 +392,6 @@ class LaunchScreen(HudtuiScreen):
         self.start(self._read_environments, group="environments")
 
     async def _read_environments(self) -> None:
-        """Offer the environments of the file for ART, and those that are built in."""
         from hudtui.core.training.art_config import DATASETS, ArtConfig, read_art_config
 
         file = self._value("art_config")
@@ -643,7 +640,6 @@ class LaunchScreen(HudtuiScreen):
         )
 
     def _training_with_art(self) -> dict[str, Any]:
-        """The options of a training with ART, and single settings of the trainer."""
         texts = {name: self._value(name) for name in form.OF_ART if self._value(name)}
         options = {name: text for name, text in texts.items() if form.is_option_of_art(name)}
         settings = parse_settings(f"{name}={text}" for name, text in texts.items() if name not in options)
@@ -659,7 +655,6 @@ class LaunchScreen(HudtuiScreen):
             return None
 
     def _training(self) -> dict[str, Any]:
-        """The options of a training: steps, single settings, and the file with all others."""
         if self._value("engine") in ("", "rollouts"):
             return {}
         file = self._value("training")

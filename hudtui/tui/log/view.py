@@ -594,7 +594,6 @@ class LogView(Acting, Vertical):
 
 
 def _size(count: int) -> str:
-    """Bytes in words."""
     if count < 10_000:
         return f"{spaced(count)} bytes"
     return f"{count / 1000:.0f} kB" if count < 10_000_000 else f"{count / 1e6:,.0f} MB"

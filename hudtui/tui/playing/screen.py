@@ -237,7 +237,6 @@ class PlayingScreen(HudtuiScreen):
         self._ask(str(event.option.id))
 
     def _ask(self, name: str) -> None:
-        """Ask for one of the choices."""
         self.start(getattr(self, f"_ask_{name}"), group="ask")
 
     action_task = partialmethod(_ask, "task")
@@ -444,7 +443,6 @@ class PlayingScreen(HudtuiScreen):
                 self._show_turn()
 
     async def _draw_images(self, event: PlayEvent) -> None:
-        """Draw the images of an event before it is shown."""
         from hudtui.core.flows.playing import PlayedTurn, PlayStarted
 
         images = event.turn.images if isinstance(event, PlayedTurn) else event.images if isinstance(event, PlayStarted) else ()

@@ -382,7 +382,6 @@ class ResultsScreen(HudtuiScreen):
         )
 
     def _show_episodes(self) -> None:
-        """List the episodes of the group, or of the cause of failure."""
         if self.index is None:
             return
         if self.groups.disabled:
@@ -475,7 +474,6 @@ class ResultsScreen(HudtuiScreen):
     # -- one episode -------------------------------------------------------------------------------------------------
 
     def _chosen_entry(self) -> EpisodeEntry | None:
-        """The episode under the cursor."""
         if not self.hits.disabled:
             return self._entry(self.hits.row.number) if self.hits.row is not None else None
         return self.episodes.row
@@ -644,7 +642,6 @@ class ResultsScreen(HudtuiScreen):
                 self.clear_message()
 
     def _leave_search(self) -> None:
-        """List the episodes of the group again."""
         if self.hits.disabled:
             return
         self.workers.cancel_group(self, "search")

@@ -208,7 +208,6 @@ class RunScreen(HudtuiScreen):
         self.run_worker(work, group="list", exclusive=True, exit_on_error=False)
 
     async def _read_list(self) -> None:
-        """Read the runs of the store, and show them."""
         from hudtui.core.runs.listing import RunRow
 
         def read() -> tuple[tuple[RunSummary, ...], dict[str, RunSpec]]:
@@ -301,7 +300,6 @@ class RunScreen(HudtuiScreen):
 
     @on(RunList.Opened)
     def _opened(self, event: RunList.Opened) -> None:
-        """Enter goes to the run."""
         event.stop()
         self._choose_at_cursor()
         if self.pane.tab not in ("log", "metrics"):

@@ -22,11 +22,7 @@ class HeaderBar(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._facts: Facts | None = None
-        self._title = ""
-        self._folder: Path | None = None
-        self._money: Money | None = None
-        self._alarms = 0
+        self._shown: tuple[Facts | None, Path | None, str, Money | None, int] = (None, None, "", None, 0)
 
     def show(self, facts: Facts | None, folder: Path, title: str, money: Money | None = None, alarms: int = 0) -> None:
         """Show a project.
@@ -38,37 +34,36 @@ class HeaderBar(Widget):
             money: None while nothing is paid for.
             alarms: Of the runs in progress.
         """
-        new = (facts, folder, title, money, alarms)
-        if new != (self._facts, self._folder, self._title, self._money, self._alarms):
-            self._facts, self._folder, self._title, self._money, self._alarms = new
+        if (new := (facts, folder, title, money, alarms)) != self._shown:
+            self._shown = new
             self.refresh()
 
     def render(self) -> Content:
         """The line, at most as wide as the widget."""
         width = self.content_size.width
-        facts, money = self._facts, self._money
+        facts, folder, title, money, alarms = self._shown
         right: list[tuple[str, str]] = []
         if money is not None and money.machines:
             right.append(_money(money, width))
         if money is not None and money.taken:
             words = f"{plural(money.taken, 'machine')} taken back" if width >= 80 else f"{money.taken} taken"
             right.append((f"✗ {words}", "bold $error"))
-        if self._alarms:
-            right.append((f"! {plural(self._alarms, 'alarm')}", "bold $warning"))
+        if alarms:
+            right.append((f"! {plural(alarms, 'alarm')}", "bold $warning"))
         if facts is not None and facts.account is not None and facts.account.origin is not None and width >= 80:
             right.append((f"{cut(clean_line(facts.platform), 20)} ✓", "$success"))
         tail = Content("   ").join(Content.styled(text, style) for text, style in right)
         head = Content.styled("hudtui", "bold $primary")
-        if self._title and width >= 80:
-            head += Content.styled(f"  {self._title}", "bold")
+        if title and width >= 80:
+            head += Content.styled(f"  {title}", "bold")
         trust = Content("")
         if facts is not None and not facts.trusted:
             trust = Content.styled("  ! not trusted", "bold $warning")
         elif facts is not None and not facts.empty and width >= 100:
             trust = Content.styled(" (trusted)", "$foreground-muted")
         room = width - head.cell_length - trust.cell_length - tail.cell_length - 4
-        if self._folder is not None and room >= 8:
-            head += Content.styled(f"  {cut_left(home_short(self._folder), room)}", "$foreground-muted")
+        if folder is not None and room >= 8:
+            head += Content.styled(f"  {cut_left(home_short(folder), room)}", "$foreground-muted")
         head += trust
         gap = max(width - head.cell_length - tail.cell_length, 1)
         return head + Content(" " * gap) + tail
