@@ -331,7 +331,13 @@ async def test_choices(open_app: Any, game: Path, settle: Any) -> None:
         await choose("enter", "7", "enter")
         assert (screen.choice.max_turns, screen.choice.seed) == (3, 7)
         await choose("enter", "x", "enter")
-        assert "not a whole number" in screen.message
+        assert "'x' is not a whole number of at least 0" in str(pilot.app.screen.query_one("#answer-wrong").content)
+        pilot.app.screen.query_one("#answer").value = "9" * 5000  # Python reads no number as long as that
+        await choose("enter")
+        assert "is not a whole number" in str(pilot.app.screen.query_one("#answer-wrong").content)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert screen.choice.seed == 7
         await pilot.press("ctrl+g")
         await until(pilot, lambda: screen.over and len(screen._turns) == 3)
         assert screen.playing.task.id == "other" and screen.playing.request.seed == 7

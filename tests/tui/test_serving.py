@@ -183,3 +183,41 @@ def test_picture_while_it_listens(snap: Any, game: Path, size: tuple[int, int]) 
         screen._show_state()
 
     assert snap(HudtuiApp(game, services=Services(now=lambda: NOON)), size=size, run_before=show)
+
+
+async def test_choices(open_app: Any, game: Path, settle: Any) -> None:
+    async with open_app(game, size=(120, 35)) as (app, pilot):
+        screen = await opened(pilot)
+        rows = screen.query_one("#serve-rows")
+
+        async def choose(name: str, *keys: str, text: str | None = None) -> Any:
+            rows.focus()
+            rows.highlighted = rows.get_option_index(name)
+            await pilot.press("enter")
+            await until(pilot, lambda: app.screen.is_modal)
+            await pilot.press(*keys)
+            if text is not None:
+                await until(pilot, lambda: bool(app.screen.query("#answer")))
+                app.screen.query_one("#answer").value = text
+                await pilot.press("enter")
+            await settle(pilot)
+            return screen.request
+
+        assert (await choose("port", text="8000")).port == 8000
+        assert (await choose("port", text="65536")).port == 8000
+        assert "'65536' is not a whole number from 0 to 65535" in str(app.screen.query_one("#answer-wrong").content)
+        await pilot.press("escape")
+        assert (await choose("sessions", text="3")).sessions == 3
+        assert (await choose("host", text="0.0.0.0")).host == "0.0.0.0"
+        assert (await choose("host", text="")).host == "127.0.0.1"
+        assert (await choose("source", text="text-2048")).source == "text-2048"
+        assert (await choose("source", text="")).source is None
+        assert (await choose("output", text="kept")).out_dir == Path("kept")
+        assert (await choose("output", text="")).out_dir is None
+        assert (await choose("token", "down", "enter", text="MY_TOKEN")).token_variable == "MY_TOKEN"
+        request = await choose("token", "down", "enter")
+        assert request.open and request.token_variable is None
+        assert (await choose("tasks", "home", "enter")).tasks is None
+        assert (await choose("tasks", "end", "enter", text="org/name")).tasks == "org/name"
+        assert (await choose("config", "home", "enter")).config is None
+        assert (await choose("config", "down", "enter")).config == Path("configs/2048.yaml")

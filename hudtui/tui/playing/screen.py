@@ -26,6 +26,7 @@ from hudtui.tui.editor.reply_editor import ReplyEditor
 from hudtui.tui.facts import Facts
 from hudtui.tui.playing.panes import ActionsPane, ReplyPane, SetupPane, TranscriptPane
 from hudtui.tui.screen import HudtuiScreen, started
+from hudtui.tui.widgets.dialog import whole_number
 from hudtui.tui.widgets.field_rows import FieldRow
 from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.pick import Pick
@@ -354,14 +355,11 @@ class PlayingScreen(HudtuiScreen):
         self._choose(max_turns=await self._number("Most turns of the episode", self.choice.max_turns, least=1))
 
     async def _number(self, title: str, before: int | None, *, least: int) -> int | None:
-        given = await self.app.ask(title, value="" if before is None else str(before), placeholder="empty for none")
+        value, check = "" if before is None else str(before), whole_number(least, optional=True)
+        given = await self.app.ask(title, value=value, placeholder="empty for none", check=check)
         if given is None:
             return before
-        if not given.strip():
-            return None
-        if not given.strip().isdecimal() or int(given) < least:
-            raise InputError(f"{clean_line(given, 40)!r} is not a whole number of at least {least}")
-        return int(given)
+        return int(given) if given.strip() else None
 
     # -- an episode --------------------------------------------------------------------------------------------------
 

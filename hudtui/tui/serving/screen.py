@@ -16,7 +16,6 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList
 
-from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.flows.serve import Serving, exposure
 from hudtui.core.openenv.options import ServeRequest
@@ -25,6 +24,7 @@ from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
+from hudtui.tui.widgets.dialog import whole_number
 from hudtui.tui.widgets.field_rows import FieldRow, FieldRows
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.pane import Pane, Panes
@@ -243,11 +243,7 @@ class ServingScreen(HudtuiScreen):
         return None if given is None else {"out_dir": Path(given.strip()) if given.strip() else None}
 
     async def _number(self, name: str, title: str, least: int, most: int) -> dict[str, Any] | None:
-        def check(given: str) -> None:
-            if not given.strip().isdecimal() or not least <= int(given) <= most:
-                raise InputError(f"{clean_line(given, 40)!r} is not a whole number from {least} to {most}")
-
-        given = await self.app.ask(title, value=str(getattr(self.request, name)), check=check)
+        given = await self.app.ask(title, value=str(getattr(self.request, name)), check=whole_number(least, most))
         return None if given is None else {name: int(given)}
 
     # -- the server --------------------------------------------------------------------------------------------------
