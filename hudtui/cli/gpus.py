@@ -11,7 +11,7 @@ import typer
 from hudtui.cli import compute, console
 from hudtui.cli.command import older_spellings, top
 from hudtui.cli.compute import Machines, OfferOptions, Spec
-from hudtui.cli.options import Json, takes_request
+from hudtui.cli.options import Json, Limit, takes_request
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice, OfferSelection
@@ -32,7 +32,7 @@ async def gpus(
     offer_filter: Annotated[
         str | None, typer.Option("--filter", help="Filter as on the screen: '4xh100 <6 >=80 -spot eu'.", metavar="TEXT")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
+    limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
     """List the machines on offer, the lowest price first, and name the best pick with the reasons.

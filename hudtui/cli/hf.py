@@ -12,6 +12,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.command import older_spellings, top
+from hudtui.cli.options import CheckedAgainst, Split, TokenBudget
 from hudtui.core.events import Notice, Progress
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ async def hf(
         str | None,
         typer.Option("--token", help="Hub token; better in HF_TOKEN, because other users of the machine can see options."),
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several.")] = None,
+    split: Split = None,
     remote: Annotated[
         bool | None, typer.Option("--remote/--local", help="Run local servers behind the platform instead, or leave them local.")
     ] = None,
@@ -71,10 +72,8 @@ async def hf(
         int | None, typer.Option("--min-tasks", min=0, help="Duplicate tasks under new ids up to this number.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail on any problem, warnings included.")] = False,
-    token_budget: Annotated[
-        int | None, typer.Option("--token-budget", min=1, help="Warn about prompts with more tokens than this (estimated).")
-    ] = None,
-    env: Annotated[str | None, typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment.")] = None,
+    token_budget: TokenBudget = None,
+    env: CheckedAgainst = None,
     filters: Annotated[
         list[str] | None,
         typer.Option("--filter", metavar="TEST", help="Keep only tasks that pass, e.g. metadata.difficulty=easy or prompt~tile."),

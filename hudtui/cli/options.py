@@ -22,6 +22,12 @@ DryRunInWords = Annotated[bool, typer.Option("--dry-run", help="Show the plan, a
 NoTmux = Annotated[bool, typer.Option("--no-tmux", help="Run as detached processes, even if there is tmux.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")]
+Split = Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several.")]
+TokenBudget = Annotated[
+    int | None, typer.Option("--token-budget", min=1, help="Warn about prompts with more tokens than this (estimated).")
+]
+CheckedAgainst = Annotated[str | None, typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment.")]
 TrainerSettings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One of the trainer's settings; may be repeated.")
 ]

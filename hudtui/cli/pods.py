@@ -13,7 +13,7 @@ import typer
 from hudtui.cli import compute, console
 from hudtui.cli.command import top
 from hudtui.cli.compute import Providers
-from hudtui.cli.options import Json, Yes
+from hudtui.cli.options import Json, Limit, Yes
 from hudtui.cli.person import Terminal
 from hudtui.cli.pods_create import create
 from hudtui.core.errors import InputError, MachineError
@@ -347,7 +347,7 @@ async def _to_end(found: Sequence[KnownPod], ledger: Ledger) -> list[PodToEnd]:
 @console.run_async()
 async def history(
     provider: Providers = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
+    limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
     """List the pods that ended lately with their cost and the reason, the newest first."""

@@ -20,6 +20,7 @@ from hudtui.cli.options import (
     DryRunInWords,
     Grep,
     LastLines,
+    Limit,
     LowestLevel,
     NoTmux,
     StartWithoutAsking,
@@ -69,7 +70,7 @@ async def list_runs(
     sort: Annotated[str | None, typer.Option("--sort", metavar="FIELD", help="Sort by this field, the smallest first.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="The largest first, or the oldest.")] = False,
     by: Annotated[str | None, typer.Option("--group", metavar="FIELD", help="List the runs by this field.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")] = 20,
+    limit: Limit = 20,
     active: Annotated[bool, typer.Option("--active", help="Only runs that have not ended.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Also archived runs.")] = False,
     as_json: Json = False,
@@ -400,14 +401,14 @@ async def limits(
     as_json: Json = False,
 ) -> None:
     """Show the limits of a run, or change them while it runs: here, and on its machine."""
-    from hudtui.core.flows.limits import limits_of, set_limits
+    from hudtui.core.flows.limits import set_limits
     from hudtui.core.project import open_project
 
     project = open_project()
     chosen = project.runs.find(run)
     given = {"max_hours": max_hours, "run_budget": budget, "idle_minutes": idle_minutes}
     wishes = {name: text for name, text in given.items() if text is not None}
-    found = await (set_limits(chosen, project, wishes, say=console.say) if wishes else limits_of(chosen, project))
+    found = await set_limits(chosen, project, wishes, say=console.say)
     if as_json:
         console.out_json(found.limits.to_json())
     else:

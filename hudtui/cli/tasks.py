@@ -7,6 +7,7 @@ import contextlib
 import json
 import textwrap
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 from hudtui.cli import console
 from hudtui.cli.analyses import look, say_warnings
 from hudtui.cli.hf import follow, known_analysis, show_problems, teller
-from hudtui.cli.options import Json
+from hudtui.cli.options import CheckedAgainst, Json, Split, TokenBudget
 from hudtui.cli.sources import TakesCommand, given_command, read_source
 from hudtui.core.text import clean_line, plural
 
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
     from hudtui.core.flows.new_task import NewTask, TaskDraft
     from hudtui.core.flows.trial import Trial
     from hudtui.core.settings import Settings
-    from hudtui.core.tasks.read import OpenedSource, TaskSource
+    from hudtui.core.tasks.read import OpenedSource
 
 _TASKS = "JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."
-_Split = Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several.")]
 
 
 app = typer.Typer(no_args_is_help=True, help="Check, list, test, make, convert and push tasks.", rich_markup_mode=None)
@@ -39,11 +39,9 @@ app = typer.Typer(no_args_is_help=True, help="Check, list, test, make, convert a
 async def check(
     tasks: Annotated[str, typer.Argument(help=_TASKS)],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors.")] = False,
-    split: _Split = None,
-    token_budget: Annotated[
-        int | None, typer.Option("--token-budget", min=1, help="Warn about prompts with more tokens than this (estimated).")
-    ] = None,
-    env: Annotated[str | None, typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment.")] = None,
+    split: Split = None,
+    token_budget: TokenBudget = None,
+    env: CheckedAgainst = None,
     as_json: Json = False,
 ) -> None:
     """Check every task and list every problem. Exit code 1 if there is an error."""
@@ -84,17 +82,16 @@ async def check(
 @console.run_async()
 async def list_tasks(
     tasks: Annotated[str | None, typer.Argument(help=f"{_TASKS} Without it: the task files of this folder.")] = None,
-    split: _Split = None,
+    split: Split = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Show only the first N.")] = None,
     as_json: Json = False,
 ) -> None:
     """List the task files of this folder, or the usable tasks of one of them."""
-    settings = _settings()
     if tasks is None:
-        await _list_files(settings, as_json=as_json)
+        await _list_files(_settings(), as_json=as_json)
         return
     listed = []
-    async with contextlib.aclosing(_rows(tasks, split, settings, limit)) as rows:
+    async with contextlib.aclosing(_rows(await _opened(tasks, split), limit)) as rows:
         async for row in rows:
             if as_json:
                 listed.append(row)
@@ -107,7 +104,7 @@ async def list_tasks(
 
 @app.command("stats")
 @console.run_async()
-async def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: _Split = None, as_json: Json = False) -> None:
+async def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: Split = None, as_json: Json = False) -> None:
     """Count the usable tasks by prompt length, evaluator, setup, server and metadata."""
     from hudtui.core.tasks.table import TaskStats, read_stats
 
@@ -131,7 +128,7 @@ async def test(
     task: Annotated[
         str | None, typer.Option("--task", metavar="ID", help="Id of the task; by default the first usable one.")
     ] = None,
-    split: _Split = None,
+    split: Split = None,
     as_json: Json = False,
 ) -> None:
     """Set one task up in its environment and evaluate it right away, without an agent.
@@ -231,7 +228,7 @@ async def convert(
     tasks: Annotated[str, typer.Argument(help=_TASKS)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Task file to write: .json or .jsonl.")],
     to: Annotated[str, typer.Option("--to", help="v4 (fields as nested objects) or v6 (from v5).")] = "v4",
-    split: _Split = None,
+    split: Split = None,
     as_json: Json = False,
 ) -> None:
     """Write tasks as a task file of another version or format.
@@ -335,23 +332,15 @@ async def _convert(tasks: str, output: Path, to: str, split: str | None, *, quie
     from hudtui.core.tasks.read import lock_image
     from hudtui.core.tasks.write import Target
 
-    settings = _settings()
     if to == "v4":
+        settings = _settings()
         _, image, _ = lock_image(settings)
         target = Target(output, "json" if output.suffix == ".json" else "tasks-jsonl")
         steps = convert_request(DatasetRequest(tasks, split=split), settings, image, [target])
         return await follow(steps, ConversionResult, quiet=quiet)
     # The command names the file, so that there is nothing to ask.
-    carried = carry_to_v6(open_project(), Terminal(yes=True), await _downloaded(tasks, split, settings), output)
+    carried = carry_to_v6(open_project(), Terminal(yes=True), (await _opened(tasks, split)).source, output)
     return await console.outcome(carried, Migration, teller(quiet=quiet))
-
-
-async def _downloaded(tasks: str, split: str | None, settings: Settings) -> TaskSource:
-    from hudtui.core.tasks.dataset import DatasetRequest, hub_token
-    from hudtui.core.tasks.read import download, find_source
-
-    token = hub_token(DatasetRequest(tasks), settings)
-    return await asyncio.to_thread(download, find_source(tasks, split=split), token=token)
 
 
 async def _list_files(settings: Settings, *, as_json: bool) -> None:
@@ -380,14 +369,12 @@ async def _list_files(settings: Settings, *, as_json: bool) -> None:
         console.say("there are no task files here")
 
 
-async def _rows(tasks: str, split: str | None, settings: Settings, limit: int | None) -> AsyncGenerator[dict[str, Any], None]:
+async def _rows(opened: OpenedSource, limit: int | None) -> AsyncGenerator[dict[str, Any], None]:
     from hudtui.core.events import iterate_in_thread
-    from hudtui.core.tasks.read import as_task, lock_image, scan
-    from hudtui.core.tasks.validate import Rules
+    from hudtui.core.tasks.read import as_task, scan
 
-    _, image, _ = lock_image(settings)
-    source = await _downloaded(tasks, split, settings)
-    batches: Any = iterate_in_thread(scan(source, Rules(lock_image=image, platform=settings.platform)))
+    rules = replace(opened.rules, lookup=None, rewrite=None)  # no variable has to be set for a list
+    batches: Any = iterate_in_thread(scan(opened.source, rules))
     async with contextlib.aclosing(batches):
         async for batch in batches:
             for task in map(as_task, batch.tasks[:limit]):

@@ -58,7 +58,7 @@ async def set_limits(
     Args:
         run: Id of the run.
         project: The project that keeps it.
-        wishes: The new limits as typed, a number or a word for no limit, by their names in `Limits`.
+        wishes: The new limits as typed, a number or a word for no limit, by their names in `Limits`; empty: nothing changes.
         providers: Providers by name; None opens them by the settings.
         say: Called with a message when a cancelled order has been cleaned up.
 
