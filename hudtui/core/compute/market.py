@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -244,15 +243,14 @@ class PriceHistory:
             lines = self._lines()
             if lines and lines[-1][1] == prices and 0 <= now - lines[-1][0] < OFTEN:
                 return False
-            line = json.dumps({"at": round(now, 1), "prices": prices}, separators=(",", ":"), sort_keys=True) + "\n"
-            size = self._size()
-            if size + len(line) > self._most:
-                kept = [json.dumps({"at": at, "prices": old}, separators=(",", ":"), sort_keys=True) for at, old in lines]
-                while kept and sum(len(one) + 1 for one in kept) + len(line) > self._most // 2:
-                    kept.pop(0)
-                write_atomic(self.path, "".join(one + "\n" for one in kept) + line)
-            else:
-                self._append(line)
+            noted = [
+                json.dumps({"at": at, "prices": kinds}, separators=(",", ":"), sort_keys=True) + "\n"
+                for at, kinds in (*lines, (round(now, 1), prices))
+            ]
+            size = sum(map(len, noted))
+            while size > self._most and len(noted) > 1:
+                size -= len(noted.pop(0))
+            write_atomic(self.path, "".join(noted))
         return True
 
     def histories(self) -> dict[str, tuple[PricePoint, ...]]:
@@ -262,24 +260,6 @@ class PriceHistory:
             for kind, price in prices.items():
                 found.setdefault(kind, []).append((at, price))
         return {kind: tuple(points) for kind, points in found.items()}
-
-    def _size(self) -> int:
-        try:
-            return self.path.stat().st_size
-        except OSError:
-            return 0
-
-    def _append(self, line: str) -> None:
-        try:
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                # One that was cut off by a crash must not spoil the next.
-                whole = self._size() == 0 or self.path.read_bytes().endswith(b"\n")
-                os.write(handle, (line if whole else "\n" + line).encode())
-            finally:
-                os.close(handle)
-        except OSError as error:
-            raise InputError("the price history cannot be written", why=error.strerror or str(error)) from None
 
     def _lines(self) -> list[tuple[float, dict[str, float]]]:
         try:
