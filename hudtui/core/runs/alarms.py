@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from statistics import median
 from typing import Any, Literal
 
@@ -101,44 +102,54 @@ class RunFacts:
     """Free bytes on the machine's disk."""
 
 
-_CUDA = re.compile(r"(?:CUDA|HIP|XPU) out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED")
-_CACHE = re.compile(
-    r"No available memory for the cache blocks|KV cache .{0,80}(?:larger than|exceed)|"
-    r"Free memory on device .{0,120}less than desired|max seq len .{0,60}is larger than the maximum number of tokens"
-)
-_HOST = re.compile(r"\bOut of memory: Killed process\b|\boom-kill\b|MemoryError(?:$|:)|Cannot allocate memory")
-_DEAD = re.compile(
-    r"EngineDeadError|EngineCore (?:died|encountered a fatal error|failed to start)|Engine core initialization failed|"
-    r"Engine core proc .{0,60}died unexpectedly|MQLLMEngine terminated|Background loop has errored"
-)
 _TRAINER_FIX = "Lower batch_size (and raise gradient_accumulation), max_seq_len or num_generations; gradient_checkpointing on."
 _SERVER_FIX = "Lower gpu_memory_utilization where training shares the GPU, or max_seq_len; raise it where the cache did not fit."
 _HOST_FIX = "The machine's own memory was full: a machine with more, or fewer episodes at once."
 
-
-_TRAINING: tuple[tuple[re.Pattern[str], str, str], ...] = (
+_SYMPTOMS: tuple[tuple[Literal["memory", "server", "training"], str, str | None, str | None], ...] = (
+    ("memory", r"(?:CUDA|HIP|XPU) out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED", None, _TRAINER_FIX),
     (
-        re.compile(r"Skipping tuning as there is no suitable data|the rewards of each group are equal"),
+        "memory",
+        r"No available memory for the cache blocks|KV cache .{0,80}(?:larger than|exceed)|"
+        r"Free memory on device .{0,120}less than desired|max seq len .{0,60}is larger than the maximum number of tokens",
+        None,
+        _SERVER_FIX,
+    ),
+    ("memory", r"\bOut of memory: Killed process\b|\boom-kill\b|MemoryError(?:$|:)|Cannot allocate memory", None, _HOST_FIX),
+    (
+        "server",
+        r"EngineDeadError|EngineCore (?:died|encountered a fatal error|failed to start)|Engine core initialization failed|"
+        r"Engine core proc .{0,60}died unexpectedly|MQLLMEngine terminated|Background loop has errored",
+        None,
+        None,
+    ),
+    (
+        "training",
+        r"Skipping tuning as there is no suitable data|the rewards of each group are equal",
         "a step had equal rewards in each group, and nothing was learned from it",
         "Tasks that sometimes succeed, a higher temperature, more episodes a task, or a judge (--ruler).",
     ),
     (
-        re.compile(r"the state of the optimizer is not kept"),
+        "training",
+        r"the state of the optimizer is not kept",
         "the training was started again: the adapter was kept, the state of the optimizer was lost",
         "The next steps may be worse than the last ones before.",
     ),
     (
-        re.compile(r"longer than the model's \d+ tokens|maximum context length is \d+ tokens"),
+        "training",
+        r"longer than the model's \d+ tokens|maximum context length is \d+ tokens",
         "conversations are longer than the model's context, and their episodes break off",
         "Raise max_seq_len, or lower max_turns or what a tool answers.",
     ),
     (
-        re.compile(r"the model's server (?:has not answered for|does NOT answer)"),
+        "training",
+        r"the model's server (?:has not answered for|does NOT answer)",
         "the model's server does not answer, and the episodes wait for it",
         "Look at the end of its log; often the GPU's memory was full: lower gpu_memory_utilization or max_seq_len.",
     ),
 )
-"""Symptoms of a training: the line, what it means, and what helps. Issues of ART: #346, #377, #395, #469, #472."""
+"""The kind of a symptom, its line, what the line means (None: it is shown itself), and what helps. The first that fits counts.
+Those of a training are from issues of ART: #346, #377, #395, #469, #472."""
 _WORDS = (
     *("emory", "ALLOC_FAILED", "KV cache", "max seq len", "oom-kill", "Engine", "Background loop", "Skipping tuning"),
     *("rewards of each group", "optimizer is not kept", "longer than the model", "maximum context", "model's server"),
@@ -150,17 +161,9 @@ def find_symptom(stage: str, line: str) -> LogSymptom | None:
     """Return the symptom in a log line, or None."""
     if not any(word in line for word in _WORDS):
         return None
-    if _CUDA.search(line):
-        return LogSymptom("memory", stage, clean_line(line, 200), _TRAINER_FIX)
-    if _CACHE.search(line):
-        return LogSymptom("memory", stage, clean_line(line, 200), _SERVER_FIX)
-    if _HOST.search(line):
-        return LogSymptom("memory", stage, clean_line(line, 200), _HOST_FIX)
-    if _DEAD.search(line):
-        return LogSymptom("server", stage, clean_line(line, 200))
-    for pattern, meaning, fix in _TRAINING:
-        if pattern.search(line):
-            return LogSymptom("training", stage, meaning, fix)
+    for kind, pattern, meaning, fix in _SYMPTOMS:
+        if re.search(pattern, line):
+            return LogSymptom(kind, stage, meaning or clean_line(line, 200), fix)
     return None
 
 
@@ -281,11 +284,7 @@ def _nan(facts: RunFacts) -> Iterable[Alarm]:
 def _flat(facts: RunFacts) -> Iterable[Alarm]:
     last = facts.spread[-FLAT:]
     if facts.active and len(last) == FLAT and all(abs(point.y) < 1e-9 for point in last):
-        count = 0
-        for point in reversed(facts.spread):
-            if abs(point.y) >= 1e-9:
-                break
-            count += 1
+        count = sum(1 for _ in takewhile(lambda point: abs(point.y) < 1e-9, reversed(facts.spread)))
         yield Alarm(
             "flat",
             "warning",
