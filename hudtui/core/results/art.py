@@ -17,6 +17,7 @@ from hudtui.core.results.foreign import (
     decode,
     decode_as,
     mapping,
+    mappings,
     name,
     number,
     numbers,
@@ -95,7 +96,7 @@ def trajectory_transcript(trajectory: Mapping[str, Any], entry: EpisodeEntry) ->
         opening=opening,
         turns=turns,
         messages=messages,
-        tools=tuple(tool for tool in sequence(trajectory.get("tools")) if isinstance(tool, Mapping)),
+        tools=mappings(trajectory.get("tools")),
         info={**mapping(trajectory.get("metadata")), **_logs(sequence(trajectory.get("logs")))},
     )
 

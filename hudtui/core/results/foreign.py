@@ -107,6 +107,11 @@ def sequence(value: object) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
+def mappings(value: object) -> tuple[Mapping[str, Any], ...]:
+    """Return the mappings of a list."""
+    return tuple(one for one in sequence(value) if isinstance(one, Mapping))
+
+
 def numbers(*sources: object) -> dict[str, float]:
     """Return the numbers of some mappings together; the first mapping wins, and few enough to show are kept."""
     found: dict[str, float] = {}

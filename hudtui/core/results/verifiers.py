@@ -17,6 +17,7 @@ from hudtui.core.results.foreign import (
     decode_as,
     error_text,
     mapping,
+    mappings,
     name,
     number,
     numbers,
@@ -152,7 +153,7 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
         opening=opening,
         turns=tuple(_timed(turn, call) for turn, call in zip(turns, replies, strict=True)),
         messages=messages,
-        tools=tuple(tool for tool in sequence(trace.get("tools")) if isinstance(tool, Mapping)),
+        tools=mappings(trace.get("tools")),
         error="\n".join(filter(None, (_error_in_full(mapping(error)) for error in errors))) or entry.error,
         evaluation=trace.get("rewards"),
         seconds={key: seconds for key, span in timing.items() if (seconds := _span(mapping(span))) is not None},
@@ -268,7 +269,7 @@ def old_transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
         opening=opening,
         turns=turns,
         messages=messages,
-        tools=tuple(tool for tool in sequence(row.get("tool_defs")) if isinstance(tool, Mapping)),
+        tools=mappings(row.get("tool_defs")),
         error=error
         if isinstance(error, str)
         else "\n".join(filter(None, (entry.error, name(row.get("long_error_chain"))))) or None,

@@ -14,7 +14,7 @@ from typing import Any
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.config import TOP_KEYS
-from hudtui.core.gym.editing.incremental import outline, split_parts
+from hudtui.core.gym.editing.incremental import outline, split_parts, unquoted
 from hudtui.core.gym.generate import action_snippet
 from hudtui.core.gym.lint.findings import MAPPINGS, TextEdit
 from hudtui.core.gym.schema_examples import ToolSchema
@@ -92,7 +92,7 @@ def cursor_context(lines: Sequence[str], row: int, column: int) -> CursorContext
         return None
     pair = re.match(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#"'\[{-][^:#]*?)\s*:\s+(.*)$""", line)
     if pair is not None:
-        rest, name = pair[2], _bare(pair[1])
+        rest, name = pair[2], unquoted(pair[1].strip())
     else:
         item = re.match(r"\s*-\s+(.*)$", line)
         if item is not None and path:
@@ -114,11 +114,6 @@ def cursor_context(lines: Sequence[str], row: int, column: int) -> CursorContext
 
 def _commented(line: str) -> bool:
     return re.search(r"(?:^|\s)#", re.sub(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'""", "", line)) is not None
-
-
-def _bare(name: str) -> str:
-    name = name.strip()
-    return name[1:-1] if len(name) > 1 and name[0] in "\"'" and name[-1] == name[0] else name
 
 
 def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] | None:
@@ -143,7 +138,7 @@ def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] 
             return None
         if re.match(r"[|>]", pair[3] or ""):
             return None
-        found.append(_bare(pair[2]))
+        found.append(unquoted(pair[2].strip()))
         indent = depth
         margin = " " * indent
     return tuple(reversed(found))
@@ -249,12 +244,12 @@ class _Scene:
         for row in self._entry:
             pair = _KEY.match(self.lines[row])
             if pair is not None:
-                yield row, _bare(pair[2]), pair[3] or ""
+                yield row, unquoted(pair[2].strip()), pair[3] or ""
 
     @cached_property
     def _schema(self) -> ToolSchema | None:
         """The schema of the entry's tool."""
-        name = next((_bare(value.partition(" #")[0]) for _, key, value in self._pairs() if key == "_tool"), "")
+        name = next((unquoted(value.partition(" #")[0].strip()) for _, key, value in self._pairs() if key == "_tool"), "")
         tool = self.tools.get(name)
         return None if tool is None or tool.input_schema is None else ToolSchema(tool.input_schema)
 
@@ -303,7 +298,7 @@ class _Scene:
                 first = _item_indent(line) == indent and row < self.row
                 pair = _KEY.match(line) if _indent(line) == indent or first else None
                 if pair is not None:
-                    found.add(_bare(pair[2]))
+                    found.add(unquoted(pair[2].strip()))
                 if _indent(line) < indent:
                     break
         return found

@@ -123,11 +123,12 @@ def outline(lines: Sequence[str]) -> tuple[OutlineEntry, ...]:
         inside = part.action
         found = _NAME.match(lines[part.line])
         if found is not None:
-            entries.append(OutlineEntry(_unquoted(found[1] or found[2].rstrip()), part.line, part.action))
+            entries.append(OutlineEntry(unquoted(found[1] or found[2].rstrip()), part.line, part.action))
     return tuple(entries)
 
 
-def _unquoted(name: str) -> str:
+def unquoted(name: str) -> str:
+    """A key without its quotation marks."""
     return name[1:-1] if len(name) > 1 and name[0] in "\"'" and name[-1] == name[0] else name
 
 
