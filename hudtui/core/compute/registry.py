@@ -190,7 +190,7 @@ def pod_target(pod: Pod, lookup: Lookup) -> SshTarget | None:
             f"{clean_line(pod.name or pod.id, 60)} has no address yet", why=f"Its state is {pod.status or pod.stage}."
         )
     address, key = pod.addresses[0], key_path(lookup)
-    return SshTarget(address.user, address.host, address.port, keys=(key,) if key else (), alias=pod.name or None, pin=pod.id)
+    return SshTarget(address.user, address.host, address.port, keys=(key,) if key else (), pin=pod.id)
 
 
 async def pod_ssh_command(pod: Pod, lookup: Lookup, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:

@@ -26,8 +26,6 @@ class SshTarget:
     """Private keys to try; the usual ones of `~/.ssh` when empty."""
     jump: tuple[SshTarget, ...] = ()
     """Machines to go through, in order."""
-    alias: str | None = None
-    """The name of `~/.ssh/config` that the user gave, if any."""
     pin: str | None = None
     """The id under which its host key is stored: the pod's, because addresses are recycled. `name` when None."""
     agent: str | None = None
@@ -78,14 +76,12 @@ def _resolve(text: str, config: Path, pin: str | None, depth: int) -> SshTarget:
     command = option("ProxyCommand")
     agent = found.get("IdentityAgent", "SSH_AUTH_SOCK")  # None stands for `none`
     agent = "" if agent is None else None if agent == "SSH_AUTH_SOCK" else str(Path(agent).expanduser())
-    real = str(option("Hostname") or host)
     return SshTarget(
         user=str(option("User") or getpass.getuser()),
-        host=real,
+        host=str(option("Hostname") or host),
         port=int(option("Port") or 22),
         keys=tuple(Path(str(key)).expanduser() for key in option("IdentityFile") or () if str(key).lower() != "none"),
         jump=jump,
-        alias=host if real != host or (user is None and option("User")) else None,
         pin=pin,
         agent=agent,
         identities_only=bool(option("IdentitiesOnly")),

@@ -45,8 +45,6 @@ class VllmSample:
     prompt_tokens: float | None = None
     """Prompt tokens processed since the server's start; the fields below count from the start, too."""
     generated: float | None = None
-    preemptions: float | None = None
-    """Number of preempted requests."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,6 @@ def parse_vllm_metrics(text: str) -> VllmSample | None:
         kv_cache=max(found.get("kv_cache_usage_perc", ()), default=None),
         prompt_tokens=total("prompt_tokens"),
         generated=total("generation_tokens"),
-        preemptions=total("num_preemptions"),
     )
 
 

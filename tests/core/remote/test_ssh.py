@@ -249,7 +249,7 @@ def test_targets_from_the_ssh_config(tmp_path: Path) -> None:
         "Host *\n  User everybody\n  IdentityFile %d/.ssh/common\n"
     )
     box = parse_target("box", pin="pod-1")
-    assert (box.user, box.host, box.port, box.alias, box.pin, box.agent) == ("trainer", "10.0.0.7", 2222, "box", "pod-1", "")
+    assert (box.user, box.host, box.port, box.pin, box.agent) == ("trainer", "10.0.0.7", 2222, "pod-1", "")
     assert box.keys == (folder / "box_key", folder / "common") and box.identities_only
     assert [hop.name for hop in box.jump] == ["jumper@gate:2022", "everybody@second.example:22"]
     assert box.name == "trainer@10.0.0.7:2222" and box.machine == "pod-1"

@@ -63,7 +63,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_the_numbers_are_read() -> None:
-    assert parse_vllm_metrics(fake.text()) == VllmSample("Qwen/Qwen2.5-3B-Instruct", 12, 3, 0.25, 5000, 1000, 3)
+    assert parse_vllm_metrics(fake.text()) == VllmSample("Qwen/Qwen2.5-3B-Instruct", 12, 3, 0.25, 5000, 1000)
 
 
 def test_engines_are_added_up_and_the_fullest_cache_counts() -> None:
