@@ -362,7 +362,6 @@ class HudtuiScreen(Acting, Screen[None]):
 
     def _on_screen_suspend(self) -> None:
         """Let go of the lines that were drawn, except behind a dialog: they take megabytes, and are soon drawn again."""
-        super()._on_screen_suspend()
         if not self.app.screen.is_modal:
             for widget in self.walk_children(Widget):
                 widget._styles_cache.clear()
@@ -370,10 +369,9 @@ class HudtuiScreen(Acting, Screen[None]):
     # -- frame -------------------------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
-        """Show what is known already. Textual calls this beside a subclass's own; a `super().on_mount()` there does no harm."""
-        if not self._framed:
-            self._framed = True
-            self.show_facts()
+        """Show what is known already. Textual calls this, as each handler of a message, after a subclass's own."""
+        self._framed = True
+        self.show_facts()
 
     def on_screen_resume(self) -> None:
         """Coming back: the frame may have changed meanwhile."""

@@ -116,7 +116,6 @@ class DatasetScreen(HudtuiScreen):
         """Begin with an empty table where a file will be opened at once, else with the words that there is none."""
         facts = self.app.facts
         self._show_panes(bool(facts is not None and facts.task_files))
-        super().on_mount()
         self.set_interval(WATCH, self._look_outside, name="watch")
 
     @property
@@ -339,7 +338,6 @@ class DatasetScreen(HudtuiScreen):
 
     def on_screen_resume(self) -> None:
         """Files may have changed meanwhile."""
-        super().on_screen_resume()
         self.run_worker(self._look_outside(), group="watch", exclusive=True, exit_on_error=False)
 
     def has_use(self, action_id: str) -> bool:

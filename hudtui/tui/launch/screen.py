@@ -915,7 +915,6 @@ class LaunchScreen(HudtuiScreen):
 
     def on_screen_resume(self) -> None:
         """A question was answered, or the user is back: the run may have begun meanwhile."""
-        super().on_screen_resume()
         self._go_to_run()
 
     def _go_to_run(self) -> None:
