@@ -561,8 +561,8 @@ class CheckedSettings:
     """Settings as typed values, and what is wrong with the others."""
 
     values: Mapping[str, object] = field(repr=False)
-    """By name: a key, an address without a slash at its end, bool, seconds or a limit as float (infinite: no limit), Path, or a
-    command in words."""
+    """By name, of all but the secrets: an address without a slash at its end, bool, seconds or a limit as float (infinite: no
+    limit), Path, or a command in words."""
     problems: Mapping[str, str]
     """By name, in plain words that never hold the value."""
 
@@ -574,10 +574,10 @@ def check_settings(settings: Settings) -> CheckedSettings:
     for setting in settings.keys.values():
         if (text := settings.get(setting.name)) is not None:
             value, problem = _checked(setting.kind, text)
-            if problem is None:
-                values[setting.name] = value
-            else:
+            if problem is not None:
                 problems[setting.name] = problem
+            elif not setting.secret:
+                values[setting.name] = value
     return CheckedSettings(values, problems)
 
 

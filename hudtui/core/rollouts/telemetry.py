@@ -109,9 +109,10 @@ def open_telemetry(
 
 def sends_telemetry(settings: Settings) -> bool:
     """Whether the jobs of configurations are sent to the platform: there is a key, an address, and nothing against it."""
-    values, platform = check_settings(settings).values, settings.platform
-    enabled = values.get(platform.own_variable("TELEMETRY_ENABLED")) is not False
-    return enabled and platform.key_variable in values and settings.url("telemetry") is not None
+    checked, platform = check_settings(settings), settings.platform
+    if checked.values.get(platform.own_variable("TELEMETRY_ENABLED")) is False or platform.key_variable in checked.problems:
+        return False
+    return settings.get(platform.key_variable) is not None and settings.url("telemetry") is not None
 
 
 def _job(config: GymConfig, settings: Settings, out_dir: Path | None, *, resume: bool, sends: bool) -> TelemetryJob:
