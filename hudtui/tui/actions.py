@@ -20,6 +20,7 @@ from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
+    from textual.timer import Timer, TimerCallback
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,18 @@ class Acting:
     def has_use(self, action_id: str) -> bool:
         """Whether an action that yields has something to do."""
         return True
+
+    def set_timer(
+        self, delay: float, callback: TimerCallback | None = None, *, name: str | None = None, pause: bool = False
+    ) -> Timer:
+        """As Textual's, but the callback is called however late it is.
+
+        Textual skips the calls that a timer is late for. On a busy machine that can be the only one: a log stays as it is, a
+        screen is never drawn.
+        """
+        timer: Timer = super().set_timer(delay, callback, name=name, pause=pause)  # type: ignore[misc]
+        timer._skip = False
+        return timer
 
     async def action_act_or_yield(self, action_id: str) -> None:
         """Carry out an action that has something to do; else leave its key to the text that has the focus.

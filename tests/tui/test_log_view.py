@@ -179,6 +179,19 @@ async def test_it_follows_until_scrolled_and_again_at_the_end(log: Any, screen_t
         assert "● following" in screen_text(pilot.app), "scrolled back to the end"
 
 
+async def test_lines_are_shown_however_busy_the_machine_is(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = iter(range(0, 200, 10))
+    async with log() as (pane, pilot):
+        # Ten seconds pass between a timer's first look at the clock and its second.
+        monkeypatch.setattr("textual.timer._time.get_time", lambda: time.monotonic() + next(lost, 200))
+        pane.append(["late"])
+        for _ in range(100):
+            await pilot.pause(0.01)
+            if "late" in pane.buffer.everything():
+                return
+    raise AssertionError("the line never came")
+
+
 async def test_what_is_read_stays_when_old_lines_go(log: Any, screen_text: Any) -> None:
     async with log(cap=100) as (pane, pilot):
         await add(pane, pilot, number(100))
