@@ -220,7 +220,7 @@ def run_async(*, compact: bool = False, when_ended: str = "") -> Callable[[Calla
 
 
 async def outcome(steps: Any, kind: type[T], tell: Callable[[Any], object]) -> T:
-    """The value of this kind that async steps end with. The steps before it, such as progress, are told."""
+    """The value of this kind that async steps end with. Steps before it, such as progress, go to `tell`."""
     async with contextlib.aclosing(steps):
         async for step in steps:
             if isinstance(step, kind):

@@ -79,7 +79,7 @@ def open_telemetry(
     Nothing is sent without the platform's key, with `<PLATFORM>_TELEMETRY_ENABLED=false`, or to an address that is neither https
     nor on this machine. `<PLATFORM>_TELEMETRY_LOCAL_DIR` gets the spans of each trace as `<trace id>.jsonl`, also without a key.
     The `job` section of `config` gives name and metadata, to which `about` is added. `out_dir` gets `job.json`; None: there is no
-    folder of this job's own. With `resume` it goes on with the job in `out_dir`, if there is one.
+    folder of this job's own. With `resume` it continues the job in `out_dir`, if there is one.
 
     Returns:
         The telemetry, to be closed; None where it is off; a text that says why it is off though it is configured.

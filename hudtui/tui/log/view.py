@@ -335,7 +335,7 @@ class LogView(Acting, Vertical):
         elif self._away is not None:
             parts.append((f"○ no contact for {span(self._away)}", "bold $error"))
         elif self._ended:
-            brief = self._pattern is not None or self._before  # what is told beside it matters more
+            brief = self._pattern is not None or self._before  # the words beside it matter more
             parts.append(("■ ended" if brief else "■ complete: the log has ended", "$foreground-muted"))
         elif self._lines.follow:
             parts.append(("● following", "$success"))
