@@ -82,15 +82,15 @@ def watch(
 
     What is recognised is printed: the numbers of TRL, verifiers, prime-rl, ART and vLLM, key=value and JSON lines, files of W&B,
     TensorBoard, trackio and transformers, and lines that report a problem. Of a folder, the newest run of W&B, TensorBoard or
-    transformers in it is followed. Read-only: nothing is sent to the session, and nothing
-    is written on the machine.
+    transformers in it is followed. Read-only: nothing is sent to the session, and nothing is written on the machine.
     """
     if port is not None:
         if session is not None or file is not None or sessions:
             raise typer.BadParameter("a model server is shown alone", param_hint="--port")
         console.run(_watch_server(target, port, once, as_json), as_json=as_json, compact=True)
         return
-    if session is None and file is None and target != "local" and not sessions and Path(target).exists():
+    is_path = "/" in target or (target != "local" and Path(target).exists())  # no machine has a slash in its name
+    if is_path and session is None and file is None and not sessions:
         target, file = "local", target
     shown = _Shown(lines, log, once, sessions, as_json, grep, level)
     console.run(_watch(target, session, file, shown), as_json=as_json, compact=not sessions)

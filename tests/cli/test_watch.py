@@ -84,6 +84,8 @@ def test_a_log_here_is_watched(tmp_path: Path) -> None:
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     done = hudtui("runs", "watch", "local", "--file", str(tmp_path / "none"), "--once")
     assert done.exit_code != 0 and "there is no file" in done.stderr
+    done = hudtui("watch", str(tmp_path / "none"), "--once")
+    assert done.exit_code != 0 and "there is no file" in done.stderr
     done = hudtui("runs", "watch", "local", "--once")
     assert done.exit_code != 0 and "has no tmux session" in done.stderr and "--file PATH" in done.stderr
     done = hudtui("watch", str(tmp_path), "--once")
