@@ -309,8 +309,8 @@ class EnvironmentScreen(HudtuiScreen):
         if analysis.analyzed_at is None:
             self._show_state("○ read from a file", "$foreground-muted", server)
         elif fresh:
-            took = analysis.timings.get("connect")
-            self._show_state(f"✓ connected{f' in {span(took)}' if took is not None else ''}", "$success", server)
+            took = analysis.timings.get("connect", 0.0)
+            self._show_state(f"✓ connected{f' in {span(took)}' if took >= 0.05 else ''}", "$success", server)
         else:
             self._show_state(
                 f"○ inspected {age_text(analysis_age(analysis, self.app.services.now()))}", "$foreground-muted", server
