@@ -663,7 +663,8 @@ class RunScreen(HudtuiScreen):
     async def action_tags(self) -> None:
         runs = self._labelled
         before = set.intersection(*(set(run.tags) for run in runs))
-        text = await self.app.ask(f"Tags of {_named(runs)}", value=" ".join(sorted(before)), placeholder="words", accept="Keep")
+        title, value = f"Tags of {_named(runs)}", " ".join(sorted(before))
+        text = await self.app.ask(title, value=value, placeholder="words, such as: baseline lr-1e-5", accept="Keep")
         if text is not None and (after := set(text.split())) != before:
             store = await asyncio.to_thread(self._open_store)
             await store.run(store.tag, [run.id for run in runs], add=after - before, remove=before - after)
