@@ -428,14 +428,22 @@ async def _run_once(
     timeout: float | None,
 ) -> Completed:
     output = _OutputCollector()
-    channel: asyncssh.SSHClientChannel[bytes] | None = None
+
+    async def ended(what: str) -> MachineError:
+        if await asyncio.shield(_kill(link, output, mark)):
+            return MachineError(f"`{words[0]}` {what}, and was ended")
+        return _lost(link, words, "the machine does not answer")
+
+    opening: asyncio.Task[asyncssh.SSHClientChannel[bytes]] | None = None
     try:
         async with asyncio.timeout(left):
             connection = await link.connection()
+            opening = asyncio.create_task(link.open_channel(connection, line, output))
             try:
-                channel = await link.open_channel(connection, line, output)
+                # Shielded, because the request to start the command may be on its way: only an open channel tells what to kill.
+                channel = await asyncio.shield(opening)
             except Disconnected as error:
-                raise _lost(link, words, error.why) if output.opened else error from None
+                raise _lost(link, words, error.why) if output.channel else error from None
             with contextlib.suppress(OSError):
                 if stdin:
                     channel.write(stdin)
@@ -444,21 +452,21 @@ async def _run_once(
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.0 if output.flooded else _STRAGGLE):
                     await output.closed.wait()
+        if output.flooded:
+            raise await ended(f"printed more than {OUTPUT_LIMIT // 2**20} MiB")
     except TimeoutError:
-        if channel is None:
+        if output.channel is None:
             raise Disconnected(f"{link.target.name} did not answer within {timeout:g} s") from None
-        await _kill(link, output, mark)
-        raise MachineError(f"`{words[0]}` did not end within {timeout:g} s, and was ended") from None
+        raise await ended(f"did not end within {timeout:g} s") from None
     except asyncio.CancelledError:
-        if channel is not None:
+        if output.channel is not None:
             await asyncio.shield(_kill(link, output, mark))
         raise
     finally:
-        if channel is not None:
-            channel.close()
-    if output.flooded:
-        await _kill(link, output, mark)
-        raise MachineError(f"`{words[0]}` printed more than {OUTPUT_LIMIT // 2**20} MiB, and was ended")
+        if opening is not None:
+            opening.cancel()
+        if output.channel is not None:
+            output.channel.close()
     if output.status is None:
         raise _lost(link, words, connection_error(output.error, link.target).why if output.error else None)
     out, err = output.after(mark)
@@ -474,33 +482,36 @@ def _lost(link: SshConnection, words: tuple[str, ...], why: str | None) -> Comma
     return CommandLost(what, why=why, fix="It may still run there: look before you start it again.")
 
 
-async def _kill(link: SshConnection, output: _OutputCollector, mark: str) -> None:
-    """Kill the command's process group there, as far as the machine can be reached."""
-    group = output.group(mark)
-    if group is None or output.status is not None or not link.live:
-        return
+async def _kill(link: SshConnection, output: _OutputCollector, mark: str) -> bool:
+    """Kill the command's process group there, as far as the machine can be reached; return whether the command has ended."""
     killer = _OutputCollector()
     with contextlib.suppress(MachineError, TimeoutError):
         async with asyncio.timeout(_KILL_WAIT):
-            connection = await link.connection()
-            channel = await link.open_channel(connection, f"kill -KILL -{group} || kill -KILL {group}", killer)
-            try:
-                await killer.exited.wait()
-                await output.exited.wait()
-            finally:
-                channel.close()
+            # The machine may still be on its way to the command: the user's shell, for one, runs its own start-up files first.
+            while (group := output.group(mark)) is None and not output.exited.is_set():
+                output.heard.clear()
+                await output.heard.wait()
+            if group is not None and link.live and not output.exited.is_set():
+                connection = await link.connection()
+                channel = await link.open_channel(connection, f"kill -KILL -{group} || kill -KILL {group}", killer)
+                try:
+                    await killer.exited.wait()
+                    await output.exited.wait()
+                finally:
+                    channel.close()
+    return output.status is not None
 
 
 class _OutputCollector(ChannelListener):
     """Gathers what a command prints, and notices when it has ended and when its channel is closed."""
 
     def __init__(self) -> None:
-        self.exited, self.over, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        """`over`: the command has ended, or printed too much."""
+        self.heard, self.exited, self.over, self.closed = (asyncio.Event() for _ in range(4))
+        """`heard`: something came; `over`: the command has ended, or printed too much."""
         self.status: int | None = None
         self.error: Exception | None = None
-        self.opened = False
-        """The channel is there: from now on the command may run, whatever is heard of it."""
+        self.channel: asyncssh.SSHClientChannel[bytes] | None = None
+        """From the moment that it is there the command may run, whatever is heard of it."""
         self._output: dict[int | None, bytearray] = {None: bytearray(), asyncssh.EXTENDED_DATA_STDERR: bytearray()}
 
     @property
@@ -509,9 +520,10 @@ class _OutputCollector(ChannelListener):
         return sum(map(len, self._output.values())) > OUTPUT_LIMIT
 
     def connection_made(self, chan: Any) -> None:
-        self.opened = True
+        self.channel = chan
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
+        self.heard.set()
         if not self.flooded:
             self._output[datatype] += data
         else:
@@ -519,8 +531,8 @@ class _OutputCollector(ChannelListener):
 
     def exit_status_received(self, status: int) -> None:
         self.status = status
-        self.exited.set()
-        self.over.set()
+        for event in (self.heard, self.exited, self.over):
+            event.set()
 
     def exit_signal_received(self, signal_name: str, core_dumped: bool, msg: str, lang: str) -> None:
         number = getattr(signal, f"SIG{signal_name}", None)
@@ -528,7 +540,7 @@ class _OutputCollector(ChannelListener):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.error = exc
-        for event in (self.exited, self.over, self.closed):
+        for event in (self.heard, self.exited, self.over, self.closed):
             event.set()
 
     def group(self, mark: str) -> int | None:

@@ -59,13 +59,14 @@ def test_only_what_is_new_is_news() -> None:
 
 async def test_the_command_gets_each_event_once(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "to ld"
+    told.mkdir()
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    save_user_setting(NOTIFY_COMMAND, f"""sh -c 'cat >>"$0"; pwd >>"$0"' "{told}" '$(touch ran)'""")
+    save_user_setting(NOTIFY_COMMAND, f"""sh -c 'cat >"$0/$$"; pwd >>"$0/$$"' "{told}" '$(touch ran)'""")
     end = RunNews(view("failed", FULL, why=f"it said {KEY} \x1b[31mand ended"))
     await asyncio.gather(notify([end], project), notify([RunNews(view("running"), FULL), end], open_project()))
-    found = told.read_text().splitlines()
-    assert found[1::2] == [str(Path.home())] * 2, "it is not started in the folder of the project"
-    by_event = {one["event"]: one for one in map(json.loads, found[::2])}
+    found = [one.read_text().splitlines() for one in told.iterdir()]
+    assert [place for _, place in found] == [str(Path.home())] * 2, "it is not started in the folder of the project"
+    by_event = {one["event"]: one for one in (json.loads(text) for text, _ in found)}
     assert by_event["alarm"]["text"] == f"grpo: {FULL.text}"
     assert by_event["end"] == {
         "event": "end",

@@ -131,6 +131,17 @@ async def test_cancelling_ends_the_command(host: Host, tmp_path: Path) -> None:
         await task
 
 
+@pytest.mark.parametrize("after", [0.0, 0.002, 0.005, 0.01, 0.02, 0.1])
+async def test_cancelling_a_command_that_has_hardly_begun_ends_it(host: Host, after: float) -> None:
+    await host.run(["true"])  # the connection is there
+    task = asyncio.create_task(host.run(["sh", "-c", "sleep 1000 & sleep 1000"]))
+    await asyncio.sleep(after)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    # own_tmux proves that nothing is left
+
+
 async def test_a_daemon_that_holds_the_pipes_does_not_hold_us(host: Host) -> None:
     began = time.monotonic()
     done = await host.run(["sh", "-c", "setsid sleep 60 & echo $!"], timeout=50)
