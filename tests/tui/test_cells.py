@@ -227,7 +227,8 @@ class Tmux:
 
     def __init__(self, folder: Path) -> None:
         app = ["env", "-u", "COLUMNS", "-u", "LINES", sys.executable, "-m", "hudtui"]
-        self._tmux("new-session", "-d", "-s", "cells", "-x", "110", "-y", "32", "-c", str(folder), *app)
+        stay = [";", "set-option", "-w", "remain-on-exit", "on"]  # what an app says that ends by mistake is what the test shows
+        self._tmux("new-session", "-d", "-s", "cells", "-x", "110", "-y", "32", "-c", str(folder), *app, *stay)
 
     def _tmux(self, *words: str) -> str:
         return subprocess.run(["tmux", "-f", os.devnull, "-u", *words], capture_output=True, text=True, check=True).stdout
