@@ -19,6 +19,7 @@ from hudtui.core.compute.values import Order, Pod, PodStage
 from hudtui.core.db import Database, execute_all, schema_version
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.paths import app_paths
+from hudtui.core.plain import from_plain
 from hudtui.core.process import is_running, is_this_machine, machine_id, process_mark
 from hudtui.core.text import clean_line
 
@@ -112,12 +113,10 @@ class PodRecord:
 
     def last_pod(self) -> Pod:
         """The machine as it was known last: as its provider told of it, else as it was ordered (stage `unknown`)."""
-        import msgspec
-
         if self.last is not None:
             try:
-                pod = msgspec.convert(dict(self.last), Pod)
-            except msgspec.ValidationError:
+                pod = from_plain(dict(self.last), Pod)
+            except InputError:
                 pass  # of a version with other fields
             else:
                 return pod if self.open else replace(pod, stage="gone")

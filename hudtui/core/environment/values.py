@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+from hudtui.core.plain import convert
 from hudtui.core.text import clean_line
 
 ToolKind = Literal["agent", "setup", "evaluate", "lifecycle", "hidden"]
@@ -105,7 +106,7 @@ def analysis_from_json(data: Any) -> Analysis:
     if not isinstance(data, Mapping) or _ANALYSIS_FIELDS - data.keys():
         raise ValueError("this is not an analysis: fields are missing")
     try:
-        return msgspec.convert(data, Analysis)
+        return convert(data, Analysis)
     except msgspec.ValidationError as error:
         raise ValueError(f"this is not an analysis: {error}") from None
 

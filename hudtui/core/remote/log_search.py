@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from hudtui.core.errors import InputError, MachineError
+from hudtui.core.plain import decode
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Host
 from hudtui.core.text import clean, clean_line
@@ -150,7 +151,7 @@ async def _ask(host: Host, order: dict[str, Any]) -> _Answer:
     python = sys.executable if host.name == "local" else "python3"
     done = await host.run(isolated_python_command(python, "-c", source), stdin=msgspec.json.encode(order), timeout=_PATIENCE)
     try:
-        answer = msgspec.json.decode(done.stdout, type=_Answer)
+        answer = decode(done.stdout, _Answer)
     except (msgspec.DecodeError, RecursionError) as error:
         said = clean(done.stderr[-500:]).strip() or f"it printed {clean_line(done.stdout, 200)!r}; {clean_line(str(error), 200)}"
         why = f"status {done.exit_status}: {said}"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from hudtui.core.plain import convert
 from hudtui.core.results.values import EpisodeEntry, TranscriptCall, TranscriptImage, TranscriptTurn
 from hudtui.core.rollouts.values import Message
 
@@ -50,7 +51,7 @@ def decode_as(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, RecursionError):
-        return msgspec.convert(decode(line), decoder.type)
+        return convert(decode(line), decoder.type)
 
 
 def number(value: object) -> float | None:

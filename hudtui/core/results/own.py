@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from hudtui.core.plain import convert
 from hudtui.core.results.foreign import (
     Place,
     as_message,
@@ -88,7 +89,7 @@ def _head(line: bytes) -> _Head:
         raise
     except (msgspec.DecodeError, RecursionError):
         record = dict(mapping(decode(line)))
-        return msgspec.convert({"turn_count": len(sequence(record.pop("turns", ()))), **record}, _Head)
+        return convert({"turn_count": len(sequence(record.pop("turns", ()))), **record}, _Head)
 
 
 def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from hudtui.core.plain import convert, decode
 from hudtui.core.remote.host import FileRefused, Host
 from hudtui.core.runs.values import LATEST_TIME, REPORTED
 from hudtui.core.text import clean_line
@@ -94,7 +95,7 @@ def read_report(line: bytes) -> MachineReport | UnreadableReport:
 def check_report(value: object) -> MachineReport | UnreadableReport:
     """Validate a decoded event. Return the event, or an `UnreadableReport` if it is invalid."""
     try:
-        found = msgspec.convert(value, _Envelope)
+        found = convert(value, _Envelope)
     except (msgspec.ValidationError, RecursionError) as error:
         return _unreadable(clean_line(str(error), 200), value)
     if found.type not in REPORTED:  # only hudtui itself writes other types
@@ -146,6 +147,6 @@ async def read_status(host: Host, path: str) -> StatusReport | None:
     if len(data) > STATUS:
         raise FileRefused(what, why=f"it is larger than {STATUS // 2**20} MiB")
     try:
-        return msgspec.json.decode(data, type=StatusReport)
+        return decode(data, StatusReport)
     except (msgspec.DecodeError, RecursionError) as error:
         raise FileRefused(what, why=clean_line(str(error), 200)) from None

@@ -14,6 +14,7 @@ import msgspec
 
 from hudtui.core.compute.hardware import size
 from hudtui.core.errors import MachineError
+from hudtui.core.plain import decode
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Host
 from hudtui.core.runs.run_folder import RunFolder
@@ -130,7 +131,7 @@ async def _list(machine: RunFolder, names: list[str]) -> tuple[_Listed, ...]:
     host = machine.host
     done = await host.run(isolated_python_command(machine.python, "-c", _LIST, machine.record.folder, *names), timeout=_PATIENCE)
     try:
-        return msgspec.json.decode(done.stdout, type=tuple[_Listed, ...])
+        return decode(done.stdout, tuple[_Listed, ...])
     except (msgspec.DecodeError, RecursionError) as error:
         why = clean(done.stderr[-1000:]).strip() or clean_line(str(error), 200)
         raise MachineError(f"{clean_line(host.name)} could not list the results of the run", why=why) from None

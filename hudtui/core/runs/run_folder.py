@@ -15,6 +15,7 @@ import msgspec
 
 from hudtui.core.compute.watchdog import arm_watchdog
 from hudtui.core.errors import MachineError, RunError
+from hudtui.core.plain import convert
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Completed, Disconnected, Host
 from hudtui.core.remote.logs import TailReader
@@ -124,7 +125,7 @@ class RunFolder:
         """
         found = await self._ask("status")
         try:
-            return msgspec.convert(found, SupervisorStatus)
+            return convert(found, SupervisorStatus)
         except (msgspec.ValidationError, RecursionError) as error:
             why = clean_line(str(error), 200)
             raise MachineError(

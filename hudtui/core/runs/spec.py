@@ -7,7 +7,8 @@ from typing import Any
 
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.values import Offer, Order
-from hudtui.core.training.plan import JobSpec, from_plain, to_plain
+from hudtui.core.plain import from_plain, to_plain
+from hudtui.core.training.plan import JobSpec
 
 
 @dataclass(frozen=True)

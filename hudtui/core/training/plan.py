@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.plain import from_plain, to_plain
 from hudtui.core.training.options import JobOptions
 from hudtui.core.training.package_data import resource_bytes
 from hudtui.core.training.shape import ModelShape
 
-T = TypeVar("T")
 _STAGE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -315,25 +315,3 @@ def plan_from_json(data: Any) -> Plan:
         InputError: The data is not a plan that this version understands.
     """
     return from_plain(data, Plan)
-
-
-def to_plain(value: object) -> dict[str, Any]:
-    """Convert a dataclass to JSON values."""
-    import msgspec
-
-    plain: dict[str, Any] = msgspec.to_builtins(value)
-    return plain
-
-
-def from_plain(data: Any, kind: type[T]) -> T:
-    """Read what `to_plain` returned. Unknown names are ignored.
-
-    Raises:
-        InputError: The data does not fit the dataclass.
-    """
-    import msgspec
-
-    try:
-        return msgspec.convert(data, kind)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise InputError(f"this is not a {kind.__name__} that this version of hudtui understands", why=str(error)) from None

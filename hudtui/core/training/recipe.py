@@ -12,6 +12,7 @@ from typing import Any
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.knobs import knob, out_of_bounds
+from hudtui.core.plain import convert
 from hudtui.core.text import clean_line, did_you_mean, plural
 from hudtui.core.training.plan import JobSpec
 from hudtui.core.training.shape import billions
@@ -233,7 +234,7 @@ def recipe_from(data: Mapping[str, Any], *, name: str = "the training file") -> 
                 where=Location(name),
             )
     try:
-        return msgspec.convert(dict(data), Recipe)
+        return convert(dict(data), Recipe)
     except (msgspec.ValidationError, ValueError) as error:
         raise InputError("the training settings cannot be used", why=str(error), where=Location(name)) from None
 

@@ -1,0 +1,51 @@
+"""Dataclasses as plain values, from many threads."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import hudtui
+
+CONVERT = """
+import dataclasses, sys, threading
+from hudtui.core.plain import convert, decode
+
+sys.setswitchinterval(1e-6)
+for number in range(100):
+    inner = dataclasses.make_dataclass("Inner", [(f"a{n}", "int", 0) for n in range(12)])
+    many = dataclasses.field(default_factory=dict)
+    outer = dataclasses.make_dataclass("Outer", [("one", inner), ("many", dict[str, tuple[inner, ...]], many)])
+    begin, wrong = threading.Barrier(4), []
+
+    def work(read, data):
+        begin.wait()
+        found = read(data, outer)
+        if (found.one.a1, found.many["x"][0].a3) != (2, 1):
+            wrong.append(found)
+
+    plain, text = {"one": {"a1": 2}, "many": {"x": [{"a3": 1}]}}, '{"one": {"a1": 2}, "many": {"x": [{"a3": 1}]}}'
+    threads = [threading.Thread(target=work, args=given) for given in ((convert, plain), (decode, text)) * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+"""
+
+
+def test_threads_may_convert_to_the_same_class_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", CONVERT], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr[-1000:]
+
+
+def test_nothing_is_converted_to_a_class_around_these_functions() -> None:
+    root = Path(hudtui.__file__).parent
+    found = [
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if re.search(r"msgspec\.convert\(|msgspec\.(json|msgpack)\.decode\([^)]*type=(?!list\[msgspec\.Raw\])", path.read_text())
+    ]
+    assert found == ["core/plain.py"]
