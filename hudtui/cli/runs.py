@@ -477,6 +477,35 @@ def archive(
             console.say(f"{', '.join(found)}: {'listed again' if undo else 'archived'}")
 
 
+@app.command("settings")
+def settings(
+    run: Run = None,
+    changed: Annotated[bool, typer.Option("--changed", help="Only settings that differ from their defaults.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the settings of a run: model, trainer, tasks, machine, limits, variables and versions, as they were planned.
+
+    Of a training, every setting of the trainer is shown, with its default where it differs from that. Values of variables that
+    may hold a secret are not shown.
+    """
+    with console.failures(as_json=as_json):
+        from hudtui.core.row_filter import group
+        from hudtui.core.runs.run_settings import SETTING_FIELDS, settings_of, value_text
+
+        store, _ = runlog.open_store()
+        record = store.record(store.find(run))
+        found = [one for one in settings_of(record) if one.changed or not changed]
+        if as_json:
+            console.out_json({"run": record.id, "settings": [one.to_json() for one in found]})
+        elif not found:
+            console.say("no setting differs from its default")
+        else:
+            groups = group(found, SETTING_FIELDS, "group")
+            rows = [(f"  {one.label}", one.text, value_text(one.default) if one.changed else "") for one in found]
+            titles = [(title, len(members)) for title, members in groups]
+            console.table(("SETTING", "VALUE", "DEFAULT"), rows, titles=titles)
+
+
 @app.command("diff")
 def diff(
     runs: Annotated[list[str], typer.Argument(help="Two or more runs.")],
@@ -484,7 +513,7 @@ def diff(
 ) -> None:
     """Show the settings in which runs differ."""
     with console.failures(as_json=as_json):
-        from hudtui.core.runs.compare import differences, value_text
+        from hudtui.core.runs.run_settings import differences, value_text
 
         if len(runs) < 2:
             raise typer.BadParameter("name two runs or more", param_hint="RUNS")

@@ -270,7 +270,7 @@ class Settings:
         value = self.get(name)
         if value is None:
             return None
-        return mask(value) if self.is_secret(name) else _without_login(value)
+        return mask(value) if self.is_secret(name) else without_login(value)
 
     def is_secret(self, name: str) -> bool:
         key = self.keys.get(name)
@@ -373,11 +373,11 @@ def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
         elif key is not None and key.kind == "url":
             goes = _key_for(name, platform)
             use = f"{name}; {goes} is sent there" if goes else name
-            found.append(trust.power("address", f"{_without_login(entry.value)} ({use})", file.path, name, entry.value))
+            found.append(trust.power("address", f"{without_login(entry.value)} ({use})", file.path, name, entry.value))
         elif key is not None and key.kind == "limit":
             found.append(trust.power("limit", f"{name}={entry.value}", file.path, name, entry.value))
         else:
-            found.append(trust.power("setting", f"{name}={_without_login(entry.value)}", file.path, name, entry.value))
+            found.append(trust.power("setting", f"{name}={without_login(entry.value)}", file.path, name, entry.value))
     return tuple(found)
 
 
@@ -396,7 +396,8 @@ def _key_for(name: str, platform: Platform) -> str | None:
     return keys.get(name.partition("_")[0])
 
 
-def _without_login(value: str) -> str:
+def without_login(value: str) -> str:
+    """An address with the login in it masked."""
     return re.sub(r"//[^/@\s]*@", f"//{MASK}@", value)
 
 

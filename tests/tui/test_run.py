@@ -22,7 +22,7 @@ from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent
 from hudtui.core.runs.watch import Monitor
-from hudtui.core.training.plan import Plan, Stage
+from hudtui.core.training.plan import FileRef, Plan, Stage
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -686,6 +686,65 @@ async def test_the_plan_of_a_run_stays_while_its_first_view_is_late(
         may_come.set()
         await _until(pilot, lambda: app.screen.view is not None)
         assert "serve      true" in screen_text(app)
+
+
+@pytest.fixture
+def trained(project: Path) -> Path:
+    """A training that was stopped, with settings of its own."""
+    make_training(project, "train-cccc", "grpo lora 8", seed=1)
+    store = RunStore(project / ".hudtui")
+    record = store.record("train-cccc")
+    spec = RunSpec(
+        "trl",
+        record.name,
+        "/work/project",
+        model="Qwen/Qwen2.5-7B-Instruct",
+        tasks=FileRef("/work/project/tasks.json", 2048, "ab" * 32),
+        config=FileRef("/work/project/configs/2048.yaml", 512, "cd" * 32),
+        training={"learning_rate": 2e-5, "temperature": 0.7},
+        variables={"MY_DSN": "hunter2"},
+        steps=60,
+    )
+    later = replace(record, id="train-dddd", created=NOW, engine="trl", spec=spec, name="grpo lora 16")
+    store.add(later)
+    store.append("train-dddd", "stopped", {"why": "on request"})
+    return project
+
+
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
+def test_picture_of_the_settings(snap: Any, trained: Path, size: tuple[int, int]) -> None:
+    async def show(pilot: Any) -> None:
+        await _until(pilot, lambda: pilot.app.screen.view is not None)
+        pilot.app.screen.pane.turn_to("settings")
+        pilot.app.screen.panes.open(pilot.app.screen.pane)
+        await _until(pilot, lambda: "learning_rate" in _picture(pilot.app) or size[1] < 35)
+        await _until(pilot, lambda: "Qwen2.5" in _picture(pilot.app))
+
+    assert snap(_app(trained), size=size, press=["5"], run_before=show)
+
+
+async def test_the_settings_of_a_run_are_filtered_and_copied(open_app: Any, trained: Path, screen_text: Any) -> None:
+    async with open_app(trained, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-dddd")
+        assert not app.screen.query("#run-settings"), "made when it is shown first"
+        await pilot.press("tab", *["left_square_bracket"] * 2)
+        await _until(pilot, lambda: "num_generations" in screen_text(app))
+        assert "2e-05 (default 5e-06)" in screen_text(app) and "hunter2" not in screen_text(app)
+        await _until(pilot, lambda: app.focused is app.screen.query_one("#run-settings").table)
+        await pilot.press("slash", *"changed:yes temperature", "enter")
+        await _until(pilot, lambda: "num_generations" not in screen_text(app) and "0.7 (default 1.0)" in screen_text(app))
+        await pilot.press("y")
+        await _until(pilot, lambda: app.clipboard == "0.7")
+        await pilot.press("Y")
+        await _until(pilot, lambda: app.clipboard == "temperature=0.7")
+        await pilot.press("enter")
+        await _until(pilot, lambda: "Temperature of the sampling" in screen_text(app))
+        await pilot.press("escape", "slash", *"x:", "enter")
+        await _until(pilot, lambda: "there is no field" in screen_text(app))
+        await pilot.press("slash", "escape", "tab", "down")
+        await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-cccc")
+        await _until(pilot, lambda: "greedy" in screen_text(app) and "num_generations" not in screen_text(app))
 
 
 @pytest.mark.parametrize("size", [(120, 35), (60, 20)])

@@ -14,6 +14,7 @@ from textual.widgets import TabbedContent, TabPane
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.runs.machine import MachinePane
+from hudtui.tui.runs.settings import RunSettings
 from hudtui.tui.runs.words import event_cells, result_table
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from hudtui.core.runs.plan_text import PlanLine
     from hudtui.core.runs.status import RunResult, RunView
+    from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
 
 METRICS = AppAction("run.metrics", "Metrics", "Its numbers as curves; again for the log.", "m")
@@ -46,6 +48,7 @@ _TITLES: Mapping[str, str] = {
     "result": "Result",
     "events": "Events",
     "plan": "Plan",
+    "settings": "Settings",
 }
 ALL_TABS = tuple(_TITLES)
 
@@ -153,6 +156,7 @@ class RunPane(Pane):
                 "result": lambda: FoundRows(id="run-result"),
                 "events": lambda: FoundRows(id="run-events"),
                 "plan": lambda: FoundLines(hang=11, id="run-plan"),
+                "settings": lambda: RunSettings(id="run-settings"),
             }
             self._contents[tab] = content = makers[tab]()
             self._mounts[tab] = self.query_one(f"#{tab}", TabPane).mount(content)
@@ -198,6 +202,10 @@ class RunPane(Pane):
         ]
         self._put("plan", lambda sheet: sheet.show(lines))
 
+    def show_settings(self, record: RunRecord | None) -> None:
+        """Show what the run was planned with; None for no run."""
+        self._put("settings", lambda pane: pane.show(record))
+
     def show_events(self, run: str, events: Sequence[RunEvent]) -> None:
         """Show what has happened, the newest in sight."""
 
@@ -228,13 +236,14 @@ class RunPane(Pane):
         self._put("result", draw)
 
     def forget(self, *, plan: bool = True) -> None:
-        """Show nothing of a run; its plan stays unless `plan` is set."""
+        """Show nothing of a run; its plan and settings stay unless `plan` is set."""
         self._head.update(Content(""))
         self.name_on_border(self.BORDER_TITLE)
         self.show_curves(())
         self.show_load(None)
         if plan:
             self.show_plan(())
+            self.show_settings(None)
         for tab in ("result", "events"):
             self._put(tab, lambda content: content.clear())
 

@@ -377,6 +377,7 @@ class RunScreen(HudtuiScreen):
                 store = await asyncio.to_thread(self._open_store)
                 assert self._monitor is not None
                 record = await asyncio.to_thread(store.record, run)
+                self.pane.show_settings(record)
                 self.pane.show_plan(await asyncio.to_thread(plan_lines, record, store))
                 self._planned = run
                 async with aclosing(self._monitor.watch(run)) as views:
@@ -705,7 +706,7 @@ class RunScreen(HudtuiScreen):
         self.start(partial(self._differences, self._of_the_comparison()), group="differences")
 
     async def _differences(self, runs: Sequence[str]) -> None:
-        from hudtui.core.runs.compare import differences, value_text
+        from hudtui.core.runs.run_settings import differences, value_text
 
         store = await asyncio.to_thread(self._open_store)
         records = await asyncio.to_thread(lambda: [store.record(run) for run in runs])

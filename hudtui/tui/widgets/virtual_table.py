@@ -103,6 +103,7 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         "table--error",
         "table--problem",
         "table--muted",
+        "table--changed",
         "table--empty",
     }
     DEFAULT_CSS = """
@@ -119,6 +120,7 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
     VirtualTable > .table--error { color: $error; text-style: bold; }
     VirtualTable > .table--problem { color: $error; }
     VirtualTable > .table--muted { color: $foreground-muted; }
+    VirtualTable > .table--changed { color: $accent; text-style: bold; }
     VirtualTable > .table--empty { color: $foreground-muted; }
     """
 

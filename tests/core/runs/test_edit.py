@@ -10,11 +10,12 @@ import pytest
 
 from hudtui.core.errors import InputError, RunError
 from hudtui.core.row_filter import arrange
-from hudtui.core.runs.compare import Difference, differences, value_text
 from hudtui.core.runs.event_text import event_text
 from hudtui.core.runs.listing import RUN_FIELDS, RunRow
+from hudtui.core.runs.run_settings import Difference, RunSetting, differences, settings_of, value_text
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.training.plan import FileRef
+from hudtui.core.training.plan import FileRef, PlanFile, Site
+from hudtui.core.training.setup import environment_folder, python_environment
 
 Make = Callable[..., RunRecord]
 
@@ -111,3 +112,70 @@ def test_a_file_differs_by_its_content(make: Make) -> None:
     found = differences([first, spec(first, tasks=changed)])
     assert [one.field for one in found] == ["tasks.size", "tasks.sha256"]
     assert value_text(found[1].values[0]) == "a" * 12
+
+
+def by_name(record: RunRecord) -> dict[str, RunSetting]:
+    return {one.name: one for one in settings_of(record)}
+
+
+def test_a_training_has_every_setting_of_its_trainer(make: Make) -> None:
+    training = {"learning_rate": 2e-5, "num_generations": 16}
+    record = spec(make(run="a-1"), engine="trl", model="org/Big-7B", steps=40, training=training, seed=0)
+    found = by_name(record)
+    assert found["model"].shown == "org/Big-7B" and found["model"].changed and found["model"].group == "model"
+    rate = found["training.learning_rate"]
+    assert (rate.shown, rate.default, rate.label, rate.group) == (2e-5, 5e-6, "learning_rate", "trainer")
+    assert rate.told == "2e-05 (default 5e-06)"
+    assert found["training.steps"].changed and found["training.steps"].about == "Training steps."
+    same = found["training.num_generations"]
+    assert same.shown == 16 and not same.changed and same.told == "16", "what is set to the default is not changed"
+    assert found["training.loss_type"].shown == "dr_grpo" and "training.ruler" not in found
+    assert "policy" not in found and "steps" not in found and "limits.run_budget" not in found
+    groups = [one.group for one in settings_of(record)]
+    assert groups == sorted(groups, key=list(dict.fromkeys(groups)).index), "group by group"
+    rehearsal = by_name(spec(record, model=None, steps=None, training={}, rehearse=True))
+    assert not [name for name, one in rehearsal.items() if one.changed], "its own defaults are those of a rehearsal"
+    assert rehearsal["model"].shown == "tiny"
+
+
+def test_the_recipe_in_the_plan_counts(make: Make) -> None:
+    """What hudtui's defaults were when the run was planned is in its plan."""
+    record = spec(make(run="a-1"), engine="trl")
+    recipe = PlanFile("files/recipe.json", content='{"steps": 77, "temperature": 0.5}')
+    planned = replace(record, plan=replace(record.plan, files=(recipe,)))
+    assert by_name(planned)["training.steps"].shown == 77
+    assert [one.field for one in differences([record, planned])] == ["training.steps", "training.temperature"]
+    later = replace(record, plan=replace(record.plan, files=(PlanFile("files/recipe.json", content='{"of_2030": 1}'),)))
+    assert "training.steps" not in by_name(later), "what is not understood is not guessed"
+
+
+def test_rollouts_have_the_settings_of_rollouts(make: Make) -> None:
+    found = by_name(spec(make(run="a-1"), policy="openai:big", group=8))
+    assert found["group"].changed and found["group"].default == 1 and not found["concurrency"].changed
+    assert "training.steps" not in found and "gpus" not in found
+
+
+def test_no_secret_is_shown(make: Make) -> None:
+    variables = {"HUD_CLIENT_TIMEOUT": "90", "OPENAI_BASE_URL": "https://me:hunter2@host/v1?api_key=hunter2", "MY_DSN": "hunter2"}
+    record = spec(make(run="a-1"), variables=variables, secrets=("MY_TOKEN",), base_url="https://me:hunter2@host/v1")
+    found = by_name(record)
+    assert found["variables.HUD_CLIENT_TIMEOUT"].shown == "90" and "//••••@host/v1" in found["base_url"].text
+    assert found["variables.MY_DSN"].shown == "••••" and found["secrets"].text == '["MY_TOKEN"]'
+    other = spec(record, variables={**variables, "MY_DSN": "hunter3"})
+    assert differences([record, other]) == (Difference("variables.MY_DSN", ("••••", "••••")),)
+    told = [one.to_json() for one in found.values()] + [repr(found), repr(differences([record, other]))]
+    assert "hunter" not in str(told)
+
+
+def test_versions_are_those_of_the_lock_that_the_plan_installs(make: Make) -> None:
+    record = spec(make(run="a-1"), engine="trl")
+    site = Site("/run", ("python3",), environments="/envs", package="/hudtui")
+
+    def planned(folder: str) -> RunRecord:
+        _, stages, files = python_environment(record.spec, site, "train", [])
+        argv = tuple(folder if word.startswith("/envs/") else word for word in stages[0].argv)
+        return replace(record, plan=replace(record.plan, stages=(replace(stages[0], argv=argv),), files=tuple(files)))
+
+    found = by_name(planned(environment_folder("/envs", "train")))
+    assert {"versions.torch", "versions.trl", "versions.vllm"} <= set(found) and found["versions.trl"].shown[0].isdigit()
+    assert "versions.trl" not in by_name(planned("/envs/train-00000000")), "the lock of another hudtui"

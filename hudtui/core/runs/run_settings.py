@@ -1,0 +1,272 @@
+"""The settings of a run, and how those of several runs differ."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import PurePosixPath
+from typing import Any
+
+from hudtui.core.errors import InputError
+from hudtui.core.knobs import knobs_of
+from hudtui.core.row_filter import Fields
+from hudtui.core.runs.spec import RunSpec
+from hudtui.core.runs.store import RunRecord
+from hudtui.core.text import MASK, clean_line, plural
+from hudtui.core.training.options import JobOptions
+from hudtui.core.training.package_data import resource_bytes
+from hudtui.core.training.plan import JobSpec, Plan
+from hudtui.core.training.recipe import ALSO_ART, ONLY_ART, RECIPE, Recipe, recipe_for, recipe_from
+from hudtui.core.training.setup import environment_folder
+
+WHAT, MODEL, TRAINER, ROLLOUTS = "what", "model", "trainer", "rollouts"
+MACHINE, LIMITS, VARIABLES, VERSIONS = "machine", "limits", "variables", "versions"
+
+_OF_EVERY_RUN = frozenset({"name", "workspace", "remarks", "continues"})
+"""Fields of a spec that say nothing about what the run does."""
+_IN_RECIPE = frozenset({"model", "steps", "learning_rate", "held_out", "max_turns", "seed", "training"})
+"""Fields of a spec whose values a recipe holds."""
+_OF_ROLLOUTS = frozenset({"policy", "base_url", "group", "concurrency", "limit", "max_turns", "seed", "policy_file"})
+_OF_TRAININGS = frozenset({"gpus", "gpu_memory", "shape", "learning_rate", "held_out", "rehearse", "rehearse_model"})
+_GROUPS: Mapping[str, str] = {
+    **dict.fromkeys(("model", "shape", "rehearse_model", "model_files"), MODEL),
+    **dict.fromkeys(_OF_ROLLOUTS, ROLLOUTS),
+    **dict.fromkeys(("gpus", "gpu_memory", "machine", "trainer_python", "tunnels"), MACHINE),
+    **dict.fromkeys(("max_seconds", "limits"), LIMITS),
+    **dict.fromkeys(("secrets", "variables"), VARIABLES),
+    **dict.fromkeys(("training", "steps", "learning_rate", "held_out"), TRAINER),
+    "versions": VERSIONS,
+}
+"""Group of a setting by the first part of its name; `WHAT` for all others."""
+_ORDER = (WHAT, MODEL, TRAINER, ROLLOUTS, MACHINE, LIMITS, VARIABLES, VERSIONS)
+_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "vllm", "verifiers", "openpipe-art", "unsloth")
+"""Packages whose versions are shown, where the plan installs them from a lock."""
+_PIN = re.compile(rf"^({'|'.join(_PACKAGES)})==([^\s;\\]+)", re.MULTILINE)
+_SHOWN_KINDS = ("url", "flag", "seconds", "limit")
+"""Kinds of hudtui's own settings that hold no secret, apart from a login in an address. Other variables may hold anything."""
+
+
+@dataclass(frozen=True)
+class RunSetting:
+    """A setting of a run."""
+
+    name: str
+    """Dotted name, such as `training.learning_rate`."""
+    group: str
+    value: Any = field(repr=False)
+    """To compare with the values of other runs; it may hold a secret."""
+    shown: Any
+    """The value as it may be shown; None where the run leaves it to the engine."""
+    default: Any = None
+    """What a run of this kind has unless the user sets it; None where there is no such value."""
+    changed: bool = False
+    """The user has set another value than the default."""
+    about: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name inside its group."""
+        head, _, rest = self.name.partition(".")
+        return rest if rest and head in ("training", *_ORDER) else self.name
+
+    @property
+    def text(self) -> str:
+        return value_text(self.shown)
+
+    @property
+    def told(self) -> str:
+        """The value, and the default where it is another one."""
+        return f"{self.text} (default {value_text(self.default)})" if self.changed else self.text
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"name": self.name, "group": self.group, "value": self.shown, "default": self.default, "changed": self.changed}
+        return told | {"about": self.about}
+
+
+SETTING_FIELDS: Fields[RunSetting] = {
+    "setting": lambda one: one.name,
+    "group": lambda one: one.group,
+    "value": lambda one: one.shown if isinstance(one.shown, int | float) and not isinstance(one.shown, bool) else one.text,
+    "default": lambda one: value_text(one.default),
+    "changed": lambda one: "yes" if one.changed else "no",
+    "about": lambda one: one.about,
+}
+"""What settings can be filtered by."""
+
+
+def settings_of(record: RunRecord) -> tuple[RunSetting, ...]:
+    """Return the settings of a run, group by group: what was planned, and not what has changed since.
+
+    A training has every setting of its trainer. Secrets are named, and variables that may hold one have no value.
+    """
+    told = (one for one in _settings(record) if one.about or one.value not in (None, (), [], {}))
+    return tuple(sorted(told, key=lambda one: _ORDER.index(one.group)))
+
+
+def _settings(record: RunRecord) -> Iterator[RunSetting]:
+    spec = record.spec
+    recipe = None if spec.engine == "rollouts" else _recipe(record)
+    plays = spec.engine == "rollouts"
+    left = _OF_EVERY_RUN | (_OF_TRAININGS if plays else _OF_ROLLOUTS - _IN_RECIPE if recipe else frozenset())
+    left |= _IN_RECIPE if recipe is not None else frozenset()
+    about = {name: one.help for name, one in knobs_of(JobOptions).items()}
+    defaults: dict[str, Any] = {}
+    if plays:
+        defaults = {option.name: option.default for option in fields(JobOptions) if option.default is not None}
+    plain = spec.to_json()
+    for key, value in plain.items():
+        if key in left or (key == "limits" and spec.rent is None) or (key in ("rehearse", "rehearse_model") and not value):
+            continue
+        if key == "rent":
+            yield from (_setting(name, found) for name, found in _machine(record))
+        elif key == "variables":
+            yield from (_setting(f"{key}.{name}", text, _variable(name, text)) for name, text in spec.variables.items())
+        elif key == "model_files":
+            yield _setting(key, value, plural(len(value), "file") if value else None)
+        elif key == "base_url" and isinstance(value, str):
+            yield _setting(key, value, _address(value), about=about[key])
+        elif isinstance(value, Mapping):
+            yield from (_setting(name, found) for name, found in _flat(value, key) if name != "limits.warn_at")
+        else:
+            yield _setting(key, value, value, defaults.get(key), about.get(key, ""))
+    if recipe is not None:
+        yield from _trainer(recipe, spec)
+    yield from (_setting(f"versions.{name}", version) for name, version in _versions(record.plan))
+
+
+def _setting(name: str, value: Any, shown: Any = ..., default: Any = None, about: str = "") -> RunSetting:
+    shown = value if shown is ... else shown
+    changed = default is not None and value is not None and value != default
+    return RunSetting(name, _GROUPS.get(name.partition(".")[0], WHAT), value, shown, default, changed, about)
+
+
+def _machine(record: RunRecord) -> Iterator[tuple[str, Any]]:
+    """Where the run is. Of a rented machine, only what decides about speed and price."""
+    rent = record.spec.rent
+    if rent is None:
+        yield "machine.host", record.host
+        return
+    offer = rent.offer
+    yield "machine.provider", offer.provider
+    yield "machine.gpus", f"{offer.gpu_count}x{offer.gpu_type}"
+    yield "machine.cloud", offer.cloud
+    yield "machine.spot", offer.spot
+    yield "machine.hourly", offer.price.hourly
+
+
+def _recipe(record: RunRecord) -> Recipe | None:
+    """The settings of the trainer as the plan has them; None where this version does not understand them."""
+    try:
+        text = next((file.content for file in record.plan.files if file.path == RECIPE), None)
+        return recipe_for(record.spec) if text is None else recipe_from(json.loads(text))
+    except (InputError, ValueError):
+        return None
+
+
+def _trainer(recipe: Recipe, spec: RunSpec) -> Iterator[RunSetting]:
+    plain = JobSpec(spec.engine, "", "", rehearse=spec.rehearse, rehearse_model=spec.rehearse_model)
+    usual, knobs = recipe_for(plain), knobs_of(Recipe)
+    # The default of the learning rate depends on the model, whichever it is.
+    before = replace(usual, model=recipe.model).rate
+    values, defaults = replace(recipe, learning_rate=recipe.rate).to_json(), replace(usual, learning_rate=before).to_json()
+    for name, value in values.items():
+        if (name in ONLY_ART) if spec.engine != "art" else (name not in (*ALSO_ART, *ONLY_ART)):
+            continue
+        about = knobs[name].help if name in knobs else ""
+        one = _setting("model" if name == "model" else f"training.{name}", value, value, defaults[name], about)
+        yield replace(one, changed=value != defaults[name])
+
+
+@cache
+def _pins(lock: str) -> tuple[tuple[str, str], ...]:
+    return tuple(_PIN.findall(resource_bytes(f"requirements/{lock}.txt").decode()))
+
+
+def _versions(plan: Plan) -> Iterator[tuple[str, str]]:
+    """The versions in the lock that the plan installs; none where that lock is not the one that this version has."""
+    for stage in plan.stages:
+        if "--venv" not in stage.argv[:-1]:
+            continue
+        folder = PurePosixPath(stage.argv[stage.argv.index("--venv") + 1])
+        lock = folder.name.rpartition("-")[0]
+        if any(file.resource == f"requirements/{lock}.txt" for file in plan.files):
+            if environment_folder("", lock).lstrip("/") == folder.name:
+                yield from _pins(lock)
+            return
+
+
+def _variable(name: str, value: str) -> str:
+    """The value of a variable as it may be shown."""
+    return _address(value) if _kinds().get(name) in _SHOWN_KINDS else MASK
+
+
+@cache
+def _kinds() -> Mapping[str, str]:
+    from hudtui.core.platform import BUILT_IN
+    from hudtui.core.settings import known_settings
+
+    return {key.name: key.kind for platform in BUILT_IN for key in known_settings(platform)}
+
+
+def _address(value: str) -> str:
+    """An address without the login and the secret fields in it."""
+    from hudtui.core.environment.servers import mask_url
+    from hudtui.core.settings import without_login
+
+    return without_login(mask_url(value))
+
+
+def _flat(data: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _flat(value, f"{name}.{key}")
+    else:
+        yield name, data
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting that is not the same in all runs."""
+
+    field: str
+    """Its name, such as `training.learning_rate`."""
+    values: tuple[Any, ...]
+    """The value in each run as it may be shown, in the order of the runs; None where a run leaves it to the engine."""
+
+
+def differences(records: Sequence[RunRecord]) -> tuple[Difference, ...]:
+    """Return the settings in which runs differ, in the order of `settings_of`.
+
+    A file counts as different if its content is (`sha256`), wherever it lies.
+    """
+    of_runs = [{one.name: one for one in settings_of(record)} for record in records]
+    names = list(dict.fromkeys(name for settings in of_runs for name in settings))
+    found = []
+    for name in names:
+        values = _all(of_runs, name, lambda one: one.value)
+        if any(value != values[0] for value in values[1:]):
+            found.append(Difference(name, _all(of_runs, name, lambda one: one.shown)))
+    changed = {one.field.rpartition(".")[0] for one in found if one.field.endswith(".sha256")}
+    return tuple(one for one in found if not _same_file(one.field, of_runs[0], changed))
+
+
+def _all(of_runs: Iterable[Mapping[str, RunSetting]], name: str, value: Callable[[RunSetting], Any]) -> tuple[Any, ...]:
+    return tuple(None if (one := settings.get(name)) is None else value(one) for settings in of_runs)
+
+
+def _same_file(name: str, settings: Mapping[str, RunSetting], changed: set[str]) -> bool:
+    """Whether a setting is the path or size of a file with the same content in all runs."""
+    owner, _, part = name.rpartition(".")
+    return part in ("path", "size") and f"{owner}.sha256" in settings and owner not in changed
+
+
+def value_text(value: Any) -> str:
+    """Return a value of a setting as text; a dash where the run leaves it to the engine. Digests are cut."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value[:12] if len(value) == 64 and set(value) <= set("0123456789abcdef") else clean_line(value)
+    return clean_line(json.dumps(value))
