@@ -140,6 +140,8 @@ class RunPane(Pane):
         self._waiting: dict[str, Callable[[Any], object]] = {}
         """Draws what a tab does not show yet, given its content."""
         self._head = CalmStatic(id="run-head")
+        self._told: Callable[[int], Content] | None = None
+        self._told_for = 0
 
     def compose(self) -> ComposeResult:
         yield self._head
@@ -176,15 +178,22 @@ class RunPane(Pane):
 
     # -- what is shown -------------------------------------------------------------------------------------------------
 
-    @property
-    def width(self) -> int:
-        """Cells of a line of the head."""
-        return max(self._head.size.width - 2, 20)
-
-    def tell(self, title: str, head: Content) -> None:
-        """Show the title on the border, and the head."""
+    def tell(self, title: str, head: Content | Callable[[int], Content]) -> None:
+        """Show the title on the border, and the head; a function makes it for the cells that a line has."""
         self.name_on_border(title or self.BORDER_TITLE)
-        self._head.update(head)
+        self._told, self._told_for = (lambda width: head) if isinstance(head, Content) else head, 0
+        self._tell()
+
+    def _tell(self) -> None:
+        # A pane that is not shown has no width, and its head is made again when it has one.
+        width = max(self._head.size.width - 2, 20)
+        if self._told is not None and width != self._told_for:
+            self._told_for = width
+            self._head.update(self._told(width))
+
+    def on_resize(self) -> None:
+        """The lines of the head have another length once the screen is laid out."""
+        self.call_after_refresh(self._tell)
 
     def show_curves(self, runs: Iterable[Numbers], *, by_time: bool | None = None) -> None:
         """Show the numbers of the run, and of those that are compared with it; `by_time` as in `MetricsPane.show`."""
@@ -237,6 +246,7 @@ class RunPane(Pane):
 
     def forget(self, *, plan: bool = True) -> None:
         """Show nothing of a run; its plan and settings stay unless `plan` is set."""
+        self._told = None
         self._head.update(Content(""))
         self.name_on_border(self.BORDER_TITLE)
         self.show_curves(())

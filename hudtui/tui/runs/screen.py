@@ -377,8 +377,8 @@ class RunScreen(HudtuiScreen):
                 store = await asyncio.to_thread(self._open_store)
                 assert self._monitor is not None
                 record = await asyncio.to_thread(store.record, run)
-                self.pane.show_settings(record)
                 self.pane.show_plan(await asyncio.to_thread(plan_lines, record, store))
+                self.pane.show_settings(record)
                 self._planned = run
                 async with aclosing(self._monitor.watch(run)) as views:
                     async for view in views:
@@ -399,7 +399,8 @@ class RunScreen(HudtuiScreen):
             if before is not None:
                 self.app.reload()
             self.refresh_bindings()
-        self.pane.tell(title(view), head(view, self.pane.width, self._shown_window(view)))
+        window = self._shown_window(view)
+        self.pane.tell(title(view), lambda width: head(view, width, window))
         self._show_logs(view)
         self._show_curves()
         self.pane.show_load(view)

@@ -394,11 +394,10 @@ class WatchScreen(HudtuiScreen):
             parts += [("  reward ", "$primary"), f"{rewards[-1]:.3f}  ", (sparkline(rewards, 20), "$accent")]
         if self.foreign.folder:
             parts.append(("  a run of hudtui", "$foreground-muted"))
-        lines = [Content.assemble(*parts), *alarm_lines(self.watching.alarms, self.pane.width)]
         sources: Mapping[str, LogView] = self.logs.by_source
-        if len(sources) > 1:
-            lines.append(log_names(sources, self.logs.shown))
-        self.pane.tell(" · ".join(title), Content("\n").join(lines))
+        logs = [log_names(sources, self.logs.shown)] if len(sources) > 1 else []
+        first, alarms = Content.assemble(*parts), self.watching.alarms
+        self.pane.tell(" · ".join(title), lambda width: Content("\n").join((first, *alarm_lines(alarms, width), *logs)))
 
     def _tell_server(self, server: ModelServer) -> None:
         from hudtui.core.runs.alarms import STUCK
