@@ -24,7 +24,7 @@ import hudtui.tui
 from hudtui.cli.app import build
 from hudtui.core.errors import HudtuiError
 from hudtui.core.platform import HUD
-from hudtui.core.settings import known_settings
+from hudtui.core.settings import Setting, known_settings
 from hudtui.tui.actions import REGISTRY, AppAction, shown
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -160,8 +160,13 @@ def settings() -> Iterator[str]:
     yield ""
     yield from _table(
         ("setting", "meaning", "kind", "default"),
-        [(f"`{one.name}`", one.about, one.kind, f"`{one.default}`" if one.default else "") for one in known_settings(HUD)],
+        [(f"`{one.name}`", one.about, _kind(one), f"`{one.default}`" if one.default else "") for one in known_settings(HUD)],
     )
+
+
+def _kind(setting: Setting) -> str:
+    bounds = "" if setting.minimum is None or setting.maximum is None else f", {setting.minimum:g} to {setting.maximum:g}"
+    return setting.kind + bounds
 
 
 def exit_codes() -> Iterator[str]:

@@ -323,7 +323,7 @@ def print_view(view: RunView, record: RunRecord | None = None, job: TelemetryJob
         if note is not None:
             console.out(f"{'note':<10} {note}")
     for alarm in view.alarms:
-        console.out(f"{'alarm':<10} {alarm.text}" + (f"\n{'':<10} {alarm.fix}" if alarm.fix else ""))
+        console.out(f"{'alarm':<10} {alarm.told}" + (f"\n{'':<10} {alarm.fix}" if alarm.fix else ""))
     console.out()
     ends = [
         (stage.name, stage.state, "-" if stage.exit is None else str(stage.exit), _stage_time(stage, view.ahead))

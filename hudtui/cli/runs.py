@@ -477,6 +477,36 @@ def archive(
             console.say(f"{', '.join(found)}: {'listed again' if undo else 'archived'}")
 
 
+@app.command("acknowledge")
+@console.run_async()
+@runlog.machines()
+async def acknowledge(
+    run: Run = None,
+    kinds: Annotated[
+        list[str] | None, typer.Option("--alarm", metavar="KIND", help="Only alarms of this kind, such as flat; may be repeated.")
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="The alarms are not acknowledged any more.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Acknowledge the alarms of a run: they stay listed, and are neither counted nor announced until they come anew.
+
+    The kinds are heartbeat, quiet, memory, nan, flat, server, disk and training.
+    """
+    from hudtui.core.flows.acknowledge import acknowledge as acknowledge_flow
+
+    store, monitor = runlog.open_store()
+    chosen = store.find(run)
+    changed = await acknowledge_flow(await monitor.view(chosen), store, kinds or (), undo=undo)
+    alarms = (await monitor.view(chosen)).alarms if changed or as_json else ()
+    if as_json:
+        console.out_json({"run": chosen, "changed": len(changed), "alarms": [alarm.to_json() for alarm in alarms]})
+    elif not changed:
+        console.say(f"{chosen}: no alarm to {'undo this for' if undo else 'acknowledge'}")
+    else:
+        for alarm in alarms:
+            console.say(f"{chosen}: {alarm.told}")
+
+
 @app.command("settings")
 def settings(
     run: Run = None,

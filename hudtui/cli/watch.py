@@ -51,7 +51,7 @@ async def metrics(
         console.out(f"{head}  step {view.step}" if view.step else head)
         _table(view.metrics, others)
         for alarm in view.alarms:
-            console.say(f"{view.summary.id}: {alarm.text}")
+            console.say(f"{view.summary.id}: {alarm.told}")
 
 
 @runs_group.app.command("watch")
@@ -126,6 +126,7 @@ async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> No
 
 async def _watch(target: str, session: str | None, file: str | None, shown: _Shown) -> None:
     from hudtui.core.remote.hosts import open_host
+    from hudtui.core.runs.alarms import read_thresholds
     from hudtui.core.runs.sessions import SessionWatcher, find_session
 
     wanted = runlog.log_filter(shown.grep, shown.level)
@@ -136,7 +137,8 @@ async def _watch(target: str, session: str | None, file: str | None, shown: _Sho
             return
         foreign = await find_session(host, session=session, file=file)
         console.say(_about(foreign, host.name))
-        watching = SessionWatcher(host, foreign, lines=_LINES if shown.lines is None else shown.lines)
+        count = _LINES if shown.lines is None else shown.lines
+        watching = SessionWatcher(host, foreign, lines=count, from_when=read_thresholds(Path.cwd()))
         if wanted is not None:
             await _filtered(watching, runlog.LogPart(shown.lines, wanted=wanted), shown)
             return

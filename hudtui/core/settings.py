@@ -31,7 +31,7 @@ from hudtui.core.platform import BUILT_IN, SERVICES, Platform, choose_platform
 from hudtui.core.text import MASK, did_you_mean
 from hudtui.core.variables import lookup_in_any_case
 
-Kind = Literal["secret", "url", "flag", "seconds", "limit", "path", "command", "text"]
+Kind = Literal["secret", "url", "flag", "seconds", "limit", "threshold", "path", "command", "text"]
 Origin = str
 """`environment`, `.env`, `user file`, `default`, or what another tool keeps: `~/.hud/.env`, `~/.prime`, `Hugging Face login`."""
 
@@ -47,6 +47,9 @@ class Setting:
     default: str | None = None
     get_it: str | None = None
     """The web page where a user can make such a key."""
+    minimum: float | None = None
+    """Of a threshold, as the next."""
+    maximum: float | None = None
 
     @property
     def secret(self) -> bool:
@@ -59,6 +62,66 @@ _URL_ABOUT = {
     "telemetry": "address that {title} traces are sent to",
     "web": "address of {title}'s web pages, for links to jobs",
 }
+
+ALARM_SETTINGS: Mapping[str, Setting] = {
+    "heartbeat": Setting(
+        "HUDTUI_ALARM_HEARTBEAT_SECONDS",
+        "alarm: seconds without a heartbeat of a run, or none",
+        "threshold",
+        "15",
+        minimum=5,
+        maximum=86_400,
+    ),
+    "quiet": Setting(
+        "HUDTUI_ALARM_QUIET_MINUTES",
+        "alarm: minutes in which a stage logs nothing, or three steps where those take longer; or none",
+        "threshold",
+        "5",
+        minimum=0.5,
+        maximum=1_440,
+    ),
+    "flat": Setting(
+        "HUDTUI_ALARM_FLAT_STEPS",
+        "alarm: steps one after the other without a spread of the rewards in any group, or none",
+        "threshold",
+        "5",
+        minimum=1,
+        maximum=10_000,
+    ),
+    "nan": Setting(
+        "HUDTUI_ALARM_NAN_STEPS",
+        "alarm: values one after the other that are NaN or infinite, or none",
+        "threshold",
+        "1",
+        minimum=1,
+        maximum=10_000,
+    ),
+    "broken": Setting(
+        "HUDTUI_ALARM_BROKEN_PERCENT",
+        "alarm: per cent of the episodes of a step that broke off, or none",
+        "threshold",
+        "25",
+        minimum=1,
+        maximum=100,
+    ),
+    "server": Setting(
+        "HUDTUI_ALARM_SERVER_SECONDS",
+        "alarm: seconds in which a model server does not answer, or none",
+        "threshold",
+        "20",
+        minimum=5,
+        maximum=86_400,
+    ),
+    "disk": Setting(
+        "HUDTUI_ALARM_DISK_GIB",
+        "alarm: less free GiB on the disk of a run's machine, or none",
+        "threshold",
+        "5",
+        minimum=0.1,
+        maximum=10_000,
+    ),
+}
+"""Name of a threshold in `runs.alarms.Thresholds` -> the setting that gives it."""
 
 _COMMON = (
     Setting("WANDB_API_KEY", "Weights & Biases: training metrics", "secret", get_it="https://wandb.ai/authorize"),
@@ -95,6 +158,7 @@ _COMMON = (
     Setting("HUDTUI_ENGINE", "container engine for images, docker or podman; without it, whichever answers"),
     Setting("HUDTUI_SKY", "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky; by default sky on PATH", "command"),
     Setting("HUDTUI_NOTIFY_COMMAND", "command that gets JSON on its standard input when a run ends or has an alarm", "command"),
+    *ALARM_SETTINGS.values(),
 )
 
 LIMIT_SETTINGS: Mapping[str, str] = {
@@ -562,8 +626,8 @@ class CheckedSettings:
     """Settings as typed values, and what is wrong with the others."""
 
     values: Mapping[str, object] = field(repr=False)
-    """By name, of all but the secrets: an address without a slash at its end, bool, seconds or a limit as float (infinite: no
-    limit), Path, or a command in words."""
+    """By name, of all but the secrets: an address without a slash at its end, bool, seconds, a limit or a threshold as float
+    (infinite: none), Path, or a command in words."""
     problems: Mapping[str, str]
     """By name, in plain words that never hold the value."""
 
@@ -574,7 +638,7 @@ def check_settings(settings: Settings) -> CheckedSettings:
     problems: dict[str, str] = {}
     for setting in settings.keys.values():
         if (text := settings.get(setting.name)) is not None:
-            value, problem = _checked(setting.kind, text)
+            value, problem = _checked(setting, text)
             if problem is not None:
                 problems[setting.name] = problem
             elif not setting.secret:
@@ -584,7 +648,7 @@ def check_settings(settings: Settings) -> CheckedSettings:
 
 def check_setting_value(setting: Setting, value: str) -> str | None:
     """What is wrong with a value that is about to be given to a setting, in plain words; None if nothing is."""
-    return _checked(setting.kind, value)[1]
+    return _checked(setting, value)[1]
 
 
 def parse_limit(value: str) -> float:
@@ -608,12 +672,18 @@ _PLACEHOLDER = re.compile(r"(your|my|change|insert|replace|enter)[-_ ].*|x{3,}|<
 _FLAGS = {word: value for value, words in ((True, "1 on t true y yes"), (False, "0 off f false n no")) for word in words.split()}
 
 
-def _checked(kind: Kind, text: str) -> tuple[object, str | None]:
-    """A value of a kind, or what is wrong with the text."""
+def _checked(setting: Setting, text: str) -> tuple[object, str | None]:
+    """A value of a setting, or what is wrong with the text."""
     try:
-        return _CHECKS[kind](text), None
+        value = _CHECKS[setting.kind](text)
     except ValueError as error:
         return None, str(error)
+    if isinstance(value, float) and math.isfinite(value):
+        if setting.minimum is not None and value < setting.minimum:
+            return None, f"this must be at least {setting.minimum:g}"
+        if setting.maximum is not None and value > setting.maximum:
+            return None, f"this must be at most {setting.maximum:g}; none means that there is no alarm"
+    return value, None
 
 
 def _key(text: str) -> str:
@@ -661,6 +731,7 @@ _CHECKS: Mapping[Kind, Callable[[str], object]] = {
     "flag": _flag,
     "seconds": _seconds,
     "limit": parse_limit,
+    "threshold": parse_limit,
     "path": lambda text: Path(os.path.expanduser(text)),  # which leaves the home of a user who is not known as it stands
     "command": _command,
     "text": str,

@@ -48,7 +48,7 @@ class RunProgress:
 
     @property
     def alarms(self) -> int:
-        """Return how many alarms the runs in progress have."""
+        """Return how many alarms the runs in progress have, but for those that the user has acknowledged."""
         facts = self._app.facts
         going = () if facts is None else (run.id for run in facts.running)
         return sum(len(self.found[run].alarms) for run in going if run in self.found)

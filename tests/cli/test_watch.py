@@ -148,6 +148,15 @@ def test_show_and_list_tell_how_it_goes_and_what_is_wrong() -> None:
     assert data["load"]["GPU 0 busy %"][0][1] == 93.0 and data["servers"] == []
     [row] = json.loads(hudtui("runs", "list", "--json").stdout)
     assert (row["reward"], row["step"], row["alarms"][0]["kind"]) == (0.5, 2, "heartbeat")
+    done = json.loads(hudtui("runs", "acknowledge", "--alarm", "heartbeat", "--alarm", "disk", "--json").stdout)
+    assert (done["run"], done["changed"]) == ("first", 2)
+    assert [(one["kind"], one["acknowledged"]) for one in done["alarms"]] == [("nan", False), ("heartbeat", True), ("disk", True)]
+    assert "the disk is full: 1000 B left (acknowledged)" in hudtui("runs", "show").stdout
+    assert "! kl" in hudtui("runs").stdout or "! loss" in hudtui("runs").stdout
+    assert "no alarm to acknowledge" in hudtui("runs", "acknowledge", "first", "--alarm", "disk").stderr
+    wrong = hudtui("runs", "acknowledge", "--alarm", "dsik")
+    assert wrong.exit_code == 2 and "no alarm 'dsik'" in wrong.stderr
+    assert "first: the disk is full: 1000 B left\n" in hudtui("runs", "acknowledge", "--undo").stderr
     assert "! no sign of life" in hudtui("runs", "list").stdout
 
 

@@ -15,6 +15,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.paths import app_paths
 from hudtui.core.platform import BUCKEYE, BUILT_IN, HUD, SERVICES, Platform
 from hudtui.core.settings import (
+    ALARM_SETTINGS,
     LIMIT_SETTINGS,
     MASK,
     Settings,
@@ -100,6 +101,8 @@ def readers(setting: str, platform: Platform) -> list[str]:
             ways += [r"settings\.client_timeout"] if name == "CLIENT_TIMEOUT" else []
     for limit, name in LIMIT_SETTINGS.items():
         ways += [rf"\blimits\.{limit}\b|\b{limit}=|\.{limit}\b"] if name == setting else []
+    for threshold, one in ALARM_SETTINGS.items():
+        ways += [rf"from_when\.{threshold}\b"] if one.name == setting else []
     return [path for path, text in SOURCES.items() if re.search("|".join(ways), text)]
 
 
@@ -291,6 +294,9 @@ def test_typed_values(own_world: Path) -> None:
         ("HUDTUI_BUDGET_DAY", "nan", "more than 0"),
         ("HUDTUI_MAX_HOURS", "-1", "more than 0"),
         ("HUDTUI_IDLE_MINUTES", "a while", "not a number"),
+        ("HUDTUI_ALARM_FLAT_STEPS", "0.5", "at least 1"),
+        ("HUDTUI_ALARM_BROKEN_PERCENT", "101", "at most 100; none means that there is no alarm"),
+        ("HUDTUI_ALARM_QUIET_MINUTES", "never", "not a number"),
     ],
 )
 def test_values_that_cannot_be_right(own_world: Path, name: str, value: str, words: str) -> None:

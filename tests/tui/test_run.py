@@ -464,6 +464,45 @@ async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: 
         await _until(pilot, lambda: "■ complete: the log has ended" in screen_text(app))
 
 
+@pytest.mark.parametrize("size", [*SIZES, (120, 35)])
+def test_picture_of_an_acknowledged_alarm(snap: Any, project: Path, size: tuple[int, int]) -> None:
+    _worried(project)
+
+    async def show(pilot: Any) -> None:
+        await _drawn(pilot, "live-aaaa", "episode 40/40")
+        await pilot.press("K")
+        await _until(pilot, lambda: not pilot.app.screen.view.open_alarms)
+        await _drawn(pilot, "live-aaaa", "episode 40/40")
+        pilot.app.screen.panes.open(pilot.app.screen.pane)
+
+    assert snap(_app(project), size=size, press=["5"], run_before=show)
+
+
+def _worried(project: Path) -> None:
+    rows = [{"step": step, "reward": 0.5, "loss": math.nan if step > 2 else 0.1} for step in range(1, 6)]
+    make_run(project, "live-aaaa", "failed", name="grpo", why="the stage play ended with status 1", log=LOG, rows=rows)
+
+
+async def test_alarms_are_acknowledged_by_a_key(open_app: Any, project: Path, screen_text: Any) -> None:
+    _worried(project)
+    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: "! loss is NaN or infinite since step 3" in screen_text(app))
+        await pilot.press("K")
+        await _until(pilot, lambda: "acknowledged: loss is NaN or infinite since step 3" in screen_text(app))
+        assert "! loss" not in screen_text(app) and "The weights are lost" not in screen_text(app)
+        await _until(pilot, lambda: "1 alarm is acknowledged; K undoes that." in screen_text(app))
+        await pilot.press("K")
+        await _until(pilot, lambda: "! loss is NaN or infinite since step 3" in screen_text(app))
+        make_run(project, "fine-bbbb", "finished", name="fine")
+        app.reload(everything=True)
+        await _until(pilot, lambda: "fine" in screen_text(app))
+        app.screen.opened(run="fine-bbbb")
+        await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "fine-bbbb")
+        await pilot.press("K")
+        await _until(pilot, lambda: "Acknowledge: it has no alarm" in screen_text(app))
+
+
 async def test_the_end_of_a_run_is_told_on_another_screen(
     open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,36 +3,68 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import isfinite
+from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
 from hudtui.core.compute.hardware import size
+from hudtui.core.errors import InputError
+from hudtui.core.settings import ALARM_SETTINGS, check_settings, load_settings
 from hudtui.core.text import clean_line
 from hudtui.core.training.metrics import MetricsReader, NotFiniteStreak, Point
 
 SILENT = 15.0
-"""Seconds without a heartbeat after which an active run raises an alarm."""
-QUIET = 300.0
-"""Seconds without a log line of the running stage after which an alarm is raised; three steps if those take longer."""
+"""Seconds without a heartbeat after which the clock of a machine is compared with that of this computer."""
 DEAD_QUIET = 60.0
-"""The same if the model server of the stage is known to be dead."""
-UNANSWERED = 20.0
-"""Seconds without an answer, from a server that has answered before, after which an alarm is raised."""
+"""Seconds without a log line of the running stage after which it waits for its model server, which is known to be dead."""
 STUCK = 60.0
 """Seconds in which a server has requests but generates no token, after which an alarm is raised."""
-DISK_LOW = 5 * 1024**3
-"""Free bytes below which a checkpoint of a medium-sized model may no longer fit."""
 DISK_FULL = 512 * 1024**2
-MANY_BROKEN = 0.25
-"""Share of a step's episodes that broke off at which an alarm is raised."""
-FLAT = 5
-"""Consecutive steps without any reward spread after which an alarm is raised."""
+"""Free bytes below which a disk is full."""
 
 Level = Literal["warning", "error"]
 Kind = Literal["heartbeat", "quiet", "memory", "nan", "flat", "server", "disk", "training"]
+
+
+def _usual(name: str) -> float:
+    return float(ALARM_SETTINGS[name].default or "inf")
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """From when on there is an alarm. An infinite threshold means that there is none; see `settings.ALARM_SETTINGS`."""
+
+    heartbeat: float = _usual("heartbeat")
+    """Seconds without a heartbeat."""
+    quiet: float = _usual("quiet")
+    """Minutes without a log line of the running stage; three steps if those take longer."""
+    flat: float = _usual("flat")
+    """Consecutive steps without any reward spread."""
+    nan: float = _usual("nan")
+    """Consecutive values that are not finite."""
+    broken: float = _usual("broken")
+    """Per cent of a step's episodes that broke off."""
+    server: float = _usual("server")
+    """Seconds without an answer, from a server that has answered before."""
+    disk: float = _usual("disk")
+    """Free GiB below which a checkpoint of a medium-sized model may no longer fit."""
+
+
+USUAL = Thresholds()
+
+
+def read_thresholds(folder: Path) -> Thresholds:
+    """Return the thresholds in the settings of a project folder. A value that cannot be used counts as none given."""
+    try:
+        values = check_settings(load_settings(folder)).values
+    except InputError:  # of the platform
+        return USUAL
+    given = {name: values.get(setting.name) for name, setting in ALARM_SETTINGS.items()}
+    return replace(USUAL, **{name: value for name, value in given.items() if isinstance(value, float)})
 
 
 @dataclass(frozen=True)
@@ -46,14 +78,28 @@ class Alarm:
     fix: str | None = None
     """The fix, in one sentence."""
     stage: str | None = None
+    mark: str = ""
+    """What tells it from an earlier alarm of this identity, such as the step since which it is there; empty if nothing does."""
+    acknowledged: bool = False
+    """The user knows of it: it is listed, and neither counted nor announced."""
 
     @property
     def identity(self) -> tuple[str, ...]:
         """Return what tells the alarm from others while its text changes with every second."""
         return (self.kind, self.level, self.stage or "", self.fix or "")
 
+    @property
+    def key(self) -> str:
+        """Return the identity and the mark as one text, by which the alarm is acknowledged."""
+        return clean_line(":".join((*self.identity, self.mark)))
+
+    @property
+    def told(self) -> str:
+        """Return the problem, and whether it is acknowledged."""
+        return f"{self.text} (acknowledged)" if self.acknowledged else self.text
+
     def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if name != "mark"}
 
 
 @dataclass(frozen=True)
@@ -77,6 +123,8 @@ class StageFacts:
     exit: int | None = None
     quiet: float | None = None
     """Seconds since the stage's log last grew; None if unknown."""
+    grew: float | None = None
+    """When it last grew, by the machine's clock."""
     unanswered: float = 0.0
     """For a model server: seconds since its last answer; 0 if it answers or is not asked."""
     stuck: float = 0.0
@@ -90,6 +138,8 @@ class RunFacts:
     active: bool
     silent: float | None = None
     """Seconds since the run's last heartbeat."""
+    beat: float | None = None
+    """When it was, by the machine's clock."""
     stages: tuple[StageFacts, ...] = ()
     signs: tuple[LogSymptom, ...] = ()
     wrong: tuple[NotFiniteStreak, ...] = ()
@@ -189,42 +239,50 @@ def reward_spread(metrics: MetricsReader, group: int | None = None) -> tuple[Poi
     return metrics.quantity("reward_std")
 
 
-def find_alarms(facts: RunFacts) -> tuple[Alarm, ...]:
-    """Return the alarms of a run, the worst first."""
+def find_alarms(facts: RunFacts, from_when: Thresholds = USUAL, *, acknowledged: Collection[str] = ()) -> tuple[Alarm, ...]:
+    """Return the alarms of a run, the worst first, and those that the user knows of last.
+
+    Args:
+        facts: The facts about the run.
+        from_when: The thresholds.
+        acknowledged: The keys of the alarms that the user knows of.
+    """
     checks = (_heartbeat, _memory, _server, _disk, _quiet, _nan, _flat, _training)
-    found = [alarm for check in checks for alarm in check(facts)]
-    return tuple(sorted(found, key=lambda alarm: alarm.level != "error"))
+    found = [alarm for check in checks for alarm in check(facts, from_when)]
+    found = [replace(alarm, acknowledged=alarm.key in acknowledged) for alarm in found]
+    return tuple(sorted(found, key=lambda alarm: (alarm.acknowledged, alarm.level != "error")))
 
 
-def _heartbeat(facts: RunFacts) -> Iterable[Alarm]:
-    if facts.active and facts.silent is not None and facts.silent > SILENT:
+def _heartbeat(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
+    if facts.active and facts.silent is not None and facts.silent > from_when.heartbeat:
         yield Alarm(
             "heartbeat",
             "error",
             f"no sign of life for {seconds(facts.silent)}",
             "The machine may be gone, or its supervisor killed: the next start of hudtui takes the run up again.",
+            mark="" if facts.beat is None else f"{facts.beat:.0f}",
         )
 
 
-def _memory(facts: RunFacts) -> Iterable[Alarm]:
+def _memory(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
     told: set[str] = set()
     for sign in facts.signs:
         if sign.kind == "memory" and sign.stage not in told:
             told.add(sign.stage)
-            yield Alarm("memory", "error", f"{sign.stage} ran out of memory: {sign.line}", sign.fix, sign.stage)
+            yield Alarm("memory", "error", f"{sign.stage} ran out of memory: {sign.line}", sign.fix, sign.stage, sign.line)
     for stage in facts.stages:
         if stage.state == "ended" and stage.exit == -9 and stage.name not in told and facts.active:
             yield Alarm("memory", "error", f"{stage.name} was killed (SIGKILL), mostly for want of memory", _HOST_FIX, stage.name)
 
 
-def _server(facts: RunFacts) -> Iterable[Alarm]:
+def _server(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
     if not facts.active:
         return
     working = [stage for stage in facts.stages if not stage.service and stage.state in ("running", "starting")]
     quiet = max((stage.quiet or 0.0 for stage in working), default=0.0)
     for stage in facts.stages:
         sign = next((sign for sign in facts.signs if sign.kind == "server" and sign.stage == stage.name), None)
-        how = _trouble(stage, sign)
+        how = _trouble(stage, sign, from_when)
         if not working or how is None:
             continue
         why = f" ({sign.line})" if sign else ""
@@ -236,20 +294,20 @@ def _server(facts: RunFacts) -> Iterable[Alarm]:
             yield Alarm("server", "warning", f"{stage.name} {how}{why} while the run continues", None, stage.name)
 
 
-def _trouble(stage: StageFacts, sign: LogSymptom | None) -> str | None:
+def _trouble(stage: StageFacts, sign: LogSymptom | None, from_when: Thresholds) -> str | None:
     """Return the problem of a model server; None without a problem, or if the stage is not a server."""
     if stage.service and stage.state == "ended":
         return "is dead" if stage.exit is None else f"ended with status {stage.exit}"
-    if stage.unanswered > UNANSWERED:
+    if stage.unanswered > from_when.server:
         return f"has not answered for {seconds(stage.unanswered)}"
     if stage.stuck > STUCK:
         return f"has requests, but has made no token for {seconds(stage.stuck)}"
     return "is dead" if sign else None
 
 
-def _disk(facts: RunFacts) -> Iterable[Alarm]:
+def _disk(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
     free = facts.disk_free
-    if facts.active and free is not None and free < DISK_LOW:
+    if facts.active and free is not None and isfinite(from_when.disk) and free < from_when.disk * 2**30:
         full = free < DISK_FULL
         yield Alarm(
             "disk",
@@ -259,49 +317,55 @@ def _disk(facts: RunFacts) -> Iterable[Alarm]:
         )
 
 
-def _quiet(facts: RunFacts) -> Iterable[Alarm]:
+def _quiet(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
     if not facts.active:
         return
     usual = median(point.y for point in facts.step_times) if facts.step_times else 0.0
-    patience = max(QUIET, 3 * usual)
+    patience = max(60 * from_when.quiet, 3 * usual)
     for stage in facts.stages:
         if not stage.service and stage.state == "running" and stage.quiet is not None and stage.quiet > patience:
-            yield Alarm("quiet", "warning", f"{stage.name} has logged nothing for {seconds(stage.quiet)}", None, stage.name)
+            text, mark = (
+                f"{stage.name} has logged nothing for {seconds(stage.quiet)}",
+                "" if stage.grew is None else f"{stage.grew:.0f}",
+            )
+            yield Alarm("quiet", "warning", text, None, stage.name, mark)
 
 
-def _nan(facts: RunFacts) -> Iterable[Alarm]:
-    if facts.wrong:
-        first = min(facts.wrong, key=lambda wrong: wrong.x)
-        names = ", ".join(dict.fromkeys(clean_line(wrong.name, 40) for wrong in facts.wrong[:4]))
+def _nan(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
+    wrong = [streak for streak in facts.wrong if streak.count >= from_when.nan]
+    if wrong:
+        first = min(wrong, key=lambda streak: streak.x)
+        names = ", ".join(dict.fromkeys(clean_line(streak.name, 40) for streak in wrong[:4]))
         yield Alarm(
             "nan",
             "error",
-            f"{names} {'are' if len(facts.wrong) > 1 else 'is'} NaN or infinite since step {first.x:g}",
+            f"{names} {'are' if len(wrong) > 1 else 'is'} NaN or infinite since step {first.x:g}",
             "The weights are lost: stop the run, continue from a checkpoint, lower learning_rate or max_grad_norm.",
+            mark=f"{first.x:g}",
         )
 
 
-def _flat(facts: RunFacts) -> Iterable[Alarm]:
-    last = facts.spread[-FLAT:]
-    if facts.active and len(last) == FLAT and all(abs(point.y) < 1e-9 for point in last):
-        count = sum(1 for _ in takewhile(lambda point: abs(point.y) < 1e-9, reversed(facts.spread)))
+def _flat(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
+    count = sum(1 for _ in takewhile(lambda point: abs(point.y) < 1e-9, reversed(facts.spread)))
+    if facts.active and count and count >= from_when.flat:
         yield Alarm(
             "flat",
             "warning",
             f"zero reward variance within groups for {count} steps: there is no gradient",
             "Tasks that sometimes succeed, a higher temperature, or more num_generations.",
+            mark=f"{facts.spread[-count].x:g}",
         )
 
 
-def _training(facts: RunFacts) -> Iterable[Alarm]:
+def _training(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
     if not facts.active:
         return
     for sign in dict.fromkeys(sign for sign in facts.signs if sign.kind == "training"):
         yield Alarm("training", "warning", f"{sign.stage}: {sign.line}", sign.fix, sign.stage)
-    broken = facts.broken[-1] if facts.broken else None
-    if broken is not None and broken.y >= MANY_BROKEN:
-        text = f"{broken.y:.0%} of the episodes of step {broken.x:g} broke off: nothing is learned from them"
-        yield Alarm("training", "warning", text, "The log and the results name the reasons.")
+    many = tuple(takewhile(lambda point: 100 * point.y >= from_when.broken, reversed(facts.broken)))
+    if many:
+        text = f"{many[0].y:.0%} of the episodes of step {many[0].x:g} broke off: nothing is learned from them"
+        yield Alarm("training", "warning", text, "The log and the results name the reasons.", mark=f"{many[-1].x:g}")
 
 
 def seconds(value: float) -> str:

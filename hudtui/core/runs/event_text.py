@@ -76,6 +76,9 @@ def _text(event: RunEvent) -> str:
         case "tagged":
             changes = [f"{sign}{tag}" for sign, key in (("+", "add"), ("-", "remove")) for tag in _list(data.get(key))]
             return f"the tags are changed: {' '.join(changes)}"
+        case "acknowledged":
+            kinds = ", ".join(sorted({str(key).partition(":")[0] for key in _list(data.get("alarms"))}))
+            return f"alarms are {'not acknowledged any more' if data.get('undone') is True else 'acknowledged'}: {kinds}"
         case "archived":
             return "the run is taken out of the archive" if data.get("undone") is True else "the run is archived"
     return _EVENTS.get(kind, kind.replace("_", " ")) + (f": {why}" if why else "")

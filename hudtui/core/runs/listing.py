@@ -52,8 +52,9 @@ class RunRow:
 
     @property
     def alarm(self) -> str | None:
-        """The most serious alarm of a run that is active."""
-        return self.view.alarms[0].text if self.view is not None and self.view.alarms and self.summary.active else None
+        """The most serious alarm of a run that is active, unless the user has acknowledged it."""
+        found = self.view.open_alarms if self.view is not None and self.summary.active else ()
+        return found[0].text if found else None
 
 
 def model_of(spec: RunSpec) -> str | None:

@@ -70,6 +70,7 @@ def news_between(before: RunView | None, now: RunView) -> tuple[RunNews, ...]:
         return ()
     if not now.summary.active:
         return (RunNews(now),)
-    known = {alarm.identity for alarm in before.alarms}
-    fresh = {alarm.identity: alarm for alarm in now.alarms}
+    # Of an alarm that was acknowledged, a later one is new.
+    known = {alarm.identity for alarm in before.open_alarms}
+    fresh = {alarm.identity: alarm for alarm in now.open_alarms}
     return tuple(RunNews(now, alarm) for identity, alarm in fresh.items() if identity not in known)

@@ -29,7 +29,7 @@ from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
-from hudtui.core.runs.alarms import Alarm, LogSymptom, RunFacts, find_alarms, find_symptoms, reward_spread
+from hudtui.core.runs.alarms import USUAL, Alarm, LogSymptom, RunFacts, Thresholds, find_alarms, find_symptoms, reward_spread
 from hudtui.core.runs.reports import read_status
 from hudtui.core.runs.tracker_folder import newest_run, run_files
 from hudtui.core.text import clean, clean_line, plural
@@ -244,14 +244,21 @@ async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
 class SessionWatcher:
     """Follows the sources of a session that hudtui did not start, and keeps the metrics that it recognises.
 
-    `lines` is the number of existing lines to include, counted from the end; None for all.
+    `lines` is the number of existing lines to include, counted from the end; None for all. `from_when` are the thresholds of
+    alarms.
     """
 
     def __init__(
-        self, host: Host, foreign: ExternalSession, *, lines: int | None = 200, now: Callable[[], float] = time.time
+        self,
+        host: Host,
+        foreign: ExternalSession,
+        *,
+        lines: int | None = 200,
+        from_when: Thresholds = USUAL,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.host, self.foreign = host, foreign
-        self._lines, self._now = lines, now
+        self._lines, self._from_when, self._now = lines, from_when, now
         self.readers: dict[str, LogMetricsReader] = {source.name: LogMetricsReader() for source in foreign.sources}
         self.before: dict[str, int] = {}
         """For each source, the bytes before the first line that was included."""
@@ -274,7 +281,7 @@ class SessionWatcher:
         facts = RunFacts(
             active=True, signs=signs, wrong=numbers.wrong, spread=reward_spread(numbers), broken=numbers.series("broken")
         )
-        return (*servers, *find_alarms(facts))
+        return (*servers, *find_alarms(facts, self._from_when))
 
     def log(self, source: str) -> LogFile | None:
         """Return the log of a followed source; None for a terminal, which keeps no earlier lines, and for a tracker's file."""

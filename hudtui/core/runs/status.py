@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.remote.tmux import attach_argv
-from hudtui.core.runs.alarms import SILENT, Alarm
+from hudtui.core.runs.alarms import Alarm
 from hudtui.core.runs.values import RunEvent, RunSummary, iso_time
 from hudtui.core.runs.vllm import ModelServer
 from hudtui.core.text import clean_line
@@ -211,7 +211,12 @@ class RunView:
     @property
     def worrying(self) -> bool:
         """Return whether the run should be alive, but its heartbeat has stopped."""
-        return self.summary.active and self.silent is not None and self.silent > SILENT
+        return any(alarm.kind == "heartbeat" for alarm in self.alarms)
+
+    @property
+    def open_alarms(self) -> tuple[Alarm, ...]:
+        """Return the alarms that the user has not acknowledged."""
+        return tuple(alarm for alarm in self.alarms if not alarm.acknowledged)
 
     @property
     def reward(self) -> float | None:

@@ -224,6 +224,14 @@ class RunStore:
                 raise RunError(f"run {run.id} is not archived: {why}", fix=f"hudtui runs stop {run.id}")
         self._append_to_all(runs, "archived", {"undone": undo})
 
+    def acknowledge(self, run: str, alarms: Iterable[str], *, undo: bool = False) -> None:
+        """Store that the user knows of alarms of a run, by their keys (`alarms.Alarm.key`); or not any more.
+
+        Raises:
+            RunError: The run does not exist, or the store cannot be written.
+        """
+        self.append(run, "acknowledged", {"alarms": sorted(alarms), "undone": undo})
+
     def _append_to_all(self, runs: Iterable[str], kind: str, data: Mapping[str, Any]) -> None:
         moment = time.time()
         with self.database.writing() as database:

@@ -54,8 +54,8 @@ class RunEvent:
 
     Events of the app have the types `planned`, `machine` (a step on the way to a rented machine, or its end), `step`,
     `stop_requested`, `limits`, `removed`, `failed`, `lost`, `unreadable` (a rejected record of the machine), `renamed`,
-    `commented`, `tagged`, `archived`, `notified` (the user's command was started for an event). Events of the supervisor on the
-    machine have the types in `REPORTED`, and no others.
+    `commented`, `tagged`, `archived`, `acknowledged` (alarms that the user knows of, or that are over), `notified` (the user's
+    command was started for an event). Events of the supervisor on the machine have the types in `REPORTED`, and no others.
     """
 
     run: str
@@ -121,6 +121,8 @@ class RunSummary:
     """The user's tags, in alphabetical order."""
     archived: bool = False
     """The user has archived the run; see `hidden`."""
+    acknowledged: tuple[str, ...] = ()
+    """The keys of the alarms that the user knows of (`alarms.Alarm.key`), the newest last."""
     unreadable: int = 0
     """Number of skipped invalid records of the machine, counted up to `MOST_UNREADABLE`."""
     unreadable_why: str | None = None
@@ -206,6 +208,10 @@ class RunSummary:
         }
 
 
+_OF_THE_USER = frozenset({"renamed", "commented", "tagged", "archived", "acknowledged", "notified"})
+"""Types of events that are no sign of life."""
+_ACKNOWLEDGED = 100
+"""Most acknowledged alarms kept for a run, the newest."""
 END_STATES: Mapping[str, RunState] = {"finished": "finished", "failed": "failed", "stopped": "stopped"}
 
 
@@ -217,7 +223,7 @@ def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
     """
     run: dict[str, Any] = dict(vars(start))
     for event in events:
-        if event.type not in ("renamed", "commented", "tagged", "archived", "notified"):
+        if event.type not in _OF_THE_USER:
             run["updated"] = max(run["updated"], event.at)
         if event.type == "note" and (message := _text(event, "message")):
             run["notes"] = (*run["notes"], message)[-_NOTES:]
@@ -264,6 +270,10 @@ def _take_own(run: dict[str, Any], event: RunEvent) -> None:
         run["tags"] = tuple(sorted({*run["tags"], *_texts(event, "add")} - _texts(event, "remove")))
     elif kind == "archived":
         run["archived"] = event.data.get("undone") is not True
+    elif kind == "acknowledged":
+        told = _texts(event, "alarms")
+        others = tuple(key for key in run["acknowledged"] if key not in told)
+        run["acknowledged"] = others if event.data.get("undone") is True else (*others, *sorted(told))[-_ACKNOWLEDGED:]
     elif kind == "unreadable":
         run.update(unreadable=run["unreadable"] + 1, unreadable_why=run["unreadable_why"] or _text(event, "why"))
     if run["final"]:

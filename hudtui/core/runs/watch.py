@@ -18,7 +18,17 @@ from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host, find_ta
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_file import Log, LogPlace
 from hudtui.core.remote.logs import TailReader
-from hudtui.core.runs.alarms import SILENT, LogSymptom, RunFacts, StageFacts, find_alarms, find_symptoms, reward_spread
+from hudtui.core.runs.alarms import (
+    SILENT,
+    LogSymptom,
+    RunFacts,
+    StageFacts,
+    Thresholds,
+    find_alarms,
+    find_symptoms,
+    read_thresholds,
+    reward_spread,
+)
 from hudtui.core.runs.forecast import expected_cost
 from hudtui.core.runs.launch import error_sentence
 from hudtui.core.runs.reports import StatusReport, read_status
@@ -45,7 +55,7 @@ from hudtui.core.text import clean_line
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.metrics import MetricsReader
 
-__all__ = ["SILENT", "GpuLoad", "MachineLoad", "Monitor", "ResultRow", "RunResult", "RunView", "StageView"]
+__all__ = ["GpuLoad", "MachineLoad", "Monitor", "ResultRow", "RunResult", "RunView", "StageView"]
 
 _LOG_LOOK = 256 * 1024
 """Most bytes of a log that one refresh searches for symptoms."""
@@ -59,6 +69,8 @@ _SERVER_WAIT = 0.3
 """Seconds a view waits for the model server's answer."""
 _SERVER_FIRST = 3.0
 """The same for the first request, so that a single view includes the answer."""
+_SETTINGS = 10.0
+"""Seconds between two readings of the settings."""
 _SIGNS = 8
 """Symptoms kept for each stage, the newest."""
 _AT_ONCE = 4
@@ -90,6 +102,16 @@ class Monitor:
         self._machines: dict[tuple[str, str | None], RunFolder] = {}
         self._seen: dict[str, _Seen] = {}
         self._events: dict[str, tuple[object, tuple[RunEvent, ...]]] = {}
+        self._thresholds = Thresholds()
+        self._read_settings = 0.0
+        """When the settings are read again, by the monotonic clock."""
+
+    async def _thresholds_now(self) -> Thresholds:
+        """Return the thresholds of alarms in the project's settings, which are read again after some seconds."""
+        if time.monotonic() >= self._read_settings:
+            self._thresholds = await asyncio.to_thread(read_thresholds, self.store.state_dir.parent)
+            self._read_settings = time.monotonic() + _SETTINGS
+        return self._thresholds
 
     def _events_of(self, run: str) -> tuple[RunEvent, ...]:
         """Return the events of a run. The store is read only if its file has changed since the last read."""
@@ -215,6 +237,7 @@ class Monitor:
         facts = RunFacts(
             active=summary.active,
             silent=silent,
+            beat=there,
             stages=tuple(
                 StageFacts(
                     stage.name,
@@ -222,6 +245,7 @@ class Monitor:
                     stage.service,
                     stage.exit,
                     max(there - grew[stage.name], 0.0) if there is not None and stage.name in grew else None,
+                    grew.get(stage.name),
                     servers[stage.name].unanswered if stage.name in servers else 0.0,
                     servers[stage.name].stuck if stage.name in servers else 0.0,
                 )
@@ -231,9 +255,16 @@ class Monitor:
             wrong=seen.metrics.wrong,
             spread=reward_spread(seen.metrics, group),
             step_times=seen.metrics.quantity("step_time")[-20:],
-            broken=seen.metrics.series("broken")[-1:],
+            broken=seen.metrics.series("broken"),
             disk_free=status.disk_free,
         )
+        alarms = find_alarms(facts, await self._thresholds_now(), acknowledged=summary.acknowledged)
+        if summary.active and not problems.words:
+            gone = seen.acknowledged - {alarm.key for alarm in alarms}
+            seen.acknowledged = {alarm.key for alarm in alarms if alarm.acknowledged}
+            if gone := gone.intersection(summary.acknowledged):  # they would come anew
+                with contextlib.suppress(RunError):
+                    await self.store.run(self.store.acknowledge, run, gone, undo=True)
         left = time_left(seen.metrics) if summary.active else None
         return RunView(
             summary=summary,
@@ -246,7 +277,7 @@ class Monitor:
             disk_free=status.disk_free,
             events=() if brief else self._events_of(run),
             problem="; ".join(word for word in (summary.passed_over, seen.passed_over, *problems.words) if word) or None,
-            alarms=find_alarms(facts),
+            alarms=alarms,
             gpus=seen.gpus,
             machine=seen.machine,
             servers=tuple(servers.values()),
@@ -458,6 +489,8 @@ class _Seen:
             for stage in machine.record.plan.stages
         }
         self._signs: dict[str, deque[LogSymptom]] = {}
+        self.acknowledged: set[str] = set()
+        """The keys of the alarms of the newest view that were acknowledged."""
         self._beat: tuple[float, float, bool] | None = None
         self.ahead = 0.0
         """Seconds by which this computer's clock is ahead of the machine's."""

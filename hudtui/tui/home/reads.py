@@ -50,6 +50,7 @@ class RunRead:
     """About how long it takes yet."""
     cost: str = ""
     alarms: tuple[str, ...] = ()
+    """Those that the user has not acknowledged."""
     state: str = ""
     """The store's word: `running`, `finished`, `failed`, ..."""
     ended: bool = False
@@ -116,7 +117,7 @@ def _read(view: RunView, record: RunRecord) -> RunRead:
         stage=clean_line(summary.stage or "", 30) if summary.active else "",
         left="" if view.left is None else span(view.left),
         cost="" if view.cost is None else money(view.cost, summary.currency),
-        alarms=tuple(clean_line(alarm.text, 300) for alarm in view.alarms) if summary.active else (),
+        alarms=tuple(clean_line(alarm.text, 300) for alarm in view.open_alarms) if summary.active else (),
         state=summary.state,
         ended=not summary.active and not summary.holds_machine,
     )

@@ -125,6 +125,14 @@ class RunScreen(HudtuiScreen):
             "Z",
             show=False,
         ),
+        AppAction(
+            "run.acknowledge",
+            "Acknowledge",
+            "Acknowledge the alarms of this run: they stay listed, and are neither counted nor announced until they come anew; "
+            "or undo that.",
+            "K",
+            show=False,
+        ),
         AppAction("run.pull", "Fetch results", "Bring its results to this computer, also while it runs.", "p", show=False),
         AppAction("run.export", "Export model", "Copy or push the model that it has trained.", "E", show=False, asks=True),
         AppAction("run.limits", "Limits", "Change what it may cost, and how long it may take.", "b", show=False, asks=True),
@@ -444,6 +452,8 @@ class RunScreen(HudtuiScreen):
             return self.view.no_terminal
         if name == "continue" and run.active:
             return "it has not ended; {key:run.stop} ends it"
+        if name == "acknowledge" and not self.view.alarms:
+            return "it has no alarm"
         if name == "limits" and not run.active:
             return f"it has ended already: {run.state}"
         if name == "differences" and len(self._of_the_comparison()) < 2:
@@ -684,6 +694,18 @@ class RunScreen(HudtuiScreen):
         self.app.reload(everything=True)
         done = "listed again" if undo else "archived; {key:run.archived} lists archived runs"
         self.say(f"{_named(runs)} {'is' if len(runs) == 1 else 'are'} {done}", "success")
+
+    @started("edit")
+    async def action_acknowledge(self) -> None:
+        from hudtui.core.flows.acknowledge import acknowledge
+
+        view = self._shown
+        undo = not view.open_alarms
+        changed = await acknowledge(view, await asyncio.to_thread(self._open_store), undo=undo)
+        self.app.progress.look_now()  # the header counts the others
+        self._follow()
+        words = "not acknowledged any more" if undo else "acknowledged; {key:run.acknowledge} undoes that"
+        self.say(f"{plural(len(changed), 'alarm')} {'is' if len(changed) == 1 else 'are'} {words}.", "success")
 
     def action_compare(self) -> None:
         if self.chosen is None or self.view is None:

@@ -248,11 +248,13 @@ class WatchScreen(HudtuiScreen):
     # -- what is followed --------------------------------------------------------------------------------------------
 
     def _follow(self, host: Host, foreign: ExternalSession, *, whole: bool = False) -> None:
+        from hudtui.core.runs.alarms import read_thresholds
         from hudtui.core.runs.sessions import SessionWatcher
 
         self.foreign, self._whole, self.server = foreign, whole, None
         self._note, self._over = "", False
-        self.watching = SessionWatcher(host, foreign, lines=None if whole else _LINES)
+        from_when = read_thresholds(self.app.folder)
+        self.watching = SessionWatcher(host, foreign, lines=None if whole else _LINES, from_when=from_when)
         self.workers.cancel_group(self, "read")
         # Never cancelled: widgets that are being mounted or removed must be let be.
         self.run_worker(self._switch(self.watching), group="switch", exit_on_error=False)

@@ -123,12 +123,15 @@ def _reward(view: RunView, width: int) -> list[Content]:
 def alarm_lines(alarms: Sequence[Alarm], width: int) -> list[Content]:
     """What is wrong and what can be done about it, in as many lines of `width` cells as that takes."""
     lines: list[Content] = []
+    known = [alarm for alarm in alarms if alarm.acknowledged]
+    alarms = [alarm for alarm in alarms if not alarm.acknowledged]
     for alarm in alarms[:_ALARMS]:
         lines += _wrapped(alarm.text, width, "bold $error" if alarm.level == "error" else "bold $warning", lead="! ")
         if alarm.fix:
             lines += _wrapped(alarm.fix, width, "$foreground-muted")
     if len(alarms) > _ALARMS:
         lines.append(Content.styled(f"! and {len(alarms) - _ALARMS} more", "$warning"))
+    lines += [Content.styled(cut(f"acknowledged: {clean_line(alarm.text)}", width), "$foreground-muted") for alarm in known]
     return lines
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,9 @@ def test_only_what_is_new_is_news() -> None:
     assert told(view("running"), view("running", FULL)) == [FULL.text]
     assert told(view("running", FULL), view("running", fuller)) == [], "the same alarm in other words"
     assert told(view("running", FULL), view("running", full)) == [full.text], "it has become worse"
+    known = replace(FULL, acknowledged=True)
+    assert told(view("running"), view("running", known)) == [], "the user knows of it"
+    assert told(view("running", known), view("running", FULL)) == [FULL.text], "it has come anew"
     assert told(view("stopping"), view("stopped", FULL)) == ["stopped"]
     assert told(view("failed"), view("failed")) == told(view("failed"), view("running", FULL)) == []
 

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hudtui.core import trust
+from hudtui.core.platform import HUD
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.alarms import (
@@ -14,12 +17,15 @@ from hudtui.core.runs.alarms import (
     LogSymptom,
     RunFacts,
     StageFacts,
+    Thresholds,
     find_alarms,
     find_symptom,
     find_symptoms,
+    read_thresholds,
     reward_spread,
 )
 from hudtui.core.runs.status import read_gpus, time_left
+from hudtui.core.settings import ALARM_SETTINGS, folder_powers, save_user_setting
 from hudtui.core.training.metrics import MetricsReader, NotFiniteStreak, Point
 
 TRAIN = StageFacts("train", "running", quiet=1.0)
@@ -58,6 +64,67 @@ def test_nothing_is_wrong() -> None:
 )
 def test_each_trouble_is_told(facts: dict[str, Any], alarm: tuple[str, str]) -> None:
     assert told(**facts) == [alarm]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "facts"),
+    [
+        ("heartbeat", 30, {"silent": 29.0}),
+        ("quiet", 10, {"stages": (StageFacts("train", "running", quiet=599.0),)}),
+        ("flat", 8, {"spread": points(0.1, 0, 0, 0, 0, 0, 0, 0)}),
+        ("nan", 3, {"wrong": (NotFiniteStreak("loss", 3.0, 2),)}),
+        ("broken", 60, {"broken": points(0, 0.5)}),
+        ("server", 40, {"stages": (StageFacts("serve", "ready", True, unanswered=39.0), TRAIN)}),
+        ("disk", 1, {"disk_free": 2 * 1024**3}),
+    ],
+)
+def test_the_user_says_from_when_on_there_is_an_alarm(name: str, value: float, facts: dict[str, Any], own_world: Path) -> None:
+    found = RunFacts(active=True, **facts)
+    setting = ALARM_SETTINGS[name].name
+    assert len(find_alarms(found)) == 1 and read_thresholds(own_world) == Thresholds()
+    for text in (str(value), "none"):
+        save_user_setting(setting, text)
+        assert find_alarms(found, read_thresholds(own_world)) == ()
+    save_user_setting(setting, "soon")
+    assert find_alarms(found, read_thresholds(own_world)) == find_alarms(found), "what cannot be read silences nothing"
+
+
+def test_a_folder_silences_no_alarm_before_it_is_trusted(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HUDTUI_TRUST", raising=False)
+    (own_world / ".env").write_text("HUDTUI_ALARM_FLAT_STEPS=none\n")
+    assert read_thresholds(own_world).flat == 5
+    trust.agree(own_world, folder_powers(own_world, HUD))
+    assert read_thresholds(own_world).flat == math.inf
+    (own_world / ".env").write_text("HUDTUI_ALARM_FLAT_STEPS=90\n")
+    assert read_thresholds(own_world).flat == 5, "the user has not agreed to this one"
+
+
+def test_an_alarm_that_is_acknowledged_comes_last_until_it_comes_anew() -> None:
+    def found(spread: Sequence[Point], *known: str) -> list[tuple[str, bool]]:
+        facts = RunFacts(active=True, spread=spread, disk_free=2 * 1024**3)
+        return [(alarm.kind, alarm.acknowledged) for alarm in find_alarms(facts, acknowledged=known)]
+
+    flat = points(0.1, 0, 0, 0, 0, 0)
+    [_, alarm] = find_alarms(RunFacts(active=True, spread=flat, disk_free=2 * 1024**3))
+    assert found(flat) == [("disk", False), ("flat", False)]
+    assert found(points(0.1, 0, 0, 0, 0, 0, 0, 0), alarm.key) == [("disk", False), ("flat", True)], "it goes on"
+    again = points(0.1, 0, 0, 0, 0, 0, 0.2, 0, 0, 0, 0, 0)
+    assert found(again, alarm.key) == [("disk", False), ("flat", False)], "another one of its kind"
+    assert "mark" not in alarm.to_json() and alarm.to_json()["acknowledged"] is False
+
+
+def test_alarms_of_a_kind_are_told_from_earlier_ones() -> None:
+    def keys(**facts: Any) -> set[str]:
+        return {alarm.key for alarm in find_alarms(RunFacts(active=True, **facts))}
+
+    def quiet(grew: float) -> tuple[StageFacts, ...]:
+        return (StageFacts("train", "running", quiet=400.0, grew=grew),)
+
+    assert keys(stages=quiet(7.0)) == keys(stages=quiet(7.0)) != keys(stages=quiet(900.0))
+    assert keys(silent=20.0, beat=7.0) == keys(silent=90.0, beat=7.0) != keys(silent=90.0, beat=50.0)
+    assert keys(broken=points(0, 0.5, 0.5)) == keys(broken=points(0, 0.5, 0.6, 0.7)) != keys(broken=points(0, 0.5, 0, 0.5))
+    first, later = NotFiniteStreak("loss", 3.0, 2), NotFiniteStreak("loss", 9.0, 2)
+    assert keys(wrong=(first,)) != keys(wrong=(later,))
 
 
 def test_a_dead_server_behind_a_trainer_that_waits() -> None:

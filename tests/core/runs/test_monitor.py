@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.errors import MachineError, RunError
+from hudtui.core.errors import InputError, MachineError, RunError
+from hudtui.core.flows.acknowledge import acknowledge
 from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_search import Level, LogFilter
+from hudtui.core.runs.event_text import event_text
 from hudtui.core.runs.launch import launch, stop_run
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.watch import Monitor
@@ -135,6 +137,41 @@ async def test_a_time_that_cannot_be_is_not_believed(store: RunStore, make: Make
     for host.says in ("inf", "nan", "-5", "9" * 400, "today"):
         view = await Monitor(store, hosts=lambda name: host, now=lambda: time.time() + 7200).view(record.id)
         assert view.ahead == 0.0 and view.elapsed is not None and view.elapsed > 7000
+    await stop_run(record.id, HOST, store)
+
+
+async def test_an_acknowledged_alarm_counts_again_when_it_comes_anew(
+    store: RunStore, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "10000")
+    record, monitor = make("sleep 60"), Monitor(store)
+    await start(record, store)
+
+    async def disk(monitor: Monitor) -> list[bool]:
+        return [alarm.acknowledged for alarm in (await monitor.view(record.id)).alarms if alarm.kind == "disk"]
+
+    assert await disk(monitor) == [False]
+    with pytest.raises(InputError, match="no alarm 'dsik'"):
+        await acknowledge(await monitor.view(record.id), store, ["dsik"])
+    assert await acknowledge(await monitor.view(record.id), store, ["flat"]) == ()
+    (alarm,) = await acknowledge(await monitor.view(record.id), store, ["disk"])
+    assert alarm.kind == "disk" and await disk(monitor) == [True] and await disk(Monitor(store)) == [True]
+    assert event_text(store.events(record.id)[-1]) == "alarms are acknowledged: disk"
+    await acknowledge(await monitor.view(record.id), store, undo=True)
+    assert await disk(monitor) == [False]
+    await acknowledge(await monitor.view(record.id), store)
+    assert await disk(monitor) == [True]
+    other = Monitor(store)
+    monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "none")
+    assert await disk(other) == [], "another threshold"
+    monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "10000")
+    assert await disk(Monitor(store)) == [True], "who has not seen the alarm does not know that it is gone"
+    monkeypatch.setattr(monitor, "_read_settings", 0.0)
+    monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "none")
+    assert await disk(monitor) == []
+    assert event_text(store.events(record.id)[-1]) == "alarms are not acknowledged any more: disk"
+    monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "10000")
+    assert await disk(Monitor(store)) == [False], "it has come anew"
     await stop_run(record.id, HOST, store)
 
 
