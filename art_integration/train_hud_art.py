@@ -89,9 +89,8 @@ async def train_hud_with_art(
         host=host,
         rehearse=rehearse,
     )
-    how = How(yes=yes, detach=False, dry_run=False, emit_script=False, tmux=True, as_json=False)
     try:
-        await train_art(checked(request, None), how)
+        await train_art(checked(request, None), How(yes=yes), as_json=False)
     except typer.Exit as error:
         if error.exit_code:
             raise SystemExit(error.exit_code) from None

@@ -8,7 +8,7 @@ import typer
 
 from hudtui.cli import console, runlog
 from hudtui.cli.command import HelpCommand
-from hudtui.cli.options import Detach, DryRun, EmitScript, Json, NoTmux, StartWithoutAsking, TrainerSettings, takes_request
+from hudtui.cli.options import Json, TrainerSettings, takes_request
 from hudtui.cli.rl_run import How, carry_out, checked
 from hudtui.core.runs.art_request import JUDGE, ArtRequest
 
@@ -44,26 +44,18 @@ class _JudgeMayBeLeftOut(HelpCommand):
     *("output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "python", "environments", "engine_version"),
     kind=ArtRequest,
 )
+@takes_request("yes", "detach", "dry_run", "emit_script", "no_tmux", kind=How, to="how")
 @console.run_async(when_ended=runlog.GOES_ON)
-async def train(
-    request: ArtRequest,
-    settings: TrainerSettings = None,
-    yes: StartWithoutAsking = False,
-    detach: Detach = False,
-    dry_run: DryRun = False,
-    emit_script: EmitScript = False,
-    no_tmux: NoTmux = False,
-    as_json: Json = False,
-) -> None:
+async def train(request: ArtRequest, settings: TrainerSettings = None, *, how: How, as_json: Json = False) -> None:
     """Train a model on an environment with ART: check everything, show the plan, rent a machine, train, fetch the model.
 
     --rehearse does the same on this computer without a model: random calls, or those of --base-url, are played, judged and
     recorded. Exit code 1 if the run did not finish, 2 if something is missing.
     """
-    await train_art(checked(request, settings), How(yes, detach, dry_run, emit_script, not no_tmux, as_json))
+    await train_art(checked(request, settings), how, as_json=as_json)
 
 
-async def train_art(request: ArtRequest, how: How) -> None:
+async def train_art(request: ArtRequest, how: How, *, as_json: bool) -> None:
     """Plan the training, start it if the user agrees, and follow it to its end.
 
     Raises:
@@ -72,4 +64,4 @@ async def train_art(request: ArtRequest, how: How) -> None:
     from hudtui.core.flows.art import plan_art
     from hudtui.core.project import open_project
 
-    await carry_out(await plan_art(request, open_project()), how)
+    await carry_out(await plan_art(request, open_project()), how, as_json=as_json)

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
@@ -21,6 +21,7 @@ from hudtui.core.trust import Untrusted, agree
 
 P = ParamSpec("P")
 T = TypeVar("T")
+C = TypeVar("C", bound=Callable[..., Any])
 
 FOUND = 1
 """Exit code of a command that has done its work and found problems, and of one whose user declined. Errors have their own."""
@@ -103,15 +104,29 @@ def out_json(value: Any, *, compact: bool = False) -> None:
     typer.echo(dump_json(value, indent=None if compact else 2))
 
 
-def hand_down_json(context: typer.Context, as_json: bool) -> None:
-    """Give a group's `--json` to the command that follows it: `hudtui runs --json show` is `hudtui runs show --json`.
+def by_default(app: typer.Typer) -> Callable[[C], C]:
+    """Make a command the default of its group: `hudtui runs --json` is `hudtui runs list --json`.
 
-    Raises:
-        BadParameter: That command prints no JSON.
+    A `--json` of the group belongs to the command that follows it: `hudtui runs --json show` is `hudtui runs show --json`.
     """
-    name = context.invoked_subcommand
-    if not as_json or name is None:
-        return
+
+    def decorate(command: C) -> C:
+        @app.callback()
+        def group(
+            context: typer.Context,
+            as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+        ) -> None:
+            if context.invoked_subcommand is None:
+                command(as_json=as_json)
+            elif as_json:
+                _hand_down_json(context, context.invoked_subcommand)
+
+        return command
+
+    return decorate
+
+
+def _hand_down_json(context: typer.Context, name: str) -> None:
     commands: Any = context.command
     if not any(parameter.name == "as_json" for parameter in commands.get_command(context, name).params):
         raise typer.BadParameter(f"{name} prints no JSON", param_hint="--json")

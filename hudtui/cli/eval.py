@@ -6,7 +6,7 @@ import contextlib
 import gc
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,8 @@ import typer
 from hudtui.cli import console
 from hudtui.cli.command import older_spellings, top
 from hudtui.cli.options import takes_request
-from hudtui.core.rollouts.options import EpisodeOptions
+from hudtui.core.knobs import knobs_of
+from hudtui.core.rollouts.options import EpisodeOptions, EvalOptions
 
 if TYPE_CHECKING:
     from hudtui.core.platform import Platform
@@ -34,45 +35,28 @@ class Via(StrEnum):
 
 
 @top.command("eval")
-@older_spellings(output="--out")
-@takes_request(kind=EpisodeOptions)
+@older_spellings(out_dir="--out")
+@takes_request(
+    *("policy", "reward", "limit", "group", "concurrency", "out_dir", "resume", "reuse", *knobs_of(EpisodeOptions)),
+    kind=EvalOptions,
+    group=None,
+)
 @console.run_async(when_ended="to continue, run the same command with --resume")
 async def evaluate(
     tasks: Annotated[
         str, typer.Argument(help="A file or folder of tasks, a dataset on the Hub (org/name), or hud-vf-gym with --env-args.")
     ],
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Gym configuration (YAML).")] = None,
-    policy: Annotated[
-        str, typer.Option("--policy", "-p", help="random, greedy, replay:TRACE, or openai:MODEL for a model behind an endpoint.")
-    ] = "greedy",
     model: Annotated[str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.")] = None,
     env_args: Annotated[
         str | None,
         typer.Option("--env-args", "-a", metavar="JSON", help="Of hud-vf-gym: taskset and config_path, as for vf-eval."),
     ] = None,
-    reward: Annotated[
-        str | None, typer.Option("--reward", help="Code of your own for the reward: FILE.py:NAME or package.module:NAME.")
-    ] = None,
     via: Annotated[
         Via, typer.Option("--via", help="What plays: hudtui itself, or vf-eval of an installed verifiers 0.4.")
     ] = Via.HUDTUI,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "--num-examples", "-n", min=-1, help="Play only the first N tasks; -1 for all.")
-    ] = None,
-    group: Annotated[
-        int | None, typer.Option("--group", "--rollouts-per-example", "-r", min=1, help="Episodes per task; 1 by default.")
-    ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Episodes at the same time.")] = 4,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Folder for traces.jsonl and metrics.jsonl; by default a new one in outputs/."),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the evaluation in --output.")] = False,
-    reuse: Annotated[
-        bool, typer.Option("--reuse", help="Keep an environment for the next task instead of starting a fresh one.")
-    ] = False,
     *,
-    request: EpisodeOptions,
+    request: EvalOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as one JSON document.")] = False,
 ) -> None:
     """Play every task with a policy or a model, score the episodes, and keep their traces.
@@ -80,74 +64,47 @@ async def evaluate(
     A line for each episode goes to standard error, the table of rewards (or JSON) to standard output. Exit code 1 if
     every episode failed, or if the others were not played because the endpoint or the environment is gone.
     """
-    from hudtui.core.rollouts.evaluate import EvalRequest
-
-    if limit == 0:
+    if request.limit == 0:
         raise typer.BadParameter("must be at least 1; -1 plays all tasks", param_hint="--limit")
     if model is not None:
-        if policy != "greedy":
+        if request.policy != "greedy":
             raise typer.BadParameter("these options exclude each other", param_hint="--model, --policy")
-        policy = f"openai:{model}"
-    played, platform = _of_gym(_Played(tasks, config, request.split, limit, group, reward), env_args)
-    if played.config is None:
-        raise typer.BadParameter("name the gym configuration: --config FILE", param_hint="--config")
-    asked = EvalRequest(
-        **{**vars(request), "split": played.split},
-        tasks=played.tasks,
-        config=played.config,
-        policy=policy,
-        reward=played.reward,
-        limit=None if played.limit == -1 else played.limit,
-        group=played.group or 1,
-        concurrency=concurrency,
-        out_dir=output,
-        resume=resume,
-        reuse=reuse,
-    )
-    ended = await _play(asked, platform, played.gym if via is Via.VERIFIERS else None, as_json=as_json)
+        request = replace(request, policy=f"openai:{model}")
+    asked, platform, gym = _of_gym(tasks, config, request, env_args)
+    asked = replace(asked, limit=None if asked.limit == -1 else asked.limit, group=asked.group or 1)
+    ended = await _play(asked, platform, gym if via is Via.VERIFIERS else None, as_json=as_json)
     if ended.failed == ended.expected:
         console.say("error: every episode failed")
         raise typer.Exit(console.FOUND)
 
 
-@dataclass(frozen=True)
-class _Played:
-    """What is played, as it was typed."""
-
-    tasks: str
-    config: Path | None
-    split: str | None
-    limit: int | None
-    group: int | None
-    reward: str | None
-    gym: str = "hud-vf-gym"
-
-
-def _of_gym(typed: _Played, env_args: str | None) -> tuple[_Played, Platform]:
-    """What is played, and on which platform: as typed, or as the arguments of a gym say, where one is named."""
+def _of_gym(tasks: str, config: Path | None, typed: EvalOptions, env_args: str | None) -> tuple[EvalRequest, Platform, str]:
+    """What is played, on which platform, and by which gym: as typed, or as the arguments of a gym say if `tasks` names one."""
     from hudtui.core.errors import InputError
     from hudtui.core.platform import choose_platform
+    from hudtui.core.rollouts.evaluate import EvalRequest
     from hudtui.core.rollouts.gym_args import EXAMPLES, ROLLOUTS, platform_of_gym, read_gym_args
 
     chosen = choose_platform(Path.cwd())
-    platform = platform_of_gym(typed.tasks, chosen)
-    if platform is None or Path(typed.tasks).exists():
+    platform = platform_of_gym(tasks, chosen)
+    if platform is None or Path(tasks).exists():
         if env_args is not None:
             raise InputError("--env-args is for a gym", fix="Name it first: hudtui eval hud-vf-gym --env-args ...")
-        return typed, chosen
+        if config is None:
+            raise typer.BadParameter("name the gym configuration: --config FILE", param_hint="--config")
+        return EvalRequest(tasks, config, **vars(typed)), chosen, "hud-vf-gym"
     given = read_gym_args(env_args)
-    if typed.config is not None:
+    if config is not None:
         raise InputError("the configuration is named twice", fix="Leave --config out, or config_path in --env-args.")
-    played = _Played(
-        given.taskset,
-        given.config,
-        given.split or typed.split,
-        typed.limit or given.tasks or EXAMPLES,
-        typed.group or ROLLOUTS,
-        given.reward or typed.reward,
-        gym="buckeye-vf-gym" if platform.name == "buckeye" else typed.gym,
+    typed = replace(
+        typed,
+        split=given.split or typed.split,
+        limit=typed.limit or given.tasks or EXAMPLES,
+        group=typed.group or ROLLOUTS,
+        reward=given.reward or typed.reward,
     )
-    return played, platform
+    gym = "buckeye-vf-gym" if platform.name == "buckeye" else "hud-vf-gym"
+    return EvalRequest(given.taskset, given.config, **vars(typed)), platform, gym
 
 
 async def _play(request: EvalRequest, platform: Platform, gym: str | None, *, as_json: bool) -> EvalSummary:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from hudtui.cli import console
 from hudtui.cli.command import older_spellings, top
-from hudtui.cli.options import CheckedAgainst, Split, TokenBudget
+from hudtui.cli.options import CheckedAgainst, takes_request
 from hudtui.core.events import Notice, Progress
+from hudtui.core.tasks.options import FORMATS, DatasetOptions, TaskSelection
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
@@ -31,66 +31,26 @@ SHOWN = 20
 SAME = 3
 """If more tasks have the same problem, only the first is shown."""
 
-_FORMATS = ("parquet", "jsonl", "dataset", "json", "tasks-jsonl")
-
 
 @top.command("hf")
 @older_spellings(name="-n")
+@takes_request(kind=DatasetOptions, remote=None, min_tasks=None)
+@takes_request(kind=TaskSelection, to="selection")
 @console.run_async()
 async def hf(
     tasks: Annotated[
         str,
         typer.Argument(help="JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."),
     ],
-    name: Annotated[str | None, typer.Option("--name", help="ORG/NAME on the Hub, or the name of a local file.")] = None,
-    private: Annotated[
-        bool | None,
-        typer.Option(
-            "--private/--public", help="Who may see it. By default a new dataset is private, and an existing one stays as it is."
-        ),
-    ] = None,
+    *,
+    request: DatasetOptions,
     no_push: Annotated[bool, typer.Option("--no-push", help="Stay on this machine.")] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Local result: .parquet, .jsonl, .json, or a folder as datasets saves it."),
-    ] = None,
-    form: Annotated[str | None, typer.Option("--format", help=f"Form of the local result: {', '.join(_FORMATS)}.")] = None,
     token: Annotated[
         str | None,
         typer.Option("--token", help="Hub token; better in HF_TOKEN, because other users of the machine can see options."),
     ] = None,
-    split: Split = None,
-    remote: Annotated[
-        bool | None, typer.Option("--remote/--local", help="Run local servers behind the platform instead, or leave them local.")
-    ] = None,
-    image: Annotated[str | None, typer.Option("--image", help="Image for --remote, instead of the lock file's.")] = None,
-    replace_secrets: Annotated[
-        bool, typer.Option("--replace-secrets", help="Replace keys and tokens in the tasks by variables.")
-    ] = False,
-    keep_secrets: Annotated[bool, typer.Option("--keep-secrets", help="Push keys and tokens in the tasks as they are.")] = False,
-    min_tasks: Annotated[
-        int | None, typer.Option("--min-tasks", min=0, help="Duplicate tasks under new ids up to this number.")
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on any problem, warnings included.")] = False,
-    token_budget: TokenBudget = None,
     env: CheckedAgainst = None,
-    filters: Annotated[
-        list[str] | None,
-        typer.Option("--filter", metavar="TEST", help="Keep only tasks that pass, e.g. metadata.difficulty=easy or prompt~tile."),
-    ] = None,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Shuffle the tasks.")] = False,
-    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Take a random sample of this size.")] = None,
-    test: Annotated[
-        float | None, typer.Option("--test", min=0, help="Put a share (below 1) or a number of tasks into a test split.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
-    lock: Annotated[
-        bool | None,
-        typer.Option("--lock/--no-lock", help="Name the dataset in the lock file; by default for tasks of this project."),
-    ] = None,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Also write changed servers and copies back into the task file.")
-    ] = False,
+    selection: TaskSelection,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept every suggestion without asking.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and never ask.")] = False,
 ) -> None:
@@ -99,55 +59,41 @@ async def hf(
     Every task is checked; unusable ones are left out and listed. With --no-push or -o the result is a local file, Parquet unless
     its name says otherwise.
     """
-    if form is not None and form not in _FORMATS:
-        raise typer.BadParameter(f"{form!r} is none of {', '.join(_FORMATS)}", param_hint="--format")
-    if remote is False and image is not None:
+    if request.format not in (None, *FORMATS):
+        raise typer.BadParameter(f"{request.format!r} is none of {', '.join(FORMATS)}", param_hint="--format")
+    if request.remote is False and request.image is not None:
         raise typer.BadParameter("an image is for --remote", param_hint="--image")
     from hudtui.core.flows.publish import find_choices, take_choices
     from hudtui.core.project import open_project
     from hudtui.core.tasks.convert import ConversionResult, TaskErrors
     from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult, check_tasks, make_dataset
     from hudtui.core.tasks.hub import use_hub_of
-    from hudtui.core.tasks.select import TaskSelection
 
     settings = open_project().settings()
     if not no_push:
         settings.require_trust()
     use_hub_of(settings)
-    request = DatasetRequest(
-        tasks=tasks,
-        name=name,
-        private=private,
+    # None where the user has not decided: --remote may be needed, and so may copies of tasks.
+    decided = {name for name in ("remote", "min_tasks") if getattr(request, name) is not None}
+    if request.replace_secrets or request.keep_secrets:
+        decided.add("replace_secrets")
+    options = {**vars(request), "remote": bool(request.remote), "min_tasks": request.min_tasks or 0}
+    asked = DatasetRequest(
+        tasks,
         push=not no_push,
-        output=output,
-        format=form,  # type: ignore[arg-type]
-        split=split,
-        strict=strict,
-        token_budget=token_budget,
-        image=image,
-        remote=bool(remote),
-        replace_secrets=replace_secrets,
-        keep_secrets=keep_secrets,
-        name_in_lock=lock,
-        in_place=in_place,
-        min_tasks=min_tasks or 0,
-        selection=TaskSelection(tuple(filters or ()), shuffle, sample, test or None, seed),
+        selection=replace(selection, test=selection.test or None),
         analysis=await known_analysis(env, settings) if env is not None else None,
         token=token,
+        **options,
     )
-    decided = {
-        *(("remote",) if remote is not None else ()),
-        *(("replace_secrets",) if replace_secrets or keep_secrets else ()),
-        *(("min_tasks",) if min_tasks is not None else ()),
-    }
     if yes:
-        request = take_choices(request, settings, decided)
+        asked = take_choices(asked, settings, decided)
     elif console.interactive() and not as_json:
-        found = await follow(check_tasks(request, settings), ConversionResult)
-        offers = find_choices(request, settings, found.rewritten, found.tasks)
-        request = await _ask(request, settings, offers, decided)
+        found = await follow(check_tasks(asked, settings), ConversionResult)
+        offers = find_choices(asked, settings, found.rewritten, found.tasks)
+        asked = await _ask(asked, settings, offers, decided)
     try:
-        made = await follow(make_dataset(request, settings), DatasetResult, quiet=as_json)
+        made = await follow(make_dataset(asked, settings), DatasetResult, quiet=as_json)
     except TaskErrors as error:
         if as_json:
             answer = _answer(error.converted) | {"output": None, "pushed": None, "lock": None} | error.to_json()

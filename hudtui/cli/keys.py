@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Your SSH key for rented machines.", invoke_without_command=True, rich_markup_mode=None)
 
 
-@app.callback()
-def _default(context: typer.Context, as_json: Json = False) -> None:
-    console.hand_down_json(context, as_json)
-    if context.invoked_subcommand is None:
-        list_keys(as_json=as_json)
-
-
+@console.by_default(app)
 @app.command("list")
 @console.run_async()
 async def list_keys(as_json: Json = False) -> None:

@@ -15,11 +15,6 @@ from hudtui.core.knobs import Knob, knobs_of
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.training.options import WHAT
 
-StartWithoutAsking = Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, also where it costs money.")]
-Detach = Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of your own.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan as JSON, and start nothing.")]
-DryRunInWords = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and start nothing.")]
-NoTmux = Annotated[bool, typer.Option("--no-tmux", help="Run as detached processes, even if there is tmux.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N.")]
@@ -51,19 +46,18 @@ LastLines = Annotated[
 ]
 LowestLevel = Annotated[LogLevel | None, typer.Option("--level", help="Only lines that are at least this serious.")]
 
-EmitScript = Annotated[bool, typer.Option("--emit-script", help="Print the plan as a shell script, and start nothing.")]
-
 C = TypeVar("C", bound=Callable[..., None])
 
 
-def takes_request(*names: str, kind: type[Any] = RunRequest, **defaults: Any) -> Callable[[C], C]:
-    """Give a command an option for each of these fields of a request, in the place of its parameter `request`, which it gets.
+def takes_request(*names: str, kind: type[Any] = RunRequest, to: str = "request", **defaults: Any) -> Callable[[C], C]:
+    """Give a command an option for each of these fields of a request, in the place of the parameter that gets the request.
 
     The tasks are an argument, which may also be typed as the option `--dataset`.
 
     Args:
         names: Fields, in the order of the command's help; all that are options by default.
         kind: The request.
+        to: The parameter that gets it.
         defaults: Defaults of this command where they are not those of the request.
     """
     declared = knobs_of(kind)
@@ -93,10 +87,10 @@ def takes_request(*names: str, kind: type[Any] = RunRequest, **defaults: Any) ->
                     raise typer.BadParameter("these options exclude each other", param_hint="TASKS, --dataset")
                 values["tasks"] = dataset
             lists = {name: tuple(value or ()) for name, value in values.items() if types[name] == tuple[str, ...]}
-            command(request=kind(**{**values, **lists}), **given)
+            command(**{to: kind(**{**values, **lists})}, **given)
 
         rest = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.parameters.values()]
-        at = list(own.parameters).index("request")
+        at = list(own.parameters).index(to)
         tasks = [dataset] if "tasks" in names else []
         parameters = [*rest[:at], *options, *tasks, *rest[at + 1 :]]
         run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -37,13 +37,6 @@ _MAY_LIVE = "a pod may still be alive and cost money: hudtui pods list"
 app = typer.Typer(help="Find offers; rent, list, reach and end machines.", invoke_without_command=True, rich_markup_mode=None)
 
 
-@app.callback()
-def _default(context: typer.Context, as_json: Json = False) -> None:
-    console.hand_down_json(context, as_json)
-    if context.invoked_subcommand is None:
-        list_pods(as_json=as_json)
-
-
 def _to_json(one: KnownPod, spending: CostSummary | None = None) -> dict[str, Any]:
     cost = (spending.of(one.pod.id) or spending.of(one.pod.name)) if spending else None
     record = one.record
@@ -70,6 +63,7 @@ def _seen(at: float | None) -> str:
     return "never seen" if at is None else f"as of {duration(max(time.time() - at, 0.0))} ago"
 
 
+@console.by_default(app)
 @app.command("list")
 @console.run_async()
 async def list_pods(provider: Providers = None, as_json: Json = False) -> None:

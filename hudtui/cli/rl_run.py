@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from hudtui.cli import console, runlog
 from hudtui.cli.command import top
-from hudtui.cli.options import (
-    Detach,
-    DryRun,
-    DryRunInWords,
-    EmitScript,
-    Json,
-    NoTmux,
-    StartWithoutAsking,
-    TrainerSettings,
-    takes_request,
-)
+from hudtui.cli.options import Json, TrainerSettings, takes_request
 from hudtui.cli.person import Terminal
 from hudtui.core.errors import InputError
+from hudtui.core.knobs import knob
 from hudtui.core.runs.request import RunRequest
 
 if TYPE_CHECKING:
@@ -39,38 +31,44 @@ _MOST_STEPS = 1000
 """Steps of a rehearsal."""
 
 
+@dataclass(frozen=True)
+class How:
+    """The ways in which a command that starts a run may be carried out."""
+
+    push_image: str | None = knob(
+        None, "Push the local image there first; with a / at its end its name stays.", "--push-image", metavar="NAME"
+    )
+    yes: bool = knob(False, "Start without asking, also where it costs money.", "--yes", "-y")
+    detach: bool = knob(False, "Do not wait for the end of a run on a machine of your own.", "--detach")
+    dry_run: bool = knob(False, "Print the plan, and start nothing.", "--dry-run")
+    emit_script: bool = knob(False, "Print the plan as a shell script, and start nothing.", "--emit-script")
+    no_tmux: bool = knob(False, "Run as detached processes, even if there is tmux.", "--no-tmux")
+    brief: bool = False
+    """Show warnings alone before the start, and the plan of a dry run in words, unless JSON is wanted."""
+
+    @property
+    def only_looks(self) -> bool:
+        """Nothing is to be started."""
+        return self.dry_run or self.emit_script
+
+
 @takes_request(
     *("tasks", "config", "model", "engine", "policy", "training", "steps", "gpus", "provider", "offer_name", "clouds"),
     *("regions", "host", "output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "group"),
     *("concurrency", "limit", "seed", "max_turns", "base_url", "environments", "python", "rehearse", "rehearse_model"),
 )
+@takes_request(kind=How, to="how")
 @console.run_async(when_ended=runlog.GOES_ON)
-async def run(
-    request: RunRequest,
-    settings: TrainerSettings = None,
-    push_image: Annotated[
-        str | None,
-        typer.Option(
-            "--push-image", metavar="NAME", help="Push the local image there first; with a / at its end its name stays."
-        ),
-    ] = None,
-    yes: StartWithoutAsking = False,
-    detach: Detach = False,
-    dry_run: DryRun = False,
-    emit_script: EmitScript = False,
-    no_tmux: NoTmux = False,
-    as_json: Json = False,
-) -> None:
+async def run(request: RunRequest, settings: TrainerSettings = None, *, how: How, as_json: Json = False) -> None:
     """Train: check everything, show the plan, rent a machine, run, fetch the results, end the machine.
 
     Lists everything that the run lacks, and offers to fix it in a terminal. Nothing is rented before you agree to the plan. A
-    started run continues without this command; `hudtui runs resume` manages it again. Exit code 1 if the run did not finish.
-    Exit code 2 if --dry-run finds something missing.
+    started run continues without this command; `hudtui runs resume` manages it again. --dry-run prints the plan as JSON.
+    Exit code 1 if the run did not finish. Exit code 2 if --dry-run finds something missing.
     """
-    how = How(yes, detach, dry_run, emit_script, not no_tmux, as_json, push_image)
-    if push_image is not None and how.only_looks:
+    if how.push_image is not None and how.only_looks:
         raise typer.BadParameter("an image is pushed for a run that is started", param_hint="--push-image")
-    await carry_out(checked(request, settings), how)
+    await carry_out(checked(request, settings), how, as_json=as_json)
 
 
 def checked(request: R, settings: list[str] | None) -> R:
@@ -105,50 +103,22 @@ def checked(request: R, settings: list[str] | None) -> R:
     return request
 
 
-@dataclass(frozen=True)
-class How:
-    """The ways in which the command may be carried out."""
-
-    yes: bool
-    detach: bool
-    dry_run: bool
-    emit_script: bool
-    tmux: bool
-    as_json: bool
-    push_image: str | None = None
-    """The name that the environment's local image is pushed under."""
-    brief: bool = False
-    """Show warnings alone before the start, and the plan of a dry run in words, unless JSON is wanted."""
-
-    @property
-    def only_looks(self) -> bool:
-        """Nothing is to be started."""
-        return self.dry_run or self.emit_script
-
-
 @top.command("rehearse")
 @takes_request("tasks", "config", "model", "training", "steps", steps=3)
+@takes_request("yes", "dry_run", "no_tmux", kind=How, to="how")
 @console.run_async(when_ended=runlog.GOES_ON)
-async def rehearse(
-    request: RunRequest,
-    settings: TrainerSettings = None,
-    yes: StartWithoutAsking = False,
-    dry_run: DryRunInWords = False,
-    no_tmux: NoTmux = False,
-    as_json: Json = False,
-) -> None:
+async def rehearse(request: RunRequest, settings: TrainerSettings = None, *, how: How, as_json: Json = False) -> None:
     """Rehearse a training: the same plan with a tiny model, a few steps, on this machine's CPU. As `hudtui rl --rehearse`.
 
     Errors in tasks, configuration, environment or rewards show here, before a GPU is paid for. The model knows nothing and is
     not worth keeping; --model takes a small real one instead. Exit code 1 if the run did not finish.
     """
-    how = How(yes, False, dry_run, False, not no_tmux, as_json, brief=True)
     request = replace(request, rehearse=True, rehearse_model=request.model, model=None)
-    await carry_out(checked(request, settings), how)
+    await carry_out(checked(request, settings), replace(how, brief=True), as_json=as_json)
 
 
 @runlog.machines()
-async def carry_out(request: RunRequest, how: How) -> None:
+async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
     """Check and plan a request, start the run if the user agrees, and follow it to its end; see `run`."""
     from hudtui.core.flows.start import agree_to_start
     from hudtui.core.flows.trust import require_run
@@ -169,7 +139,7 @@ async def carry_out(request: RunRequest, how: How) -> None:
     if how.dry_run:
         from hudtui.core.runs.plan_text import preparation_json
 
-        if how.brief and not how.as_json:
+        if how.brief and not as_json:
             planned = prepared.require()
             runlog.print_plan(planned.plan.to_json(), planned.folder)
             return
@@ -185,14 +155,12 @@ async def carry_out(request: RunRequest, how: How) -> None:
     if not await agree_to_start(prepared, project, Terminal(yes=how.yes)):
         raise typer.Abort
     if record.spec.rent is not None:
-        from hudtui.cli.runs import manage
-
         runlog.say_event(store.add(record))
-        await manage(project, record.id, tmux=how.tmux)
+        await manage(project, record.id, tmux=not how.no_tmux)
     else:
-        await _run_here(record, project, how)
+        await _run_here(record, project, how, as_json)
     if not how.detach:
-        await _result(record, how)
+        await _result(record, as_json)
 
 
 # --- what is missing ------------------------------------------------------------------------------------------------------
@@ -225,7 +193,7 @@ async def _push(name: str, project: Project) -> None:
     """Push the environment's local image, and write its digest into the lock file."""
     from hudtui.core.runs.preflight import push_lock_image
 
-    async with contextlib.aclosing(push_lock_image(project.workspace(), name)) as steps:
+    async with aclosing(push_lock_image(project.workspace(), name)) as steps:
         async for step in steps:
             console.say(f"  {step.text}")
 
@@ -250,6 +218,36 @@ def _show(prepared: Preparation, record: RunRecord, store: RunStore, *, brief: b
 # --- the run --------------------------------------------------------------------------------------------------------------
 
 
+async def manage(project: Project, run: str, *, tmux: bool) -> None:
+    """Carry out the remaining steps of a run on a rented machine, and print each step."""
+    from hudtui.core.flows.manage import manage_run
+    from hudtui.core.flows.notify import notifying
+
+    following: asyncio.Task[None] | None = None
+    events = manage_run(run, project, tmux=tmux, progress=runlog.progress(), say=console.say)
+    try:
+        async with notifying(run, project, console.say), aclosing(events) as steps:
+            async for event in steps:
+                runlog.say_event(event)
+                if event.type == "stage_started" and following is None:
+                    following = asyncio.create_task(_follow_quietly(project.runs, run))
+                elif event.data.get("name") == "collect" and following is not None:
+                    await asyncio.wait((following,), timeout=5.0)  # its last lines
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+async def _follow_quietly(store: RunStore, run: str) -> None:
+    """Print the logs of a run while it is managed; the manager reports failures."""
+    from hudtui.core.errors import HudtuiError
+    from hudtui.core.runs.watch import Monitor
+
+    with contextlib.suppress(HudtuiError):
+        await runlog.follow_run(Monitor(store), store.record(run))
+
+
 def _may_detach(record: RunRecord) -> None:
     """Raises an error where this computer has to stay connected while the run continues."""
     if record.spec.rent is not None:
@@ -266,7 +264,7 @@ def _away(record: RunRecord) -> bool:
     return record.host != "local" or record.spec.output_dir is not None
 
 
-async def _run_here(record: RunRecord, project: Project, how: How) -> None:
+async def _run_here(record: RunRecord, project: Project, how: How, as_json: bool) -> None:
     """On this machine, or one of the user's own."""
     from hudtui.core.flows.notify import notifying
     from hudtui.core.flows.start import open_tunnels
@@ -274,9 +272,9 @@ async def _run_here(record: RunRecord, project: Project, how: How) -> None:
     async with open_tunnels(record, project):
         for port in record.spec.tunnels if record.host != "local" else ():
             console.say(f"port {port} of this computer is port {port} there")
-        await runlog.launch(record, project, tmux=how.tmux)
+        await runlog.launch(record, project, tmux=not how.no_tmux)
         if how.detach:
-            await _begun(record, how)
+            await _begun(record, as_json)
             console.say(f"hudtui runs logs -f {record.id}   or   hudtui runs attach {record.id}")
             if _away(record):
                 console.say(f"hudtui runs pull {record.id}   brings its results here")
@@ -288,9 +286,9 @@ async def _run_here(record: RunRecord, project: Project, how: How) -> None:
             await _bring_home(record, project.runs)
 
 
-async def _begun(record: RunRecord, how: How) -> None:
+async def _begun(record: RunRecord, as_json: bool) -> None:
     """Print the run that has started: its id, or all about it as JSON."""
-    if how.as_json:
+    if as_json:
         _, monitor = runlog.open_store()
         console.out_json((await monitor.view(record.id)).to_json())
     else:
@@ -306,10 +304,10 @@ async def _bring_home(record: RunRecord, store: RunStore) -> None:
     console.say(f"{found.files} files, {found.size:,} bytes in {found.folder}")
 
 
-async def _result(record: RunRecord, how: How) -> None:
+async def _result(record: RunRecord, as_json: bool) -> None:
     _, monitor = runlog.open_store()
     view: Any = await monitor.view(record.id)
-    if how.as_json:
+    if as_json:
         console.out_json(view.to_json())
     else:
         runlog.print_view(view)

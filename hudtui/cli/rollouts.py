@@ -7,6 +7,7 @@ import contextlib
 import json
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,8 @@ import typer
 from hudtui.cli import console
 from hudtui.cli.options import takes_request
 from hudtui.cli.results import app
-from hudtui.core.rollouts.options import EpisodeOptions
+from hudtui.core.knobs import knobs_of
+from hudtui.core.rollouts.options import EpisodeOptions, PlayOptions
 from hudtui.core.text import plural
 
 if TYPE_CHECKING:
@@ -37,27 +39,14 @@ _LONGEST = 1_000_000
 
 
 @app.command("play")
-@takes_request(kind=EpisodeOptions)
+@takes_request("task", "policy", "by_hand", "take_over", *knobs_of(EpisodeOptions), kind=PlayOptions)
 @console.run_async(compact=True, when_ended="the environment has ended")
 async def play(
     tasks: Annotated[str, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).")],
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Gym configuration (YAML); by default the only one of the project.")
     ] = None,
-    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Play this task; by default the first.")] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option("--policy", "-p", help="random, greedy, replay:TRACE, or openai:MODEL; without one, you play by hand."),
-    ] = None,
     model: Annotated[str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.")] = None,
-    by_hand: Annotated[
-        bool,
-        typer.Option("--by-hand", help="Begin by hand: read replies from standard input. /go gives the episode to --policy."),
-    ] = False,
-    take_over: Annotated[
-        int | None,
-        typer.Option("--take-over", metavar="TURN", min=1, help="Let the policy pause at this turn for replies by hand."),
-    ] = None,
     fork: Annotated[
         str | None,
         typer.Option(
@@ -67,7 +56,7 @@ async def play(
         ),
     ] = None,
     *,
-    request: EpisodeOptions,
+    request: PlayOptions,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Trace that gets the episode; outputs/played/traces.jsonl by default.")
     ] = None,
@@ -87,10 +76,10 @@ async def play(
     of the failure.
     """
     if model is not None:
-        if policy is not None:
+        if request.policy is not None:
             raise typer.BadParameter("these options exclude each other", param_hint="--model, --policy")
-        policy = f"openai:{model}"
-    if policy is None and take_over is not None:
+        request = replace(request, policy=f"openai:{model}")
+    if request.policy is None and request.take_over is not None:
         raise typer.BadParameter("name the policy that plays before that: --policy", param_hint="--take-over")
     from hudtui.core.flows import playing as flow
     from hudtui.core.project import open_project
@@ -100,11 +89,7 @@ async def play(
         tasks,
         config or _only_config(project),
         **vars(request),
-        task=task,
-        policy=policy,
-        by_hand=by_hand,
-        take_over=take_over,
-        fork=None if fork is None else await asyncio.to_thread(flow.read_fork, fork, project.folder, task),
+        fork=None if fork is None else await asyncio.to_thread(flow.read_fork, fork, project.folder, request.task),
         keep=None if no_trace else output or flow.PLAYED,
     )
     for notice in project.settings().notices:

@@ -7,11 +7,11 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from hudtui.core.runs.values import RunEvent, RunSummary
     from hudtui.core.runs.watch import Monitor, RunView
 
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _STEPS = 20
 """Steps of a training that `runs show` prints."""
@@ -61,6 +64,11 @@ async def machines() -> AsyncIterator[None]:
         yield
     finally:
         await close_hosts()
+
+
+def run_async(**options: Any) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, T]]:
+    """Make a command of an async function that may reach machines; see `console.run_async` and `machines`."""
+    return lambda command: console.run_async(**options)(machines()(command))
 
 
 async def reconcile_runs(store: RunStore) -> None:
@@ -250,6 +258,21 @@ async def _search(log: Log, window: str, part: LogPart, sink: Sink, offset: int)
             else:
                 last.append(match.text)
     sink.put(window, list(last))
+
+
+def progress() -> Any:
+    """Return what reports large files as they are copied; None without a terminal."""
+    if not console.interactive():
+        return None
+    told: dict[str, int] = {}
+
+    def report(name: str, done: int, whole: int) -> None:
+        tenth = done * 10 // whole if whole > 10_000_000 else -1
+        if tenth > told.get(name, 0):
+            told[name] = tenth
+            console.say(f"  {name}: {done:,} of {whole:,} bytes")
+
+    return report
 
 
 def say_event(event: RunEvent) -> None:

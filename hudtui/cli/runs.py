@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -14,33 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console, runlog
-from hudtui.cli.options import (
-    Detach,
-    DryRun,
-    DryRunInWords,
-    Grep,
-    LastLines,
-    Limit,
-    LowestLevel,
-    NoTmux,
-    StartWithoutAsking,
-    TrainerSettings,
-    Yes,
-    takes_request,
-)
+from hudtui.cli.options import Grep, Json, LastLines, Limit, LowestLevel, TrainerSettings, Yes, takes_request
 from hudtui.cli.person import Terminal
+from hudtui.cli.rl_run import How, carry_out, checked, manage
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
-    from hudtui.core.project import Project
     from hudtui.core.runs.listing import RunRow
     from hudtui.core.runs.store import RunStore
 
 Run = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="Id or name of the run, or the beginning of its id; by default the newest.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NamedRun = Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.")]
 Window = Annotated[str | None, typer.Option("--window", "-w", help="Only the log of this stage.")]
 
@@ -52,16 +37,9 @@ _LINES = 200
 app = typer.Typer(help="List, show, follow, start and stop runs.", invoke_without_command=True, rich_markup_mode=None)
 
 
-@app.callback()
-def _default(context: typer.Context, as_json: Json = False) -> None:
-    console.hand_down_json(context, as_json)
-    if context.invoked_subcommand is None:
-        list_runs(as_json=as_json)
-
-
+@console.by_default(app)
 @app.command("list")
-@console.run_async()
-@runlog.machines()
+@runlog.run_async()
 async def list_runs(
     wanted: Annotated[
         list[str] | None,
@@ -126,8 +104,7 @@ async def list_runs(
 
 
 @app.command("show")
-@console.run_async()
-@runlog.machines()
+@runlog.run_async()
 async def show(run: Run = None, as_json: Json = False) -> None:
     """Show one run: state, stages, result, and where everything is."""
     from hudtui.core.rollouts.telemetry import JOB_FILE, read_job
@@ -148,8 +125,7 @@ async def show(run: Run = None, as_json: Json = False) -> None:
 
 
 @app.command("logs")
-@console.run_async(compact=True)
-@runlog.machines()
+@runlog.run_async(compact=True)
 async def logs(
     run: Run = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the run ends.")] = False,
@@ -211,14 +187,14 @@ async def logs(
     *("seed", "max_turns", "base_url", "python"),
     engine=None,
 )
-@console.run_async(when_ended=runlog.GOES_ON)
-@runlog.machines()
+@takes_request("dry_run", "no_tmux", kind=How, to="how")
+@runlog.run_async(when_ended=runlog.GOES_ON)
 async def start(
     request: RunRequest,
     settings: TrainerSettings = None,
-    dry_run: DryRunInWords = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow its log to the end.")] = False,
-    no_tmux: NoTmux = False,
+    *,
+    how: How,
     as_json: Json = False,
 ) -> None:
     """Start a run on this machine: `hudtui rl --host local --detach --yes`. It continues when hudtui and the terminal are closed.
@@ -227,18 +203,16 @@ async def start(
 
     Exit code 1 if the run did not finish, with --follow.
     """
-    from hudtui.cli.rl_run import How, carry_out, checked
     from hudtui.core.remote.hosts import LOCAL
     from hudtui.core.runs.prepare import default_engine
 
     engine: str | None = request.engine
     chosen = replace(request, host=LOCAL, engine=engine or await default_engine(LOCAL))
-    await carry_out(checked(chosen, settings), How(True, not follow, dry_run, False, not no_tmux, as_json, brief=True))
+    await carry_out(checked(chosen, settings), replace(how, yes=True, detach=not follow, brief=True), as_json=as_json)
 
 
 @app.command("stop")
-@console.run_async()
-@runlog.machines()
+@runlog.run_async()
 async def stop(
     run: Run = None,
     yes: Yes = False,
@@ -251,7 +225,7 @@ async def stop(
 
     project = open_project()
     await runlog.reconcile_runs(project.runs)
-    stopped = await stop_flow(project.runs.find(run), project, Terminal(yes=yes), now=now, progress=_progress())
+    stopped = await stop_flow(project.runs.find(run), project, Terminal(yes=yes), now=now, progress=runlog.progress())
     if stopped is None:
         raise typer.Abort
     console.say(stopped.report)
@@ -276,8 +250,7 @@ def attach(run: Run = None) -> None:
     os.execvp(argv[0], argv)
 
 
-@console.run_async()
-@runlog.machines()
+@runlog.run_async()
 async def _attach_command(run: str | None) -> tuple[str, ...]:
     from hudtui.core.runs.watch import attach_command
 
@@ -286,8 +259,7 @@ async def _attach_command(run: str | None) -> tuple[str, ...]:
 
 
 @app.command("resume")
-@console.run_async(when_ended="a run that has started continues; hudtui runs resume manages it again")
-@runlog.machines()
+@runlog.run_async(when_ended="a run that has started continues; hudtui runs resume manages it again")
 async def resume(run: Run = None, as_json: Json = False) -> None:
     """Manage a run on a rented machine: continue its launch, fetch its results, end its machine."""
     from hudtui.core.project import open_project
@@ -304,41 +276,31 @@ async def resume(run: Run = None, as_json: Json = False) -> None:
 
 
 @app.command("rerun")
-@console.run_async(when_ended=runlog.GOES_ON)
-@runlog.machines()
-async def rerun(
-    run: Run = None,
-    yes: StartWithoutAsking = False,
-    detach: Detach = False,
-    dry_run: DryRun = False,
-    no_tmux: NoTmux = False,
-    as_json: Json = False,
-) -> None:
+@takes_request("yes", "detach", "dry_run", "no_tmux", kind=How, to="how")
+@runlog.run_async(when_ended=runlog.GOES_ON)
+async def rerun(run: Run = None, *, how: How, as_json: Json = False) -> None:
     """Start a run again: the same files, settings, kind of machine and limits, in a run of its own.
 
     Everything is checked as by `hudtui rl`, and nothing is rented before you agree. Files are used as they are now. A rented
     machine is chosen again among the offers with the same GPUs.
     """
-    from hudtui.cli.rl_run import How, carry_out
     from hudtui.core.flows.again import rerun_request
     from hudtui.core.project import open_project
 
     project = open_project()
-    request = await rerun_request(project.runs.find(run), project, Terminal(yes=yes))
-    await carry_out(request, How(yes, detach, dry_run, False, not no_tmux, as_json))
+    request = await rerun_request(project.runs.find(run), project, Terminal(yes=how.yes))
+    await carry_out(request, how, as_json=as_json)
 
 
 @app.command("continue")
-@console.run_async(when_ended=runlog.GOES_ON)
-@runlog.machines()
+@takes_request("yes", "detach", "dry_run", "no_tmux", kind=How, to="how")
+@runlog.run_async(when_ended=runlog.GOES_ON)
 async def continue_run(
     run: Run = None,
     step: Annotated[int | None, typer.Option("--step", min=0, help="Checkpoint to continue from; by default the last.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Steps in all; by default as before.")] = None,
-    yes: StartWithoutAsking = False,
-    detach: Detach = False,
-    dry_run: DryRun = False,
-    no_tmux: NoTmux = False,
+    *,
+    how: How,
     as_json: Json = False,
 ) -> None:
     """Continue a training that failed or was stopped from its last checkpoint; rollouts continue after their last episode.
@@ -347,19 +309,17 @@ async def continue_run(
     the metrics of the earlier run along, so that its curves begin where that one's begin. `--steps` also continues a training
     that has finished. To manage a rented machine again that is still running, use `hudtui runs resume`.
     """
-    from hudtui.cli.rl_run import How, carry_out
     from hudtui.core.flows.again import continue_request
     from hudtui.core.project import open_project
 
     project, (_, monitor) = open_project(), runlog.open_store()
     await monitor.refresh()
-    request = await continue_request(project.runs.find(run), project, step=step, steps=steps, progress=_progress())
-    await carry_out(request, How(yes, detach, dry_run, False, not no_tmux, as_json))
+    request = await continue_request(project.runs.find(run), project, step=step, steps=steps, progress=runlog.progress())
+    await carry_out(request, how, as_json=as_json)
 
 
 @app.command("pull")
-@console.run_async()
-@runlog.machines()
+@runlog.run_async()
 async def pull(
     run: Run = None,
     output: Annotated[
@@ -377,7 +337,7 @@ async def pull(
     store, monitor = runlog.open_store()
     chosen = store.find(run)
     await monitor.refresh()
-    found = await pull_flow(chosen, open_project(), output=output, progress=_progress())
+    found = await pull_flow(chosen, open_project(), output=output, progress=runlog.progress())
     if as_json:
         told = {"folder": str(found.folder), "files": found.files, "bytes": found.size, "fetched": found.fetched}
         console.out_json({**told, "left": list(found.left)})
@@ -389,8 +349,7 @@ async def pull(
 
 
 @app.command("limits")
-@console.run_async()
-@runlog.machines()
+@runlog.run_async()
 async def limits(
     run: Run = None,
     max_hours: Annotated[str | None, typer.Option("--max-hours", help="Time limit in hours, or none.")] = None,
@@ -561,8 +520,7 @@ def diff(
 
 
 @app.command("rm")
-@console.run_async()
-@runlog.machines()
+@runlog.run_async()
 async def remove(
     runs: Annotated[
         list[str] | None,
@@ -603,51 +561,6 @@ def _changed(store: RunStore, run: str, as_json: bool) -> None:
         console.out_json({"run": run, "name": summary.name, "comment": summary.comment, "tags": list(summary.tags)})
     else:
         console.say(": ".join(filter(None, (run, summary.name, summary.labels))))
-
-
-async def manage(project: Project, run: str, *, tmux: bool) -> None:
-    """Carry out the remaining steps of a run on a rented machine, and print each step."""
-    from hudtui.core.flows.manage import manage_run
-    from hudtui.core.flows.notify import notifying
-
-    following: asyncio.Task[None] | None = None
-    events = manage_run(run, project, tmux=tmux, progress=_progress(), say=console.say)
-    try:
-        async with notifying(run, project, console.say), aclosing(events) as steps:
-            async for event in steps:
-                runlog.say_event(event)
-                if event.type == "stage_started" and following is None:
-                    following = asyncio.create_task(_follow_quietly(project.runs, run))
-                elif event.data.get("name") == "collect" and following is not None:
-                    await asyncio.wait((following,), timeout=5.0)  # its last lines
-    finally:
-        if following is not None:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-
-
-async def _follow_quietly(store: RunStore, run: str) -> None:
-    """Print the logs of a run while it is managed; the manager reports failures."""
-    from hudtui.core.errors import HudtuiError
-    from hudtui.core.runs.watch import Monitor
-
-    with contextlib.suppress(HudtuiError):
-        await runlog.follow_run(Monitor(store), store.record(run))
-
-
-def _progress() -> Any:
-    """Tells of large files as they come, where a person looks on."""
-    if not console.interactive():
-        return None
-    told: dict[str, int] = {}
-
-    def progress(name: str, done: int, whole: int) -> None:
-        tenth = done * 10 // whole if whole > 10_000_000 else -1
-        if tenth > told.get(name, 0):
-            told[name] = tenth
-            console.say(f"  {name}: {done:,} of {whole:,} bytes")
-
-    return progress
 
 
 def _row_json(row: RunRow) -> dict[str, Any]:

@@ -26,13 +26,7 @@ _GLYPHS = {"works": "✓", "refused": "✗", "limited": "!", "unclear": "?", "un
 app = typer.Typer(invoke_without_command=True, help="Keys and addresses: show, change and test them.")
 
 
-@app.callback()
-def _default(context: typer.Context, as_json: Json = False) -> None:
-    console.hand_down_json(context, as_json)
-    if context.invoked_subcommand is None:
-        list_settings(as_json)
-
-
+@console.by_default(app)
 @app.command("list")
 def list_settings(as_json: Json = False) -> None:
     """Show every setting and where its value comes from. Secrets are masked."""

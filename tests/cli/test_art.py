@@ -106,7 +106,7 @@ async def test_what_the_function_is_not_told_is_left_to_the_file(own_world, monk
     Path("config.yaml").write_text("environments: {mine: {dataset: tasks.json}}\n" + text)
     asked = []
 
-    async def keep(request, how):
+    async def keep(request, how, **_):
         asked.append(request)
 
     monkeypatch.setattr("hudtui.cli.art.train_art", keep)

@@ -619,7 +619,7 @@ def asked_by_command(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) ->
     """The requests that commands make from now on. None of them is carried out."""
     asked: list[Any] = []
 
-    async def note(request: Any, how: Any) -> None:
+    async def note(request: Any, how: Any, **_: Any) -> None:
         asked.append(request)
 
     def run(work: Any, **_: Any) -> None:

@@ -36,7 +36,7 @@ from hudtui.core.results.foreign import name as short_name
 from hudtui.core.results.index import ResultIndex
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import config_digest, connector, open_policy, playable_tasks, secrets_of
-from hudtui.core.rollouts.options import EpisodeOptions
+from hudtui.core.rollouts.options import PlayOptions
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.policy import PolicySource, ReplayPolicy, message_text
 from hudtui.core.rollouts.reward import load_playable_config
@@ -81,21 +81,14 @@ class ForkPoint:
 
 
 @dataclass(frozen=True)
-class PlayRequest(EpisodeOptions):
+class PlayRequest(PlayOptions):
     """An episode as a user asks for it. Relative paths start in the project's folder."""
 
     tasks: str
     """A file or folder of tasks, or a dataset on the Hub."""
     config: Path
-    task: str | None = None
-    """Id of the task; None: the first one, or that of `fork`."""
-    policy: str | None = None
-    """One of `policy.POLICY_NAMES`; None: a person alone plays."""
-    by_hand: bool = False
-    """A person begins, and may give the episode to the policy."""
-    take_over: int | None = None
-    """The turn, from 1, at which the policy pauses for a person."""
     fork: ForkPoint | None = None
+    """Where the episode begins; its task is then the one of the fork, unless `task` names one."""
     keep: Path | None = PLAYED
     """The trace that the episode is appended to; None: it is not kept."""
 

@@ -33,7 +33,7 @@ from hudtui.core.files import write_atomic
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatOptions, PolicyError
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, OnTurn, drive
-from hudtui.core.rollouts.options import EpisodeOptions
+from hudtui.core.rollouts.options import EpisodeOptions, EvalOptions
 from hudtui.core.rollouts.outcome import (
     METRICS,
     TRACES,
@@ -474,23 +474,12 @@ def _holds_evaluation(traces: Path, *, resume: bool) -> bool:
 
 
 @dataclass(frozen=True)
-class EvalRequest(EpisodeOptions):
-    """An evaluation as a user asks for it."""
+class EvalRequest(EvalOptions):
+    """An evaluation as a user asks for it. Its `limit` is above 0, or None."""
 
     tasks: str
     """A file or folder of tasks, or a dataset on the Hub: `org/name[@revision][:split]`."""
     config: Path
-    policy: str = "greedy"
-    reward: str | None = None
-    """Code of one's own for the reward, instead of the configuration's `rubric.reward`."""
-    limit: int | None = None
-    """Play only the first so many tasks."""
-    group: int = 1
-    concurrency: int = 4
-    out_dir: Path | None = None
-    """None: a new folder in `outputs/`."""
-    resume: bool = False
-    reuse: bool = False
 
 
 @dataclass(frozen=True)

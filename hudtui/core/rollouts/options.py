@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from hudtui.core.knobs import knob
 
@@ -30,3 +31,35 @@ class EpisodeOptions:
         None, "Most tokens in a conversation with the model; an episode without room for a reply ends.", minimum=1
     )
     reply_timeout: float = knob(120.0, "Seconds for one reply of the model.", minimum=0.1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions(EpisodeOptions):
+    """How an evaluation is played."""
+
+    policy: str = knob(
+        "greedy", "random, greedy, replay:TRACE, or openai:MODEL for a model behind an endpoint.", "--policy", "-p"
+    )
+    reward: str | None = knob(None, "Code of your own for the reward: FILE.py:NAME or package.module:NAME.")
+    limit: int | None = knob(None, "Play only the first N tasks; -1 for all.", "--limit", "--num-examples", "-n", minimum=-1)
+    group: int = knob(1, "Episodes per task; 1 by default.", "--group", "--rollouts-per-example", "-r", minimum=1)
+    concurrency: int = knob(4, "Episodes at the same time.", minimum=1, maximum=256)
+    out_dir: Path | None = knob(
+        None, "Folder for traces.jsonl and metrics.jsonl; by default a new one in outputs/.", "--output", "-o"
+    )
+    resume: bool = knob(False, "Continue the evaluation in --output.", "--resume")
+    reuse: bool = knob(False, "Keep an environment for the next task instead of starting a fresh one.", "--reuse")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayOptions(EpisodeOptions):
+    """How one episode is played."""
+
+    task: str | None = knob(None, "Play this task; by default the first.", metavar="ID")
+    policy: str | None = knob(
+        None, "random, greedy, replay:TRACE, or openai:MODEL; without one, you play by hand.", "--policy", "-p"
+    )
+    by_hand: bool = knob(
+        False, "Begin by hand: read replies from standard input. /go gives the episode to --policy.", "--by-hand"
+    )
+    take_over: int | None = knob(None, "Let the policy pause at this turn for replies by hand.", metavar="TURN", minimum=1)

@@ -16,8 +16,9 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
+from hudtui.core.tasks.options import TaskSelection
 from hudtui.core.tasks.read import TaskBatch, TaskSource, download, scan
-from hudtui.core.tasks.select import Spool, TaskSelection, parse_filter
+from hudtui.core.tasks.select import Spool, parse_filter
 from hudtui.core.tasks.servers import LOCAL
 from hudtui.core.tasks.task import TaskProblem
 from hudtui.core.tasks.validate import Rules

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
@@ -19,9 +19,10 @@ from hudtui.core.http import is_loopback
 from hudtui.core.lockfile import find_lock, is_local_image, read_lock, set_primary_dataset
 from hudtui.core.settings import Settings
 from hudtui.core.tasks.convert import ConversionResult, TaskErrors, convert
+from hudtui.core.tasks.options import DatasetOptions, TaskSelection
 from hudtui.core.tasks.publish import CardFacts, Pushed, push
 from hudtui.core.tasks.read import TaskSource, find_source, lock_image, scan
-from hudtui.core.tasks.select import TaskSelection, parse_filter, test_rows
+from hudtui.core.tasks.select import parse_filter, test_rows
 from hudtui.core.tasks.servers import LOCAL, REMOTE, REPLACED, SECRETS, SEVERAL, config_rewriter
 from hudtui.core.tasks.task import check_name, file_name, name_from_file, suggest_names
 from hudtui.core.tasks.validate import CheckedTask, Rules
@@ -37,33 +38,12 @@ MIN_TASKS = 4
 
 
 @dataclass(frozen=True)
-class DatasetRequest:
+class DatasetRequest(DatasetOptions):
     """A dataset to make."""
 
     tasks: str | Path
-    name: str | None = None
-    """`org/name` on the Hub, or the name of a local file."""
-    private: bool | None = None
-    """True: it must be private. False: a new one is public. None: a new one is private, an existing one stays as it is."""
     push: bool = True
-    output: Path | None = None
-    """Local file or folder; None with `push`: no local result."""
-    format: Format | None = None
-    """Format of the local result; None: by the suffix of `output`, else Parquet."""
-    split: str | None = None
-    strict: bool = False
-    token_budget: int | None = None
-    image: str | None = None
-    """Image to use instead of the lock file's."""
-    remote: bool = False
-    replace_secrets: bool = False
-    keep_secrets: bool = False
-    """Push tasks even if secrets are written out in them."""
-    name_in_lock: bool | None = None
-    """Whether the lock file names the result as the project's dataset; None: if the tasks are the project's own."""
-    in_place: bool = False
-    """Also write the changed tasks back into their own file."""
-    min_tasks: int = 0
+    """Whether it goes to the Hub; then a local result is made only where `output` names one."""
     selection: TaskSelection = field(default_factory=TaskSelection)
     analysis: Analysis | None = None
     same_servers: bool = False
@@ -273,7 +253,7 @@ _FORMATS: tuple[tuple[str, Format], ...] = ((".parquet", "parquet"), (".jsonl", 
 
 def _target(request: DatasetRequest, settings: Settings, name: str) -> Target | None:
     """Return the path and format of the local result; None if there is none."""
-    form = request.format
+    form = cast("Format | None", request.format)
     if request.output is None:
         if request.push:
             return None

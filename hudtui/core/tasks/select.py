@@ -11,41 +11,17 @@ import random
 import re
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from hudtui.core.errors import InputError
+from hudtui.core.tasks.options import TaskSelection
 from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask
 
 BUCKET = 64 << 20
 """Bytes of rows that are shuffled in memory at once."""
-
-
-@dataclass(frozen=True)
-class TaskSelection:
-    """Which of the usable tasks are taken."""
-
-    filters: tuple[str, ...] = ()
-    """Each is `FIELD=VALUE`, `FIELD!=VALUE`, `FIELD~TEXT` (contains, in either case), `FIELD<NUMBER` or `FIELD>NUMBER`."""
-    shuffle: bool = False
-    sample: int | None = None
-    """Number of tasks, drawn at random; None: all."""
-    test: float | None = None
-    """Size of the test split: a share below 1, or a number of tasks."""
-    seed: int = 0
-
-    @property
-    def needs_all(self) -> bool:
-        """Whether nothing can be written before everything has been read."""
-        return self.shuffle or self.sample is not None or bool(self.test)
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """Names of the resulting splits."""
-        return ("train", "test") if self.test else ("train",)
 
 
 _FILTER = re.compile(r"\s*([\w.-]+)\s*(!=|=|~|<|>)(.*)", re.DOTALL)

@@ -320,7 +320,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
 
     def _read(self) -> DatasetRequest:
         from hudtui.core.tasks.dataset import DatasetRequest
-        from hudtui.core.tasks.select import TaskSelection, parse_filter
+        from hudtui.core.tasks.options import TaskSelection
+        from hudtui.core.tasks.select import parse_filter
         from hudtui.core.tasks.task import check_name
 
         output, name = self._text("output"), self._text("name") or None

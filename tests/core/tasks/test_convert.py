@@ -17,8 +17,8 @@ from hudtui.core.errors import InputError
 from hudtui.core.events import iterate_in_thread
 from hudtui.core.tasks import write as write_module
 from hudtui.core.tasks.convert import ConversionResult, TaskErrors, convert
+from hudtui.core.tasks.options import TaskSelection
 from hudtui.core.tasks.read import find_source, read_tasks
-from hudtui.core.tasks.select import TaskSelection
 from hudtui.core.tasks.validate import Rules
 from hudtui.core.tasks.write import Target
 
@@ -245,7 +245,7 @@ from pathlib import Path
 from hudtui.core.errors import InputError
 from hudtui.core.tasks.convert import convert
 from hudtui.core.tasks.read import find_source
-from hudtui.core.tasks.select import TaskSelection
+from hudtui.core.tasks.options import TaskSelection
 from hudtui.core.tasks.validate import Rules
 from hudtui.core.tasks.write import Target
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

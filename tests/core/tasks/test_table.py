@@ -20,8 +20,8 @@ from hudtui.core.row_filter import parse_filter
 from hudtui.core.settings import load_settings
 from hudtui.core.tasks import table as indexing
 from hudtui.core.tasks.dataset import DatasetPreview, DatasetRequest, DatasetResult, make_dataset, preview
+from hudtui.core.tasks.options import TaskSelection
 from hudtui.core.tasks.read import fingerprint, open_source, read_tasks
-from hudtui.core.tasks.select import TaskSelection
 from hudtui.core.tasks.table import TASK_FIELDS, TaskFilter, TaskIndex, TaskText, raw_record, read_into, task_stats
 from hudtui.core.tasks.table import test_of as table_test_of
 
