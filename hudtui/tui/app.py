@@ -321,32 +321,41 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self._remember_place()
         super().exit(result, return_code, message)
 
+    def prefer(self, **changes: Any) -> None:
+        """Keep choices for the next start; see `Preferences`. May run in a thread."""
+        self.preferences = preferences.change(self.places.state / preferences.FILE, **changes)
+
     def _remember_place(self) -> None:
         screen = self._opened.get(self._visited)
         if screen is not None and screen.is_attached:
-            folder = str(self.folder)
-            others = tuple(one for one in self.preferences.places if one[0] != folder)
-            places = (*others, (folder, self._visited, screen.place))[-preferences.KEPT :]
-            self.preferences = preferences.change(self.places.state / preferences.FILE, places=places)
+            self.prefer(places=preferences.with_row(self.preferences.places, self.folder, self._visited, screen.place))
 
     def last_place(self) -> tuple[str, Mapping[str, str]] | None:
         """The screen that was shown last in this folder before hudtui was left, and values for its `opened`; or None."""
-        places = ((screen, place) for folder, screen, place in self.preferences.places if folder == str(self.folder))
-        return next((one for one in places if one[0] in SCREENS), None)
+        name, place = preferences.row_of(self.preferences.places, self.folder) or ("", {})
+        return (name, place) if name in SCREENS else None
 
     def remember_form(self, fields: Mapping[str, str]) -> None:
         """Keep what was typed on Launch for the next start in this folder; nothing where there are no fields."""
-        folder, before = str(self.folder), self.last_form()
-        if fields == (before[1] if before is not None else {}):
-            return
-        others = tuple(one for one in self.preferences.forms if one[0] != folder)
-        row = ((folder, f"{self.services.now().astimezone():%Y-%m-%d}", dict(fields)),) if fields else ()
-        forms = (*others, *row)[-preferences.KEPT :]
-        self.preferences = preferences.change(self.places.state / preferences.FILE, forms=forms)
+        before = self.last_form()
+        if fields != (before[1] if before is not None else {}):
+            row = (f"{self.services.now().astimezone():%Y-%m-%d}", dict(fields)) if fields else ()
+            self.prefer(forms=preferences.with_row(self.preferences.forms, self.folder, *row))
 
     def last_form(self) -> tuple[str, Mapping[str, str]] | None:
         """The day on which Launch was left in this folder, and what was typed there; or None."""
-        return next(((day, fields) for folder, day, fields in self.preferences.forms if folder == str(self.folder)), None)
+        return preferences.row_of(self.preferences.forms, self.folder)
+
+    def remember_config(self, path: Path) -> None:
+        """Note which configuration of this folder is open, so that the next start opens it again. May run in a thread."""
+        name = os.path.relpath(path, self.folder)
+        if name != self.last_config():
+            self.prefer(configs=preferences.with_row(self.preferences.configs, self.folder, name))
+
+    def last_config(self) -> str | None:
+        """The configuration that was open last in this folder, relative to it; or None."""
+        row = preferences.row_of(self.preferences.configs, self.folder)
+        return None if row is None else str(row[0])
 
     def terminal_lost(self) -> None:
         """The terminal went away: end quietly. Runs live in tmux and continue."""
@@ -1039,12 +1048,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def action_ring(self) -> None:
         on = not self.preferences.bell
-        self.preferences = preferences.change(self.places.state / preferences.FILE, bell=on)
+        self.prefer(bell=on)
         self.say("The bell rings when a run ends or has an alarm." if on else "The bell is off.")
 
     def action_desktop(self) -> None:
         on = not self.preferences.desktop
-        self.preferences = preferences.change(self.places.state / preferences.FILE, desktop=on)
+        self.prefer(desktop=on)
         if on:
             self._show_on_desktop("a run that ends or has an alarm is shown like this")
         words = "Where the terminal can show them (OSC 9), notifications tell of runs that end or have an alarm."
@@ -1099,19 +1108,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def set_theme(self, name: str) -> None:
         """Take a theme and keep the choice."""
         self.theme = name
-        self.preferences = preferences.change(self.places.state / preferences.FILE, theme=name)
-
-    def remember_config(self, path: Path) -> None:
-        """Note which configuration of this folder is open, so that the next start opens it again. May run in a thread."""
-        folder, name = str(self.folder), os.path.relpath(path, self.folder)
-        others = tuple(pair for pair in self.preferences.configs if pair[0] != folder)
-        if (folder, name) not in self.preferences.configs:
-            configs = (*others, (folder, name))[-preferences.KEPT :]
-            self.preferences = preferences.change(self.places.state / preferences.FILE, configs=configs)
+        self.prefer(theme=name)
 
     def action_mouse(self) -> None:
         on = not self.preferences.mouse
-        self.preferences = preferences.change(self.places.state / preferences.FILE, mouse=on)
+        self.prefer(mouse=on)
         driver: Any = self._driver
         if driver is not None and hasattr(driver, "_enable_mouse_support"):
             driver._mouse = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,19 +41,16 @@ def load(path: Path) -> Preferences:
         data = _read(path)
     except ValueError:
         data = {}
-    theme, mouse, noted, configs = data.get("theme"), data.get("mouse"), data.get("noted"), data.get("configs")
-    pairs = [pair for pair in configs if isinstance(pair, list)] if isinstance(configs, list) else []
+    theme, mouse, noted = data.get("theme"), data.get("mouse"), data.get("noted")
     kept = Preferences(
         theme if isinstance(theme, str) else "",
         mouse if isinstance(mouse, bool) else True,
         data.get("bell") is not False,
         data.get("desktop") is True,
-        tuple((a, b) for a, b, *_ in (pair for pair in pairs if len(pair) == 2) if isinstance(a, str) and isinstance(b, str))[
-            -KEPT:
-        ],
+        _rows(data.get("configs"), str, str),
         tuple(name for name in noted if isinstance(name, str))[-KEPT:] if isinstance(noted, list) else (),
-        _rows(data.get("places")),
-        _rows(data.get("forms")),
+        _rows(data.get("places"), str, str, dict),
+        _rows(data.get("forms"), str, str, dict),
     )
     mouse_word = os.environ.get("HUDTUI_MOUSE", "").lower()
     if mouse_word in ("off", "0", "no", "false"):
@@ -95,13 +92,26 @@ def set_aside(path: Path) -> tuple[str, ...]:
     return ()
 
 
-def _rows(found: object) -> tuple[tuple[str, str, Mapping[str, str]], ...]:
-    rows = [row for row in found if isinstance(row, list) and len(row) == 3] if isinstance(found, list) else []
+def _rows(found: object, *kinds: type) -> tuple[Any, ...]:
+    """The rows of a list whose values are of these kinds; the values of a mapping are texts."""
+    rows = [row for row in found if isinstance(row, list) and len(row) == len(kinds)] if isinstance(found, list) else []
     return tuple(
-        (folder, text, values)
-        for folder, text, values in rows
-        if isinstance(values, dict) and all(isinstance(one, str) for one in (folder, text, *values.values()))
+        tuple(row)
+        for row in rows
+        if all(map(isinstance, row, kinds))
+        and all(isinstance(text, str) for value in row if isinstance(value, dict) for text in value.values())
     )[-KEPT:]
+
+
+def row_of(rows: Iterable[tuple[Any, ...]], folder: Path) -> tuple[Any, ...] | None:
+    """What is remembered of a folder, without its name."""
+    return next((row[1:] for row in rows if row[0] == str(folder)), None)
+
+
+def with_row(rows: Iterable[tuple[Any, ...]], folder: Path, *row: Any) -> tuple[Any, ...]:
+    """The rows with another one for a folder; with none for it where nothing is given."""
+    others = [one for one in rows if one[0] != str(folder)]
+    return tuple([*others, (str(folder), *row)] if row else others)[-KEPT:]
 
 
 def change(path: Path, **changes: Any) -> Preferences:

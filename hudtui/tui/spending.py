@@ -209,7 +209,7 @@ class Spending:
 
         app = self._app
         noted = (*app.preferences.noted, *(one.name for one in self.taken))[-preferences.KEPT :]
-        app.preferences = await asyncio.to_thread(preferences.change, app.places.state / preferences.FILE, noted=noted)
+        await asyncio.to_thread(app.prefer, noted=noted)
         if self.session is not None:
             await self._count(self.session)
 

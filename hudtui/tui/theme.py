@@ -128,68 +128,29 @@ _CONTRAST.variables |= {
 }
 
 _PLAIN = "ansi_default"
-_MONO = Theme(
-    name=MONOCHROME,
-    primary=_PLAIN,
-    secondary=_PLAIN,
-    accent=_PLAIN,
-    warning=_PLAIN,
-    error=_PLAIN,
-    success=_PLAIN,
-    foreground=_PLAIN,
-    background=_PLAIN,
-    surface=_PLAIN,
-    panel=_PLAIN,
-    boost=_PLAIN,
-    ansi=True,
-    variables={
-        name: _PLAIN
-        for name in (
-            "ansi-background",
-            "ansi-foreground",
-            "text",
-            "text-muted",
-            "text-disabled",
-            "foreground-muted",
-            "background-muted",
-            "foreground-disabled",
-            *(f"{part}-muted" for part in ("primary", "secondary", "accent", "warning", "error", "success")),
-            "block-cursor-foreground",
-            "block-cursor-background",
-            "block-cursor-blurred-foreground",
-            "block-cursor-blurred-background",
-            "block-hover-background",
-            "border",
-            "border-blurred",
-            "scrollbar",
-            "scrollbar-hover",
-            "scrollbar-active",
-            "scrollbar-background",
-            "scrollbar-background-hover",
-            "scrollbar-background-active",
-            "scrollbar-corner-color",
-            "link-color",
-            "link-color-hover",
-            "link-background-hover",
-            "footer-key-foreground",
-            "input-cursor-background",
-            "input-cursor-foreground",
-            "input-selection-background",
-            "input-selection-foreground",
-            "screen-selection-background",
-            "screen-selection-foreground",
-            "button-foreground",
-            "button-color-foreground",
-            *(f"markdown-h{level}-color" for level in range(1, 7)),
-        )
-    }
-    | {
-        "block-cursor-text-style": "reverse",
-        "block-cursor-blurred-text-style": "underline",
-        "input-cursor-text-style": "reverse",
-        "button-focus-text-style": "reverse",
-    },
+COLOURS = (
+    "primary",
+    "secondary",
+    "accent",
+    "warning",
+    "error",
+    "success",
+    "foreground",
+    "background",
+    "surface",
+    "panel",
+    "boost",
 )
+"""The colours of a theme that are no variables."""
+_MONO = Theme(name=MONOCHROME, **dict.fromkeys(COLOURS, _PLAIN), ansi=True)  # type: ignore[arg-type]
+_MONO.variables |= {
+    **{name: _PLAIN for name, value in _MONO.to_color_system().generate().items() if value.startswith("ansi_")},
+    **dict.fromkeys(("ansi-background", "ansi-foreground", "foreground-disabled"), _PLAIN),
+    "block-cursor-text-style": "reverse",
+    "block-cursor-blurred-text-style": "underline",
+    "input-cursor-text-style": "reverse",
+    "button-focus-text-style": "reverse",
+}
 
 OWN: tuple[Theme, ...] = (_DARK, _LIGHT, _CONTRAST, _MONO)
 """The themes of hudtui. The monochrome one sends no colour at all: bold, underline and reverse only."""

@@ -15,12 +15,8 @@ from textual.theme import BUILTIN_THEMES, Theme
 from hudtui.core.errors import InputError
 from hudtui.core.files import read_text
 from hudtui.core.text import clean_line, did_you_mean
-from hudtui.tui.theme import OWN
+from hudtui.tui.theme import COLOURS, OWN
 
-_COLOURS = (
-    *("primary", "secondary", "accent", "warning", "error", "success"),
-    *("foreground", "background", "surface", "panel", "boost"),
-)
 _SHARES = ("luminosity_spread", "text_alpha")
 _STYLES = VALID_STYLE_FLAGS - {"none", "not"}
 _MOST = 100
@@ -67,7 +63,7 @@ def _theme(name: str, text: str) -> Theme:
 def _wrong_field(data: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the first field that is wrong, and what to write."""
     for field, value in data.items():
-        if field in _COLOURS:
+        if field in COLOURS:
             if not _is_colour(value):
                 return field, f'{value!r} is not a colour; write one such as "#5fb3d9" or "red"'
         elif field == "dark":
@@ -77,7 +73,7 @@ def _wrong_field(data: Mapping[str, Any]) -> tuple[str, str] | None:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                 return field, "write a number from 0 to 1"
         else:
-            return field, f"there is no such field{_near(field, (*_COLOURS, 'dark', *_SHARES, 'variables'))}"
+            return field, f"there is no such field{_near(field, (*COLOURS, 'dark', *_SHARES, 'variables'))}"
     return None if "primary" in data else ("primary", 'a theme needs it; write a colour such as "#5fb3d9"')
 
 

@@ -260,7 +260,7 @@ class MappingScreen(HudtuiScreen):
         if not configs:
             self._tell_of_none()
             return
-        last = dict(self.app.preferences.configs).get(str(self.app.folder))
+        last = self.app.last_config()
         remembered = next((path for path in configs if workspace.relative(path) == last), None)
         if len(configs) == 1 or remembered is not None:
             path = remembered or configs[0]

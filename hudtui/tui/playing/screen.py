@@ -20,6 +20,7 @@ from textual.widgets import OptionList, TextArea
 
 from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
+from hudtui.core.rollouts.options import PlayOptions
 from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.editor.reply_editor import ReplyEditor
@@ -46,16 +47,11 @@ _ENDPOINT = "http://127.0.0.1:8000/v1"
 
 
 @dataclass(frozen=True)
-class PlayChoice:
-    """What is to be played next, and by whom; as in `PlayRequest`."""
+class PlayChoice(PlayOptions):
+    """What is to be played next, and by whom."""
 
     tasks: str | None = None
-    task: str | None = None
     config: str | None = None
-    policy: str | None = None
-    base_url: str | None = None
-    seed: int | None = None
-    max_turns: int | None = None
 
 
 class PlayingScreen(HudtuiScreen):
@@ -194,7 +190,7 @@ class PlayingScreen(HudtuiScreen):
             self._choose(tasks=workspace.relative(workspace.task_files[0]))
         configs = [workspace.relative(path) for path in workspace.configs]
         if self.choice.config is None and configs:
-            last = dict(self.app.preferences.configs).get(str(self.app.folder))
+            last = self.app.last_config()
             self._choose(config=last if last in configs else configs[0])
         await self._read_config()
         self._show_setup()
@@ -386,15 +382,7 @@ class PlayingScreen(HudtuiScreen):
 
         choice = self.choice
         assert choice.tasks is not None and choice.config is not None
-        return PlayRequest(
-            choice.tasks,
-            Path(choice.config),
-            task=choice.task,
-            policy=choice.policy,
-            base_url=choice.base_url,
-            seed=choice.seed,
-            max_turns=choice.max_turns,
-        )
+        return PlayRequest(**{**vars(choice), "config": Path(choice.config)})
 
     async def _begin(self, request: PlayRequest) -> None:
         from hudtui.core.flows.playing import prepare_playing
