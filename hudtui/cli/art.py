@@ -12,9 +12,7 @@ from hudtui.cli.options import Json, TrainerSettings, takes_request
 from hudtui.cli.rl_run import How, carry_out, checked
 from hudtui.core.runs.art_request import JUDGE, ArtRequest
 
-app = typer.Typer(
-    help="Train with OpenPipe's ART: models that call the environment's tools by themselves.", rich_markup_mode=None
-)
+app = typer.Typer(help="Train with OpenPipe's ART: models that call the environment's tools themselves.", rich_markup_mode=None)
 
 
 @app.callback()
@@ -23,10 +21,10 @@ def _group() -> None:
 
 
 class _JudgeMayBeLeftOut(HelpCommand):
-    """A command whose `--ruler` may stand without a value."""
+    """A command whose `--ruler` may have no value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the usual judge behind a `--ruler` that has none."""
+        """Add the default judge to a `--ruler` without a value."""
         full: list[str] = []
         for index, word in enumerate(args):
             full.append(word)

@@ -60,7 +60,7 @@ class _Shared:
         return parser
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, and take the folder for trusted if the user said so and no further command follows."""
+        """Parse the arguments, and trust the folder if the user said so and no further command follows."""
         from hudtui.cli import console
 
         rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What the commands about machines share: who is asked, the filters, tables, and a sign of life while something takes long."""
+"""What the commands about machines share: providers, filters, tables, and a sign of progress."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ class OfferOptions:
 async def asked(
     lookup: Settings, names: Sequence[str] = (), *, machines: Sequence[str] = (), paid: bool = False
 ) -> AsyncIterator[Mapping[str, Provider]]:
-    """The providers that are asked, and the end of their connections.
+    """Open providers, and close their connections at the end.
 
     Args:
         lookup: The settings.
-        names: Those that the user named; all that are set up by default.
+        names: Those that the user named; by default all that are set up.
         machines: Further machines behind SSH.
         paid: Only those whose machines cost money.
 

@@ -56,7 +56,7 @@ def out(text: str = "") -> None:
 
 
 def shown(path: Path) -> str:
-    """A path as it is said: relative to the current folder where it lies inside."""
+    """A path for messages: relative to the current folder if it is inside."""
     short = os.path.relpath(path)
     return str(path) if short.startswith("..") else short
 
@@ -159,13 +159,13 @@ def failures(*, as_json: bool = False, compact: bool = False) -> Iterator[None]:
         say("stopped")
         raise typer.Exit(130) from None
     except BrokenPipeError:
-        # The reader went away (`| head`): nothing more can be said on standard output, not even by the interpreter's last flush.
+        # The reader went away (`| head`): nothing more can be written to standard output, not even by the last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(141) from None
 
 
 def _agreed(error: Untrusted) -> bool:
-    """Ask whether a folder is trusted, where a person looks on. What the answer is about is said first."""
+    """List what a folder asks for, and ask in a terminal whether to trust it."""
     if not (trusting or interactive()):
         return False
     from hudtui.core.flows.trust import changes, listing, question
@@ -209,7 +209,7 @@ def run(work: Coroutine[Any, Any, T], *, as_json: bool = False, compact: bool = 
         work: What to do.
         as_json: See `failures`.
         compact: See `failures`.
-        when_ended: What a person should know when a signal ended the work.
+        when_ended: Printed when a signal ends the work.
     """
     with failures(as_json=as_json, compact=compact):
         try:
@@ -271,7 +271,7 @@ def tell(event: Progress | Notice) -> None:
 
 
 def interactive() -> bool:
-    """Whether there is a person to ask: both ends are terminals."""
+    """Whether questions can be asked: standard input and error are terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -341,7 +341,7 @@ async def ask_until(until: asyncio.Event, prompt: str) -> str | None:
 
 
 def host_prompts() -> dict[str, Any]:
-    """How connections to machines ask for pass-phrases, where a person is, and tell of new host keys."""
+    """How connections to machines ask for pass-phrases, in a terminal, and report new host keys."""
     return {"ask": ask_secret if interactive() else None, "say": lambda notice: say(notice.message)}
 
 

@@ -50,7 +50,9 @@ async def evaluate(
     model: Annotated[str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.")] = None,
     env_args: Annotated[
         str | None,
-        typer.Option("--env-args", "-a", metavar="JSON", help="Of hud-vf-gym: taskset and config_path, as for vf-eval."),
+        typer.Option(
+            "--env-args", "-a", metavar="JSON", help="Arguments of hud-vf-gym: taskset and config_path, as for vf-eval."
+        ),
     ] = None,
     via: Annotated[
         Via, typer.Option("--via", help="What plays: hudtui itself, or vf-eval of an installed verifiers 0.4.")

@@ -36,7 +36,7 @@ async def login(
     ] = None,
     algorithm: Annotated[str, typer.Option("--algorithm", help="Signature algorithm of --private-key.")] = "RS256",
     alone: Annotated[
-        bool, typer.Option("--alone", help="The client logs in for itself (client_credentials), without a browser.")
+        bool, typer.Option("--alone", help="The client logs in as itself (client_credentials), without a browser.")
     ] = False,
     issuer: Annotated[
         str | None, typer.Option("--issuer", help="The authorization server that the client is registered at.")
@@ -44,7 +44,7 @@ async def login(
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the connection.")] = 60.0,
     as_json: Json = False,
 ) -> None:
-    """Log in at an environment that wants OAuth, in a browser.
+    """Log in at an environment that requires OAuth, in a browser.
 
     The address to open goes to standard error. If the browser runs on another computer, paste the address of its last page.
     The tokens are kept in your state folder, go to this server alone, and are renewed where the server allows it.
@@ -66,7 +66,7 @@ async def login(
         if alone and (secret_variable is None) == (private_key is None):
             raise typer.BadParameter("it needs either --client-secret-var or --private-key", param_hint="--alone")
         if private_key is not None and not alone:
-            raise typer.BadParameter("it is for a client that logs in for itself: add --alone", param_hint="--private-key")
+            raise typer.BadParameter("it is for a client that logs in as itself: add --alone", param_hint="--private-key")
         secret = settings.require(secret_variable) if secret_variable else None
         pem = read_text(private_key, limit=100_000) if private_key else None
         if issuer is None and (secret_variable or private_key) and not console.interactive():

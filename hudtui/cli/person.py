@@ -14,7 +14,7 @@ from hudtui.core.text import clean_line
 
 
 class Terminal:
-    """A `Person` whose questions stand on standard error and whose answers come from standard input."""
+    """A `Person` whose questions go to standard error and whose answers come from standard input."""
 
     def __init__(self, *, yes: bool = False) -> None:
         """Make the person.
@@ -27,7 +27,7 @@ class Terminal:
     async def confirm(
         self, title: str, lines: tuple[str, ...] = (), *, yes: str = "Yes", no: str = "Cancel", danger: bool = False
     ) -> bool:
-        """See `Person.confirm`. What the user agrees to is said also where the user has agreed in advance.
+        """See `Person.confirm`. What the user agrees to is printed also with `--yes`.
 
         Raises:
             BadParameter: There is no terminal, and the user has not agreed in advance.

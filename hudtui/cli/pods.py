@@ -448,7 +448,7 @@ async def wallet(provider: Providers = None, as_json: Json = False) -> None:
     for name, (title, simulated, account) in found.items():
         unreal = " (simulated)" if simulated else ""
         console.out(f"{title}: {account.name}" + (f", team {account.team}" if account.team else ""))
-        console.out(f"  balance   {'not told' if account.balance is None else money(account.balance, account.currency) + unreal}")
+        console.out(f"  balance   {'unknown' if account.balance is None else money(account.balance, account.currency) + unreal}")
         ours = [one for one in spending.pods if one.provider == name]
         console.out(f"  now       {money(sum(one.per_hour for one in ours if one.open), account.currency)} an hour")
         console.out(f"  today     {money(sum(one.today for one in ours), account.currency)}")

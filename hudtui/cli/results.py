@@ -283,7 +283,7 @@ def _show_diff(found: Any) -> None:
 @console.run_async(compact=True)
 async def search(
     results: Results,
-    text: Annotated[str, typer.Argument(help="Text to search for; small letters match large ones.")],
+    text: Annotated[str, typer.Argument(help="Text to search for; lower-case letters match upper-case ones.")],
     wanted: Filter = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Stop after N hits.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,

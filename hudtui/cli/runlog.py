@@ -56,7 +56,7 @@ def open_store() -> tuple[RunStore, Monitor]:
 
 @contextlib.asynccontextmanager
 async def machines() -> AsyncIterator[None]:
-    """For work that may reach machines: asks for pass-phrases where a person is, shows new host keys, ends the connections."""
+    """For work that may reach machines: asks for pass-phrases in a terminal, shows new host keys, closes connections."""
     from hudtui.core.remote.hosts import close_hosts, set_prompts
 
     set_prompts(**console.host_prompts())
@@ -72,7 +72,7 @@ def run_async(**options: Any) -> Callable[[Callable[P, Coroutine[Any, Any, T]]],
 
 
 async def reconcile_runs(store: RunStore) -> None:
-    """Bring the store and the machines together, and say what is to know of it."""
+    """Compare the store with the machines, and print notices."""
     from hudtui.core.runs.reconcile import reconcile_runs
 
     for notice in await reconcile_runs(store):
@@ -119,9 +119,9 @@ class LogPart:
     """Which part of a log is printed."""
 
     lines: int | None = None
-    """So many lines before the end, of those that match; None for all of them."""
+    """Number of lines before the end, of those that match; None for all of them."""
     since: float | None = None
-    """Only what was written in the last so many seconds."""
+    """Only what was written in the last `since` seconds."""
     wanted: LogFilter | None = None
     """Only the lines that match."""
 

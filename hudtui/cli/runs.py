@@ -138,14 +138,14 @@ async def logs(
     grep: Grep = None,
     level: LowestLevel = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Only what was written in this time: 30s, 10m, 1h30m.")
+        str | None, typer.Option("--since", metavar="TIME", help="Only what was written in the last 30s, 10m or 1h30m.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line: window and text.")] = False,
 ) -> None:
     """Print the log of a run. Control sequences are taken out of it.
 
-    `--grep` and `--level` search the whole log on its machine, and only the lines that match are fetched. Small letters match
-    large ones, unless the pattern holds a large one. A line that does not say its level has the level of the line before.
+    `--grep` and `--level` search the whole log on its machine, and only the lines that match are fetched. Lower-case letters
+    match upper-case ones, unless the pattern has an upper-case letter. A line without a level has the level of the line before.
 
     The times of lines are recorded every 5 seconds. With `--merge`, lines of different stages from the same 5 seconds are
     printed stage by stage; with -f, later lines are printed as they come.

@@ -115,12 +115,12 @@ def set_setting(
         if value is not None and secret:
             raise InputError(
                 f"the value of {name} does not belong on the command line",
-                why="Everybody on this machine can read command lines, and the shell keeps them.",
+                why="All users of this machine can read command lines, and the shell keeps them.",
                 fix=f"Leave it out and type it when asked, or pipe it in: hudtui settings set {name} < FILE",
             )
         given = value if value is not None else _ask(name, secret)
         if not given:
-            raise InputError(f"no value for {name} was given", fix=f"To take it away: hudtui settings unset {name}")
+            raise InputError(f"no value for {name} was given", fix=f"To remove it: hudtui settings unset {name}")
         problem = check_setting_value(key, given) if key is not None else None
         if problem is not None:
             raise InputError(f"{name} is left as it was: {problem}")
@@ -131,7 +131,7 @@ def set_setting(
         console.say(f"{name} is now in {path}.")
         wanted = "user file" if user else ".env"
         if after.origin(name) != wanted:
-            console.say(f"The value that counts is still another one: from {after.location(name) or after.origin(name)}.")
+            console.say(f"Another value takes precedence: from {after.location(name) or after.origin(name)}.")
         if key is None:
             console.say("It is not a setting of hudtui itself; tasks and configs can refer to it.")
 

@@ -23,7 +23,7 @@ class TakesCommand(HelpCommand):
     """A command that may be given another program's command line after `--`; `given_command` tells it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put what stands after `--` aside, and parse the rest."""
+        """Set aside what follows `--`, and parse the rest."""
         if "--" in args:
             at = args.index("--")
             ctx.meta[_KEY] = tuple(args[at + 1 :])

@@ -80,9 +80,9 @@ def watch(
 ) -> None:
     """Follow a run that hudtui did not start, or one of a colleague's: a tmux session or a log on any machine.
 
-    What is recognised is printed: the numbers of TRL, verifiers, prime-rl, ART and vLLM, key=value and JSON lines, files of W&B,
-    TensorBoard, trackio and transformers, and lines that report a problem. Of a folder, the newest run of W&B, TensorBoard or
-    transformers in it is followed. Read-only: nothing is sent to the session, and nothing is written on the machine.
+    It prints what it recognises: the numbers of TRL, verifiers, prime-rl, ART and vLLM, key=value and JSON lines, files of W&B,
+    TensorBoard, trackio and transformers, and lines that report a problem. In a folder, it follows the newest run of W&B,
+    TensorBoard or transformers. Read-only: nothing is sent to the session, and nothing is written on the machine.
     """
     if port is not None:
         if session is not None or file is not None or sessions:
@@ -194,7 +194,7 @@ def _about(foreign: ExternalSession, host: str) -> str:
 
 
 class _Sink:
-    """Where that what is seen goes."""
+    """Prints what is recognised."""
 
     def __init__(self, watching: SessionWatcher, *, log: bool, as_json: bool) -> None:
         self._watching = watching
@@ -203,7 +203,7 @@ class _Sink:
         self._told: set[str] = set()
 
     def _alarms(self) -> list[Alarm]:
-        """Those that are new, beside the lines that tell of a trouble themselves."""
+        """New alarms that no line reports."""
         there = {alarm.kind: alarm for alarm in self._watching.alarms if alarm.kind in ("nan", "flat")}
         fresh = [alarm for kind, alarm in there.items() if kind not in self._told]
         self._told = set(there)
@@ -248,7 +248,7 @@ def _finite(row: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _sentence(row: Mapping[str, float]) -> str:
-    """The known quantities of a line, in the order in which they are always told."""
+    """The known quantities of a line, in a fixed order."""
     from hudtui.core.training.metrics import QUANTITIES, STEPS, best_series
 
     step = next((row[name] for name in STEPS if name in row), None)

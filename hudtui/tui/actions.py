@@ -45,13 +45,13 @@ class AppAction:
     priority: bool = False
     """The key works even while a text field has the focus."""
     yields: bool = False
-    """Its key is the focused text's own while there is nothing for the action to do; needs `priority`."""
+    """Its key belongs to the focused text while the action has nothing to do; needs `priority`."""
     decides: bool = False
-    """It writes, starts, leaves or steps aside at once: a key in the middle of a burst does not carry it out."""
+    """It writes, starts or leaves at once: a key in the middle of a burst does not carry it out."""
     asks: bool = False
     """It opens a dialog, after some work: what is typed meanwhile waits for that."""
     danger: bool = False
-    """It ends or destroys something: the palette offers it by its own words only, never by letters that happen to stand in it."""
+    """It ends or destroys something: the palette finds it by whole words only, never by scattered letters."""
 
     @property
     def scope(self) -> str:
@@ -190,15 +190,15 @@ class Acting:
     ) -> Timer:
         """As Textual's, but the callback is called however late it is.
 
-        Textual skips the calls that a timer is late for. On a busy machine that can be the only one: a log stays as it is, a
-        screen is never drawn.
+        Textual skips calls that a timer is late for. On a busy machine that can be its only call: a log is not updated, a screen
+        is never drawn.
         """
         timer: Timer = super().set_timer(delay, callback, name=name, pause=pause)  # type: ignore[misc]
         timer._skip = False
         return timer
 
     async def action_act_or_yield(self, action_id: str) -> None:
-        """Carry out an action that has something to do; else leave its key to the text that has the focus.
+        """Carry out an action that has something to do; otherwise leave its key to the focused text.
 
         Raises:
             SkipAction: The key is the text's.
@@ -208,7 +208,7 @@ class Acting:
         await self.action_act(action_id)
 
     async def action_act(self, action_id: str) -> None:
-        """Carry out an action of this object, or say why that cannot be done now. What goes wrong is shown, and ends nothing."""
+        """Carry out an action of this object, or say why it is not possible now. Errors are shown, and end nothing."""
         shell = self.app
         try:
             if begins := getattr(shell, "begins", None):  # only the real app has a message bar

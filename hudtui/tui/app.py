@@ -68,23 +68,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 EVERY = 2.0
-"""Seconds between two looks whether anything was written down by another hudtui, or by a command."""
+"""Seconds between two checks for changes by other processes."""
 
 FACTS_WHILE_RUNNING = 3.0
-"""Seconds between two questions to the machines of the runs that are going."""
+"""Seconds between two requests to the machines of active runs."""
 
 MESSAGE_EXPIRES = 60.0
-"""Seconds after which what is done, or was only told, goes by itself; warnings and errors stay until they were seen."""
+"""Seconds after which information and success messages expire; warnings and errors stay until they were seen."""
 MESSAGE_STAYS = 8.0
 """Seconds after which the next key takes a message away; an error stays until the next action."""
 
 MESSAGES_KEPT = 100
 
 _ABOUT = {"app.message", "app.help", "app.jump", "app.palette", "app.theme", "app.mouse", "app.suspend"}
-"""Actions that say nothing about what a message is about, and leave it."""
+"""Actions that leave the message in the bar."""
 
 SETTLED = 3.0
-"""Seconds after which a step that was opened for the first time has made what it keeps."""
+"""Seconds after which a screen that was opened for the first time has created its long-lived objects."""
 
 
 def _palette() -> type:
@@ -183,7 +183,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.folder = (folder or Path.cwd()).absolute()
         self.services = services or Services()
         self.facts: Facts | None = None
-        """What is known of the project; None until it was read for the first time."""
+        """The project as it was read last; None before that."""
         self.places: AppPaths = app_paths()
         self.log_file: Path | None = None
         self.verbose = debug
@@ -304,7 +304,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.say("; ".join(complaints), severity="warning")
 
     async def on_unmount(self) -> None:
-        """Let go of what lives outside, and keep what to say of it when the terminal is back."""
+        """Close connections, and collect what is printed when the terminal is back."""
         await self.rented.gone()
         if "pictures" in vars(self):
             self.pictures.forget()
@@ -363,12 +363,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.exit()
 
     def ended_unasked(self) -> None:
-        """The app's loop is over, and neither the user nor an error that was seen ended it: say so, and count it as a crash."""
+        """Report an end of the app's loop that neither the user nor a known error caused, as a crash."""
         from hudtui.tui import applog
 
         self._return_code = 1
         applog.log.error("the app ended without having been asked to")
-        log = f"What led to it may stand in {self.log_file}" if self.log_file else "There is no log of it"
+        log = f"Its log may say why: {self.log_file}" if self.log_file else "There is no log of it"
         self.crash_words = ("hudtui ended without having been asked to. Runs continue; your files are as they were.", log)
 
     def _handle_exception(self, error: Exception) -> None:
@@ -418,7 +418,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             await super().on_event(event)
 
     async def hand_on(self, event: events.Key | events.Paste) -> None:
-        """Give a key or a paste whose turn it is to what has the focus. What was said a while ago goes."""
+        """Pass a key or a paste whose turn it is to the focused widget, and clear an older message."""
         if isinstance(self.screen, HudtuiScreen) and self.screen.is_mounted:
             self.screen.forget_message(older=MESSAGE_STAYS)
         if not (isinstance(event, events.Key) and event.key == "ctrl+c"):
@@ -476,7 +476,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         return self.run_worker(partial(self._reload, everything), group="facts", exclusive=True, exit_on_error=False)
 
     async def _reload(self, everything: bool = False) -> None:
-        """Read the project. What cannot be read now is tried again, and told once."""
+        """Read the project. A failure is reported once, and reading is tried again."""
         try:
             await self._read(everything)
         except Exception as error:
@@ -498,14 +498,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             await self._read()
 
     def _complain(self, error: Exception) -> None:
-        """Tell of an error that comes again and again: once."""
+        """Report a recurring error once."""
         if str(error) not in self._told:
             self._told.add(str(error))
             self.fail(error)
 
     @work(group="begin", exit_on_error=False)
     async def _begin(self) -> None:
-        """What lies in the folder is shown; now machines may be asked."""
+        """Ask machines, now that the folder is shown."""
         await self.rented.introduce()
         self.spending.begin()
         self.rented.begin()
@@ -514,7 +514,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         await self._ask_machines(first=True)
 
     async def _keep_up(self) -> None:
-        """Notice what others write down: runs that another hudtui or a command starts, and machines that it rents."""
+        """Notice runs and rented machines of other processes."""
         while True:
             await asyncio.sleep(EVERY)
             try:
@@ -537,7 +537,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.screen.expire_message(MESSAGE_EXPIRES)
 
     async def _keep_asking(self) -> None:
-        """Ask the machines of the runs that are going how they are."""
+        """Ask the machines of active runs for their state."""
         while True:
             await asyncio.sleep(FACTS_WHILE_RUNNING)
             if self._begun and self.facts is not None and self.facts.running:
@@ -583,14 +583,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             return facts
 
     def show_progress(self) -> None:
-        """Tell the screens what runs have measured."""
+        """Update the screens with what runs have measured."""
         for screen in self._opened.values():
             if screen.is_attached:
                 screen.show_frame()
                 screen.progress_changed()
 
     def show_money(self) -> None:
-        """Tell the screens what is alive and what it costs."""
+        """Update the screens with the rented machines and their costs."""
         for screen in self._opened.values():
             if screen.is_attached:
                 screen.show_frame()
@@ -669,7 +669,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             if not self.is_headless:
                 self.set_timer(SETTLED, self._spare_collector, name=f"{name} settled")
         while isinstance(dialog := self.screen, ModalScreen) and len(self.screen_stack) > 1:
-            # Whoever asked gets the answer of a dialog that is cancelled, and does not wait for ever.
+            # The worker that asked gets the answer of a cancelled dialog, and does not wait forever.
             dialog.dismiss(getattr(dialog, "cancelled", None))
         if name == "home":
             while len(self.screen_stack) > 1:
@@ -723,12 +723,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         return with_keys(text, self._keymap)
 
     def remember(self, severity: Severity, words: str) -> None:
-        """Keep what a screen said, so that it can be read later; what is being waited for is not kept."""
+        """Keep a message of a screen for the history; progress is not kept."""
         if severity != "busy":
             self._messages.append((self.services.now(), severity, words))
 
     def say(self, message: str, *, severity: Severity = "information") -> None:
-        """Show a line on the current screen, or as a toast over a dialog. What comes after the end is lost."""
+        """Show a line on the current screen, or as a toast over a dialog. Messages after the end are lost."""
         if not self.is_running:
             return
         screen = self.screen
@@ -785,7 +785,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         return True
 
     async def ask(self, title: str, **options: Any) -> str | None:
-        """Ask for one line of text, from a worker; None when the user gives up. Options are those of `Ask`."""
+        """Ask for one line of text, from a worker; None when the user cancels. Options are those of `Ask`."""
         from hudtui.tui.widgets.dialog import Ask
 
         return await self._answered(Ask(title, **options))
@@ -809,7 +809,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         return answer
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Ask, from a worker, which of several it is; None when the user gives up."""
+        """Ask, from a worker, for one of several choices; None when the user cancels."""
         from hudtui.tui.widgets.pick import Pick
 
         lines = [
@@ -826,7 +826,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.push_screen(TextDialog(title, text))
 
     def copy(self, text: str, *, secret: bool = False) -> Worker[Any] | None:
-        """Copy, and say which way the text went; None where there is nothing to copy, and what was copied before stays.
+        """Copy, and report by which way. Returns None if there is nothing to copy; what was copied before stays.
 
         What is pasted with Ctrl-V here is what was copied here last, whichever way. No file keeps a secret.
         """
@@ -865,7 +865,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     action_open_serving = partialmethod(open_screen, "serving")
 
     def action_settings(self) -> None:
-        """Open the settings; Esc comes back from there."""
+        """Open the settings; Esc returns from there."""
         name = self.screen.NAME if isinstance(self.screen, HudtuiScreen) else None
         self.open_screen("settings", back=self.leads_back("settings") if name == "settings" else name)
 
@@ -970,7 +970,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     async def settle_unsaved(
         self, screens: Sequence[HudtuiScreen], title: str, lines: Sequence[str], *, leave: str, lost: bool
     ) -> bool:
-        """Ask what becomes of unsaved work, from a worker, and save it where that is wanted.
+        """Ask, from a worker, whether to save unsaved work, and save it if the user wants that.
 
         Args:
             screens: Those that hold it.
@@ -1013,7 +1013,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             lines = listing(powers, self.folder) or ("The files of this folder ask for no permission.",)
             if not powers:
                 self.read("This folder", lines[0])
-            elif await self.confirm("You trust this folder. It may", lines, yes="Trust it no longer", no="Close", danger=True):
+            elif await self.confirm("You trust this folder. It may", lines, yes="Stop trusting it", no="Close", danger=True):
                 await asyncio.to_thread(trust.revoke, self.folder)
                 self.reload()
         except HudtuiError as error:
@@ -1056,7 +1056,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.prefer(desktop=on)
         if on:
             self._show_on_desktop("a run that ends or has an alarm is shown like this")
-        words = "Where the terminal can show them (OSC 9), notifications tell of runs that end or have an alarm."
+        words = "Runs that end or have an alarm are shown as notifications, if the terminal supports them (OSC 9)."
         self.say(words if on else "Desktop notifications are off.")
 
     def _show_on_desktop(self, text: str) -> None:
@@ -1066,7 +1066,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self._driver.write(notification(text))
 
     def tell_of_run(self, text: str, *, bad: bool) -> None:
-        """Tell what has happened to a run: with the bell, and where no screen shows it, as a message."""
+        """Report news of a run: by the bell, and if no screen shows it, as a message."""
         if self.preferences.bell:
             self.bell()
         if self.preferences.desktop:
@@ -1124,7 +1124,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.action_suspend_process()
 
     def action_message(self) -> None:
-        """Show the message bar's text in full, and what was said before it, the newest first."""
+        """Show the message bar's text in full, and earlier messages, the newest first."""
         screen = self.screen
         current = screen.message if isinstance(screen, HudtuiScreen) else ""
         before = [(at, severity, words) for at, severity, words in reversed(self._messages) if words != current]
@@ -1138,7 +1138,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
 
 def _quit_title(running: tuple[RunFact, ...], paid: tuple[UnattendedPod, ...]) -> str:
-    """The question, with what matters most in it."""
+    """The question, with the most important fact in it."""
     from hudtui.core.text import plural
 
     title = "Quit hudtui?"
@@ -1169,7 +1169,7 @@ def run_app(folder: Path | None = None, debug: bool = False, *, opens: tuple[str
         app = HudtuiApp(app.open_next, debug=debug)
         app.run(mouse=app.preferences.mouse)
     if app.lost:
-        # Nothing can be said any more, not even by the interpreter's last flush.
+        # Nothing can be printed any more, not even by the interpreter's last flush.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)

@@ -1,4 +1,4 @@
-"""What the shell shows about the project, as frozen values; the core is asked for them after the first paint."""
+"""What the app shows of the project, as frozen values that the core fills in after the first paint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepFact:
-    """How one step stands."""
+    """The state of one step."""
 
     state: State
     detail: str = ""
@@ -31,21 +31,21 @@ class StepFact:
 
 @dataclass(frozen=True)
 class RunFact:
-    """One run, as lists show it."""
+    """A run in a list."""
 
     id: str
     title: str
     state: str
     """The store's word: `running`, `done`, `failed`, ..."""
     running: bool
-    """It may still change by itself."""
+    """It has not ended."""
     glyph: str = "●"
     started_at: float | None = None
     """Unix time."""
     seconds: float | None = None
     """How long it took; None while it is going."""
     hidden: bool = False
-    """It is archived, and lists leave it out."""
+    """It is archived: lists leave it out."""
 
 
 @dataclass(frozen=True)
@@ -63,36 +63,36 @@ class Money:
     """What rented machines cost, as the header shows it. Amounts are texts with their currency."""
 
     machines: int
-    """How many are alive, may be, or are being asked for."""
+    """Machines that are alive, may be alive, or are being rented."""
     per_hour: str
     today: str
     budget: str = ""
     """Of the day; empty for none."""
     orphans: int = 0
-    """Of the machines, how many no run owns."""
+    """Machines without a run."""
     warn: bool = False
     """A limit is near, or reached."""
     simulated: bool = False
     """No real money is spent."""
     as_of: str = ""
-    """Time of day at which the oldest of it was known, where a provider does not answer: `14:05`."""
+    """Time of the oldest figure, such as `14:05`, while a provider does not answer."""
     taken: int = 0
-    """Machines that were taken back, as long as the user has not noted that."""
+    """Machines that their provider took back, until the user dismisses the notice."""
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What changes whenever something that is written down does, whoever writes it. Cheap enough to ask for all the time."""
+    """Marks of the databases, which change with every write of any process. They are cheap to read."""
 
     runs: object = None
-    """The runs of the project."""
+    """Of the project's runs."""
     machines: object = None
-    """The list of rented machines, which is one for all projects."""
+    """Of the rented machines of all projects."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything the shell shows about the project at one moment."""
+    """Everything that the app shows of the project at one moment."""
 
     folder: Path
     platform: str
@@ -157,19 +157,19 @@ def _late(module: str = "hudtui.tui.workspace_facts") -> Any:
 
 @dataclass(frozen=True)
 class Services:
-    """What the shell takes from outside; a test gives its own clock, the rest is real."""
+    """What the app takes from outside. Tests replace the clock."""
 
     now: Callable[[], datetime] = _now
     """The time, with a zone."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    """Waits between two looks at a machine that is being got or ended."""
+    """Waits between two checks of a machine that is being rented or ended."""
     load_facts: Callable[[Path], Facts] = lambda folder: _late().load_facts(folder)
     """Reads the project; runs in a thread."""
     marks: Callable[[Path], Marks] = lambda folder: _late().marks(folder)
     """See `Marks`; runs in a thread."""
     check_files: Callable[[Facts], bool] = lambda facts: _late().check_files(facts)
-    """Checks the files of the project that are new or other than before, and says whether that has news; runs in a thread."""
+    """Checks new and changed files of the project, and returns whether a result is new; runs in a thread."""
     sync_runs: Callable[[Path, bool], Awaitable[tuple[str, ...]]] = lambda folder, first: _late().sync_runs(folder, first)
-    """Hears from the machines how their runs are; True at the start. Gives what the user should know."""
+    """Asks the machines for the state of their runs; True at the start. Returns notices for the user."""
     make_demo: Callable[[Path], AsyncIterator[object]] = lambda folder: _late("hudtui.core.demo").prepare(folder)
     """Writes a demo workspace into a folder; `core.demo.prepare`."""

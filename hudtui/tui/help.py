@@ -41,7 +41,9 @@ class HelpScreen(Dialog[None]):
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("help.close", "Close", "Close the help.", "question_mark,q,f1", palette=False),
-        AppAction("help.filter", "Filter", "Show only the keys whose title or explanation holds a text.", "slash", palette=False),
+        AppAction(
+            "help.filter", "Filter", "Show only the keys whose title or explanation contains a text.", "slash", palette=False
+        ),
     )
     DEFAULT_CSS = "HelpScreen Field { display: none; } HelpScreen.-filtered Field { display: block; }"
 

@@ -105,9 +105,9 @@ def theme_names(themes: Iterable[str], of_user: Sequence[str] = ()) -> list[str]
 
 
 class Palette(CommandPalette):
-    """Textual's palette with a cursor that stands still."""
+    """Textual's palette without a blinking cursor."""
 
     def on_mount(self) -> None:
-        """No blinking, and no picture that half of all terminals draw too wide."""
+        """Turn off the blinking, and replace an emoji that many terminals draw too wide."""
         self.query_one(Input).cursor_blink = False
         self.query_one(SearchIcon).icon = "/"

@@ -1,4 +1,4 @@
-"""What the app remembers of the user: taste, and what was noted; and the keymap file that the user writes."""
+"""The preferences that the app keeps, and the keymap file that the user writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Preferences:
 
 
 def load(path: Path) -> Preferences:
-    """What is kept; the defaults where nothing or nonsense is. `HUDTUI_MOUSE=off` and `HUDTUI_THEME` win."""
+    """Read the file; missing and invalid values have their defaults. `HUDTUI_MOUSE` and `HUDTUI_THEME` take precedence."""
     try:
         data = _read(path)
     except ValueError:
@@ -79,7 +79,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def set_aside(path: Path) -> tuple[str, ...]:
-    """Rename a file that holds no JSON object, before a change replaces it. Returns what there is to say of it."""
+    """Rename a file that holds no JSON object, before a change replaces it. Returns notices for the user."""
     try:
         _read(path)
     except ValueError:
@@ -115,7 +115,7 @@ def with_row(rows: Iterable[tuple[Any, ...]], folder: Path, *row: Any) -> tuple[
 
 
 def change(path: Path, **changes: Any) -> Preferences:
-    """Keep a change. A folder that cannot be written costs the memory, not the change."""
+    """Write changed preferences. In a folder that cannot be written they last until the end of the app."""
     import contextlib
     import json
 

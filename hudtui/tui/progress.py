@@ -25,7 +25,7 @@ READ = 8
 SHOWN = 2.0
 """Seconds between two readings of runs in progress while home shows them."""
 HIDDEN = 10.0
-"""The same while another screen is shown: the header tells of alarms."""
+"""The same while another screen is shown: the header counts alarms."""
 
 
 class RunProgress:
@@ -44,7 +44,7 @@ class RunProgress:
         """Runs that could not be read: their machines may be away."""
         self._home = asyncio.Event()
         self._notify_failed = False
-        """It was said that the user's command fails."""
+        """The failure of the user's command was reported."""
 
     @property
     def alarms(self) -> int:
@@ -72,7 +72,7 @@ class RunProgress:
             while (facts := app.facts) is not None:
                 if self._reader is None:
                     self._reader = await asyncio.to_thread(_reader, app.workspace.state_dir)
-                # A run that has just ended is read once more: its last numbers came after the reading before.
+                # A run that has just ended is read once more, for its last numbers.
                 wanted = [run for run in facts.listed[:READ] if run.running or not self._is_final(run.id)]
                 found, news = await self._reader.read([run.id for run in wanted])
                 if news:
@@ -101,7 +101,7 @@ class RunProgress:
         self._app.run_worker(self._notify(news), group="notify", exit_on_error=False)
 
     async def _notify(self, news: Sequence[RunNews]) -> None:
-        """Start the user's command. That it fails is said once, and always kept in the log."""
+        """Start the user's command. Its failure is shown once, and logged each time."""
         from hudtui.core.flows.notify import notify
         from hudtui.tui import applog
 

@@ -40,21 +40,21 @@ class RentedRuns:
         self._workers: dict[str, Worker[Any]] = {}
         self._left: dict[str, asyncio.Event] = {}
         self.getting: dict[str, str] = {}
-        """What is being got, in words, by the run or the machine: leaving gives it up."""
+        """Machines that are being prepared, in words, by the run or the machine. Quitting cancels them."""
         self._alone: dict[str, float] = {}
         """When a run was first seen unmanaged, by `time.monotonic`."""
         self._ended: set[str] = set()
-        """Runs that this app has brought as far as it could."""
+        """Runs that this app has finished with."""
 
     async def introduce(self) -> None:
-        """Tell those who log in to machines whom they can ask: pass-phrases of keys, and host keys that are new."""
+        """Let logins to machines ask here for pass-phrases, and report new host keys here."""
         from importlib import import_module
 
         hosts = await asyncio.to_thread(import_module, "hudtui.core.remote.hosts")
         hosts.set_prompts(ask=self._ask, say=lambda notice: self._app.say(notice.message))
 
     def close(self) -> None:
-        """The app has ended, so it cannot ask."""
+        """The app has ended and cannot ask any more."""
         from importlib import import_module
 
         if "hudtui.core.remote.hosts" in sys.modules:
@@ -85,9 +85,9 @@ class RentedRuns:
             self._app.fail(error)
 
     async def take_up(self) -> None:
-        """Go on with runs on rented machines whose hudtui, or command, was ended while this app is open.
+        """Resume runs on rented machines whose managing process ended while this app is open.
 
-        A run that another process just launches has no lock for a moment: only a run unmanaged for a while is taken up.
+        A run that another process is just launching has no lock for a moment: only runs unmanaged for a while are resumed.
         """
         facts = self._app.facts
         rented = set(facts.rented) - self._workers.keys() - self._ended if facts is not None else set()
@@ -105,8 +105,8 @@ class RentedRuns:
 
         Args:
             record: The run.
-            told: Hears of each step, beside the notices of the app.
-            again: It was begun before; another hudtui may be at it, and that is fine.
+            told: Called with each step, in addition to the notices of the app.
+            again: It was begun before; another process may manage it already.
         """
         if record.id in self._workers:
             return
@@ -115,12 +115,12 @@ class RentedRuns:
         self._workers[record.id] = self._app.run_worker(work, name="forever", group=f"manage-{record.id}", exit_on_error=False)
 
     def manages(self, run: str | None) -> bool:
-        """Whether the app takes care of a run: of its results and the end of its machine, too, when it has ended."""
+        """Whether the app manages a run, until its results are here and its machine is ended."""
         return run in self._workers
 
     @contextmanager
     def getting_one(self, name: str) -> Iterator[Callable[[], None]]:
-        """While the worker that calls this gets a machine without a run. What it is given is to be called when that is ready."""
+        """Cover the time in which the calling worker rents a machine without a run; it calls the result when that is ready."""
         from textual.worker import get_current_worker
 
         self._workers[name], self._left[name] = get_current_worker(), asyncio.Event()
@@ -146,13 +146,13 @@ class RentedRuns:
         self._left.pop(key).set()
 
     async def give_up(self) -> None:
-        """Give up the machines that are being got, and wait until they are gone, or guarded: before the app ends."""
+        """Cancel the machines that are being prepared, and wait until they are gone or guarded, before the app ends."""
         for worker in [self._workers[key] for key in self.getting if key in self._workers]:
             worker.cancel()
         await self.gone()
 
     async def gone(self) -> None:
-        """Wait until the machines that were given up are gone. However the app ends, it has given them all up by now."""
+        """Wait until the cancelled machines are gone. However the app ends, all of them are cancelled by now."""
         await asyncio.gather(*(self._left[key].wait() for key in self.getting))
 
     async def _manage(self, record: RunRecord, told: Told | None, again: bool) -> None:
@@ -192,7 +192,7 @@ class RentedRuns:
         self._app.notify("\n".join(error.lines()), title=record.name, severity="error", timeout=30, markup=False)
 
     def _tell(self, record: RunRecord, event: RunEvent) -> None:
-        """A message that matters on every screen."""
+        """Notify of what matters on every screen."""
         from hudtui.core.text import clean_line
 
         data = event.data

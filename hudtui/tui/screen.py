@@ -43,7 +43,7 @@ REST = 0.05
 """Seconds without a key after which a detail is drawn."""
 
 TOGETHER = 0.1
-"""Seconds in which what comes in parts is drawn at once."""
+"""Seconds for which drawing is held, so that parts are drawn together."""
 
 
 def started(
@@ -95,14 +95,14 @@ class HudtuiScreen(Acting, Screen[None]):
         yield Static("Make the terminal at least 60x20.", id="too-small")
 
     def content(self) -> Iterable[Widget]:
-        """The widgets of this screen. Runs before anything was read: everything slow comes later."""
+        """The widgets of this screen. Runs before the project is read, and does nothing slow."""
         raise NotImplementedError
 
     def opened(self, **given: Any) -> None:
         """The screen was opened by `app.open_screen(name, **given)`, each time; `given` is what the opener passes on."""
 
     def facts_changed(self, facts: Facts) -> None:
-        """What is known of the project was read again. Runs once at the beginning as soon as it is known."""
+        """The project was read again, or for the first time."""
 
     def theme_changed(self) -> None:
         """The theme has changed: redraw what has colours of its own."""
@@ -114,7 +114,7 @@ class HudtuiScreen(Acting, Screen[None]):
 
     @property
     def unsaved(self) -> str | None:
-        """What of the user's work here is not saved, by its name; asked for before hudtui is left."""
+        """Name of the unsaved work on this screen, if any; hudtui asks about it before it quits."""
         return None
 
     async def save_unsaved(self) -> bool:
@@ -142,7 +142,7 @@ class HudtuiScreen(Acting, Screen[None]):
         """Some seconds passed while this screen is shown: update times and ages. Draw only what has changed."""
 
     def leave(self) -> None:
-        """What Esc does in the list: it shows all of it again, and where nothing was filtered goes home, or back."""
+        """What Esc does in a list: clear the filter; without a filter go back, or home."""
         for field in self.query(FilterField):
             if field.value:
                 field.action_leave()
@@ -161,13 +161,13 @@ class HudtuiScreen(Acting, Screen[None]):
         self.app.remember(severity, self.message)
 
     def busy(self, message: str) -> None:
-        """Say what is being waited for. Nothing moves: call again when there is progress, at most ten times a second."""
+        """Show what the screen waits for. Nothing is animated: call it again with progress, at most ten times a second."""
         self.query_one(MessageBar).say(message, "busy")
 
     def fail(self, error: BaseException) -> None:
         """Show an error in place. An error that is not meant for users is logged with its traceback and shown as a defect.
 
-        While hudtui is being closed nothing is one: the widgets go one after the other, and some work may still look for them.
+        Errors while hudtui closes are ignored: work may still look for widgets that are gone.
         """
         if not self.app.is_running:
             return
@@ -193,13 +193,13 @@ class HudtuiScreen(Acting, Screen[None]):
         self.query_one(MessageBar).clear()
 
     def forget_message(self, *, older: float = 0.0) -> None:
-        """Empty the message bar of what was said at least so many seconds ago. What is being waited for stays."""
+        """Clear a message that is at least `older` seconds old. Progress stays, and so does an error if an age is given."""
         bar = self.query_one(MessageBar)
         if bar.severity != "busy" and bar.age >= older and not (older and bar.severity == "error"):
             bar.clear()
 
     def expire_message(self, seconds: float) -> None:
-        """Empty the message bar of what was told that long ago and needs no answer; Ctrl-E shows it later on."""
+        """Clear information that is at least `seconds` old; Ctrl-E still shows it."""
         for bar in self.query(MessageBar):  # a screen that is still being made has none
             if bar.severity in ("information", "success") and bar.age >= seconds:
                 bar.clear()
@@ -262,7 +262,7 @@ class HudtuiScreen(Acting, Screen[None]):
         return self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
 
     def when_keys_rest(self, work: Callable[[], object]) -> None:
-        """Call `work` once as soon as no further call has come for a moment: a held arrow key draws a detail once, at its end."""
+        """Call `work` once no further call has come for a moment: a held arrow key draws the detail once, at its end."""
         if self._rest is not None:
             self._rest.stop()
 
@@ -270,7 +270,7 @@ class HudtuiScreen(Acting, Screen[None]):
         self._rest = self.set_timer(REST, self.keys_rested, name="keys rest")
 
     def keys_rested(self) -> None:
-        """Do now what waits for the keys to rest: an action needs it."""
+        """Do now what waits for a pause of the keys, because an action needs it."""
         if self._rest is not None:
             self._rest.stop()
             self._rest = None
@@ -278,7 +278,7 @@ class HudtuiScreen(Acting, Screen[None]):
 
     @property
     def waits(self) -> bool:
-        """Whether something is about to happen: it waits for the keys to rest, or to be drawn together with what comes."""
+        """Whether work waits for a pause of the keys, or drawing is held."""
         return self._rest is not None or self._held is not None
 
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
@@ -331,7 +331,7 @@ class HudtuiScreen(Acting, Screen[None]):
             subprocess.run(command, env=environment, check=False)
 
     def hold_picture(self) -> None:
-        """Draw nothing for a moment: what comes in parts is drawn at once."""
+        """Hold drawing for a moment, so that parts are drawn together."""
         if self._held is not None:
             self._held.stop()
         self._held = self.set_timer(TOGETHER, self.release_picture, name="hold picture")
@@ -361,7 +361,7 @@ class HudtuiScreen(Acting, Screen[None]):
         event.refresh_styles = before not in (None, self._styled)
 
     def _on_screen_suspend(self) -> None:
-        """Let go of the lines that were drawn, except behind a dialog: they take megabytes, and are soon drawn again."""
+        """Drop the drawn lines, except behind a dialog: they take megabytes, and are soon drawn again."""
         if not self.app.screen.is_modal:
             for widget in self.walk_children(Widget):
                 widget._styles_cache.clear()
@@ -374,11 +374,11 @@ class HudtuiScreen(Acting, Screen[None]):
         self.show_facts()
 
     def on_screen_resume(self) -> None:
-        """Coming back: the frame may have changed meanwhile."""
+        """The frame may have changed while another screen was shown."""
         self.show_frame()
 
     def show_frame(self) -> None:
-        """Bring the header and the bar of steps up to date, as soon as they are made."""
+        """Update the header and the bar of steps once they exist."""
         if not self._framed or not self.app.is_running:
             return
         app = self.app
@@ -388,7 +388,7 @@ class HudtuiScreen(Acting, Screen[None]):
         self.query_one(StepBar).show(app.facts.steps if app.facts else {}, self.NAME, running)
 
     def show_facts(self) -> None:
-        """Bring the frame and the screen up to date with `app.facts`, as soon as its widgets are made."""
+        """Update the frame and the screen with `app.facts` once the widgets exist."""
         if not self._framed or not self.app.is_running:
             return
         self.show_frame()

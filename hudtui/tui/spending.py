@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
 
 WHILE_PAID = 30.0
-"""Seconds between two looks while something is paid for. While nothing is, one look at the start is enough."""
+"""Seconds between two checks while a machine costs money. Otherwise one check at the start is enough."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,20 @@ class Spending:
         self.session: ComputeSession | None = None
         """None until a screen has asked for it."""
         self.money: Money | None = None
-        """For the header; None while nothing is known to be alive, or asked for."""
+        """For the header; None while no machine is known or being rented."""
         self._before: list[ComputeSession] = []
         self._opening = asyncio.Lock()
         self._seen: object = None
         """Records of rented machines at the last refresh."""
         self._news = 0
-        """How often something was written down since the last look began."""
+        """Number of writes since the last check began."""
         self._told: set[tuple[str, ...]] = set()
         self._ending: set[str] = set()
         self._timer: Any = None
 
     @property
     def holdings(self) -> PodsSnapshot | None:
-        """What was seen last."""
+        """The result of the last check."""
         return self.session.overview.holdings if self.session is not None else None
 
     async def open(self) -> ComputeSession:
@@ -92,7 +92,7 @@ class Spending:
             await close_hosts()
 
     def begin(self) -> None:
-        """The app has started: see what is alive, where that can be at all. Says so when something is that no run owns."""
+        """Check at the start whether machines are alive, if any can be. Warns of machines without a run."""
         self._app.run_worker(self._begin(), group="spending", exclusive=True, exit_on_error=False)
 
     async def _begin(self) -> None:
@@ -124,7 +124,7 @@ class Spending:
             self._app.say(told, severity="warning")
 
     async def look(self) -> PodsSnapshot:
-        """See what is alive and what it costs, and tell the screens.
+        """Check which machines are alive and what they cost, and update the screens.
 
         Raises:
             HudtuiError: The settings or the ledger cannot be used.
@@ -144,14 +144,14 @@ class Spending:
         return holdings
 
     def look_soon(self) -> None:
-        """Something was written down of rented machines, here or by another hudtui: the header tells of it at once."""
+        """Check soon: the list of rented machines was changed, here or by another process."""
         self._news += 1
         if self._news == 1:
             work: Callable[[], Any] = self._look_at_news
             self._app.run_worker(work, name="forever", group="spending news", exit_on_error=False)
 
     async def _look_at_news(self) -> None:
-        """Look until nothing new has come meanwhile."""
+        """Check until nothing is new."""
         try:
             while self._news:
                 before = self._news
@@ -162,7 +162,7 @@ class Spending:
 
     async def _look_if_new(self) -> None:
         try:
-            # Every look of every hudtui is written down, too; only other machines, or other states of them, are news.
+            # Each check of any process is recorded, too; only other machines or other states are news.
             if await asyncio.to_thread(_written) == self._seen:
                 return
             await self._count(await self.open())
@@ -180,12 +180,12 @@ class Spending:
 
     @property
     def taken(self) -> tuple[PodRecord, ...]:
-        """Machines that were taken back, as long as the user has not noted that."""
+        """Machines that their provider took back, until the user dismisses the notice."""
         taken = self.holdings.taken if self.holdings is not None else ()
         return tuple(one for one in taken if one.name not in self._app.preferences.noted)
 
     def _tell_taken(self, holdings: PodsSnapshot) -> None:
-        """Loud, once each; the header and the list of machines tell of it until it is noted."""
+        """Report each machine once; header and list show it until the user dismisses the notice."""
         from hudtui.core.text import clean_line
         from hudtui.tui import applog
 
@@ -204,7 +204,7 @@ class Spending:
             )
 
     async def note_taken(self) -> None:
-        """The user has noted which machines were taken back."""
+        """Dismiss the notices of machines that were taken back."""
         from hudtui.tui import preferences
 
         app = self._app
@@ -216,7 +216,7 @@ class Spending:
     # -- leaving --------------------------------------------------------------------------------------------------------------
 
     async def unattended(self) -> tuple[UnattendedPod, ...]:
-        """Machines that still cost money when the app is closed. Empty where nothing was ever rented.
+        """Machines that still cost money when the app is closed.
 
         Raises:
             HudtuiError: The ledger cannot be read.
@@ -233,7 +233,7 @@ class Spending:
             self._not_looked(error)
 
     def _not_looked(self, error: Exception) -> None:
-        """Say once what keeps the guard from looking, and try again: something may be paid for."""
+        """Report once why machines cannot be checked, and try again: one may cost money."""
         from hudtui.core.errors import HudtuiError
 
         if not self._app.is_running:
@@ -261,7 +261,7 @@ class Spending:
         self._app.run_worker(self._end(session, holding), group=f"guard {name}", exit_on_error=False)
 
     async def _end(self, session: ComputeSession, holding: PodRow) -> None:
-        """A limit is reached: end it, see that it is gone, and say so."""
+        """End a machine that has reached a limit, and verify its end."""
         from hudtui.core.compute.lifecycle import terminate_pod
 
         name, why = holding.pod.name, "; ".join(holding.verdict.reasons if holding.verdict else ())
@@ -279,7 +279,7 @@ class Spending:
 
 
 def _possible(folder: Path) -> bool:
-    """Whether anything can be rented at all, or was. Runs in a thread, and imports nothing of the overview."""
+    """Whether machines can be rented, or were. Runs in a thread, and imports nothing of the overview."""
     from hudtui.core.paths import app_paths
 
     if (app_paths().data / "pods.db").is_file():
@@ -292,7 +292,7 @@ def _possible(folder: Path) -> bool:
 
 
 def _open(app: HudtuiApp, before: ComputeSession | None) -> ComputeSession:
-    """The overview, or `before` when nothing that it depends on has changed. Runs in a thread: the imports take a moment."""
+    """The overview, or `before` if its settings have not changed. Runs in a thread: the imports take a moment."""
     from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.overview import Overview
     from hudtui.core.compute.pods import Ledger
@@ -328,7 +328,7 @@ def _mark(settings: Settings, access: PrimeAccess) -> tuple[Any, ...]:
 
 
 def _written() -> object:
-    """What is written down of machines that may be alive: which, and how they are. Runs in a thread."""
+    """The recorded machines that may be alive, with their states. Runs in a thread."""
     from hudtui.core.compute.pods import Ledger
 
     return tuple((one.name, one.state, one.pod) for one in Ledger().records())
@@ -349,7 +349,7 @@ def _unattended(app: HudtuiApp, session: ComputeSession | None) -> tuple[Unatten
 
 
 def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
-    """What the header shows: by what was seen last, and by what is written down now. Runs in a thread."""
+    """What the header shows, from the last check and the current records. Runs in a thread."""
     from datetime import datetime
 
     from hudtui.core.compute.costs import sum_costs
@@ -368,7 +368,7 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
         others=[one.pod for one in orphans],
     )
     written = {one.name: one for one in overview.ledger.records()}
-    # A machine in order costs money from the next moment on; a machine that was ordered and never seen may not exist.
+    # An ordered machine costs money from now on; one that was ordered and never seen may not exist.
     asked = [one for one in written.values() if one.state == "intended" and one.held and spending.of(one.name)]
     alive = [one for one in spending.open if one.name not in written or written[one.name].state != "intended"]
     taken = sum(one.name not in noted for one in held.taken) if held is not None else 0

@@ -1,4 +1,4 @@
-"""What is typed is handled in order: a key is handed on when the one before it has done all that it does.
+"""Keys are handled in order: each is passed on once the one before it has had its whole effect.
 
 Textual hands each key to the widget that has the focus when the key arrives. What the key before it does may still be under way
 then: a field that gets the focus, a dialog that opens, a screen that is made. On a slow line several keys arrive at once, and
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
 
 LONGEST = 1.0
-"""Seconds that a key waits for the widgets that the one before it goes through, whatever they do."""
+"""Most seconds that a key waits for the widgets that handle the one before it."""
 
 QUESTION = 0.5
-"""Seconds that a key waits for work which the one before it began: it may be about to ask something."""
+"""Most seconds that a key waits for work that the one before it began, which may ask a question."""
 
 ASKED = 10.0
-"""Seconds that a key waits for a question that the action of the one before it is known to ask."""
+"""Most seconds that a key waits for a question that the action before it is known to ask."""
 
 TICK = 0.005
-"""Seconds between two looks at what is waited for."""
+"""Seconds between two checks of what is awaited."""
 
 BURST = 0.03
 """Seconds between two keys below which they come from a paste, a held key or a line that stalled, not from a decision."""
 
 
 class Passed(events.Event, bubble=True):
-    """Takes the way of a key, behind it: where this arrives, the key was handled."""
+    """Follows a key on its way: once this arrives, the key was handled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,9 +65,9 @@ class TypedAhead:
         self.key = ""
         """The key that is being handled."""
         self.asking = False
-        """Whether the action that is carried out is known to ask something; see `Action.asks`."""
+        """Whether the current action is known to ask a question; see `AppAction.asks`."""
         self.deliberate = True
-        """Whether the key that is being handled came by itself. One in the middle of a burst decides nothing."""
+        """Whether the current key came alone. A key in the middle of a burst decides nothing."""
 
     @property
     def pending(self) -> bool:
@@ -75,7 +75,7 @@ class TypedAhead:
         return self._settling is not None
 
     async def take(self, event: events.Key | events.Paste) -> None:
-        """A key or a paste came in: hand it on now, or when its turn comes."""
+        """Pass a key or a paste on, now or when its turn comes."""
         self._waiting.append(event)
         if self._settling is None:
             await self._next()
@@ -85,7 +85,7 @@ class TypedAhead:
         self._askers[screen] = worker
 
     async def _next(self) -> None:
-        """Hand on the key that came first. Runs in the app's own message loop, as all handling of keys does."""
+        """Pass on the first key. Runs in the app's own message loop, as all handling of keys does."""
         self._settling = None
         if not self._waiting:
             return
@@ -101,10 +101,10 @@ class TypedAhead:
         await app.hand_on(event)
 
     async def _settle(self, target: MessagePump, screens: Sequence[Screen[Any]], workers: set[Worker[Any]] | None) -> None:
-        """Wait until a key did all that it does, then let the next one come."""
+        """Wait until a key has had its whole effect, then pass on the next one."""
         try:
             await self._passed(target)
-            await self._passed(target)  # behind what the key had the widget say to its screen
+            await self._passed(target)  # after the messages that the widget has posted to its screen
             await self._shown()
             if workers is not None:
                 await self._may_ask(screens, workers)
@@ -114,7 +114,7 @@ class TypedAhead:
                 self._settling = None
 
     async def _passed(self, target: MessagePump) -> None:
-        """Wait until a message that was sent to a widget now has gone all the way up, or cannot any more."""
+        """Wait until a message that is sent to a widget now has bubbled all the way up, or no longer can."""
         passed = Passed()
         if target.post_message(passed):
             await self._until(lambda: passed.arrived.is_set() or not self._on_screen(target), LONGEST, passed.arrived)
@@ -123,14 +123,14 @@ class TypedAhead:
         return target.is_attached and getattr(target, "screen", None) in self._app.screen_stack
 
     async def _shown(self) -> None:
-        """Wait until the screen on top is made, has its focus, and did what it does after it was drawn."""
+        """Wait until the screen on top is mounted, has its focus, and has run its callbacks after drawing."""
         app = self._app
         await self._until(lambda: app.screen.is_mounted, ASKED)
         await self._passed(app.screen)
         await self._until(lambda: not app.screen._callbacks, QUESTION)
 
     async def _may_ask(self, screens: Sequence[Screen[Any]], workers: set[Worker[Any]]) -> None:
-        """Wait for work that the key began, or whose question it answered, until it asks, says that it takes time, or ends."""
+        """Wait for work that the key began, or whose question it answered, until it asks, shows progress, or ends."""
         app = self._app
         answered = {self._askers[screen] for screen in screens if screen not in app.screen_stack and screen in self._askers}
         begun = {worker for worker in app.workers if worker not in workers and worker.name != "forever"}
@@ -145,7 +145,7 @@ class TypedAhead:
         await self._until(clear, ASKED if known else QUESTION)
 
     async def _until(self, come: Callable[[], bool], longest: float, sign: asyncio.Event | None = None) -> None:
-        """Wait until something is so, the app ends, or so many seconds are over. `sign` is what says so at once."""
+        """Wait until `come` is true, the app ends, or `longest` seconds have passed. `sign` wakes it at once."""
         end = asyncio.get_running_loop().time() + longest
         while self._app.is_running and not self._app.asked_to_end and not come():
             if asyncio.get_running_loop().time() > end:

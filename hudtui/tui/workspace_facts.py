@@ -1,4 +1,4 @@
-"""Asks the core what there is in a project folder. Imported after the first paint; everything here runs in a thread."""
+"""Reads a project folder by means of the core. Imported after the first paint; everything here runs in a thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.values import RunSummary
 
 VERDICTS = FileChecks()
-"""Errors of the files, as far as they were checked."""
+"""Errors of the files that were checked."""
 SHOWN_RUNS = 50
 """More than this many runs are listed by the run step only."""
 
@@ -90,12 +90,12 @@ def _runs(workspace: Workspace) -> Sequence[RunSummary]:
 
 
 def marks(folder: Path) -> Marks:
-    """How the files look now in which runs and rented machines are written down."""
+    """Return the marks of the databases of runs and of rented machines."""
     return Marks(_mark(folder / STATE_FOLDER / "runs.db"), _mark(app_paths().data / "pods.db"))
 
 
 def _mark(database: Path) -> object:
-    """Of a SQLite database and what waits beside it to be written into it. A reader leaves an empty file there for a moment."""
+    """Return a mark of a SQLite database and its write-ahead log, which readers leave empty for a moment."""
     found = []
     for path in (database, database.with_name(f"{database.name}-wal")):
         try:
@@ -108,11 +108,11 @@ def _mark(database: Path) -> object:
 
 
 async def sync_runs(folder: Path, first: bool) -> tuple[str, ...]:
-    """Hear from the machines how their runs are.
+    """Ask the machines for the state of their runs.
 
     Args:
         folder: The project.
-        first: hudtui just started: runs whose supervisor was killed meanwhile are taken up again.
+        first: hudtui has just started: runs whose supervisor was killed are resumed.
 
     Returns:
         What the user should know, one line each.
@@ -137,7 +137,7 @@ async def sync_runs(folder: Path, first: bool) -> tuple[str, ...]:
 
 
 def check_files(facts: Facts) -> bool:
-    """Check the project's files that are new or other than before, and return whether that has news."""
+    """Check new and changed files of the project, and return whether a result is new."""
     return facts.workspace is not None and VERDICTS.check(facts.workspace)
 
 

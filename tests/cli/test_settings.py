@@ -148,7 +148,7 @@ def test_force_takes_a_name_that_looks_like_a_slip(own_world: Path) -> None:
 def test_another_value_still_counts(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUD_API_KEY", "other")
     result = hudtui("set", "HUD_API_KEY", stdin="k-123")
-    assert "still another one: from environment" in result.stderr
+    assert "Another value takes precedence: from environment" in result.stderr
     result = hudtui("unset", "HUD_API_KEY")
     assert "still has a value: from environment" in result.stderr
 

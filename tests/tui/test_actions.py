@@ -69,11 +69,11 @@ GRAMMAR = {
     "ctrl+x": ("Cancel",),
     "ctrl+g": ("Start", "Go"),
     "tab": ("Next pane",),
-    "shift+tab": ("Pane before", "Dedent"),
+    "shift+tab": ("Previous pane", "Dedent"),
     "less_than_sign": ("Smaller",),
     "greater_than_sign": ("Larger",),
     "right_square_bracket": ("Next",),
-    "left_square_bracket": ("Previous", "View before", "Tab before"),
+    "left_square_bracket": ("Previous", "Tab before"),
 }
 """What a key means on every screen: the titles of its actions begin with one of these."""
 

@@ -169,9 +169,9 @@ def _objections(offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[s
     if not enough:
         yield OfferMismatch("count", f"it has {offer.gpu_count} GPU{'s' * (offer.gpu_count != 1)}, not {count}")
     if spec is not None and spec.socket and not fits_socket(spec, offer):
-        yield OfferMismatch("socket", f"its socket is {clean_line(offer.socket, 20) or 'not told'}")
+        yield OfferMismatch("socket", f"its socket is {clean_line(offer.socket, 20) or 'unknown'}")
     if query.min_vram is not None and (offer.gpu_memory is None or offer.gpu_memory < query.min_vram):
-        told = "not told" if offer.gpu_memory is None else f"{offer.gpu_memory:g} GB a GPU"
+        told = "unknown" if offer.gpu_memory is None else f"{offer.gpu_memory:g} GB a GPU"
         yield OfferMismatch("vram", f"its memory is {told}")
     if query.max_price is not None and (not offer.price.stated or price_in_usd(offer) > query.max_price):
         yield OfferMismatch("price", f"its price is {price_text(offer.price)}")

@@ -57,7 +57,7 @@ class ArtRequest(RunRequest):
     )
     epochs: int | None = knob(None, "Times that each task is trained on; 1 by default.", minimum=1, group=TRAINING)
     groups_per_step: int | None = knob(
-        None, "Tasks of a step; by default so many that --steps see every task.", minimum=1, label="tasks a step", group=TRAINING
+        None, "Tasks per step; by default enough for --steps to see every task.", minimum=1, label="tasks a step", group=TRAINING
     )
     rollouts_per_group: int | None = knob(None, "Episodes of a task that are compared; 4 by default.", minimum=2, group=TRAINING)
     learning_rate: float | None = knob(

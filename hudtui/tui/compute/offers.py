@@ -40,7 +40,7 @@ COLUMNS = (
 FITS = Column("fits", "fits", 14)
 """Whether the GPUs hold the model that will be trained; shown while that is known."""
 HOURS = 4.0
-"""The estimate in the detail is for so many hours."""
+"""Hours of the estimate in the detail."""
 
 
 _FIT_STYLES: Mapping[FitState, str] = {
@@ -80,12 +80,12 @@ class OffersPane(TablePane[Offer]):
             id="compute-offers",
         )
         self.found = OfferList()
-        """The offers that are shown, and the one that would be taken."""
+        """The offers that are shown, and hudtui's choice among them."""
         self.demand: Demand | None = None
-        """What the training needs that FITS is about."""
+        """What the training of the column FITS needs."""
         self._market: Market | None = None
         self._led = True
-        """The cursor follows the offer that would be taken: the user has not moved it."""
+        """The cursor follows hudtui's choice, as long as the user has not moved it."""
         self._verdicts: dict[str, Fit] = {}
 
     def show_market(self, market: Market) -> None:
@@ -192,7 +192,7 @@ class OffersPane(TablePane[Offer]):
 
 
 def key_of(offer: Offer) -> str:
-    """By what an offer is known again in another answer."""
+    """What identifies an offer in all answers."""
     return f"{offer.provider} {offer.id}"
 
 
@@ -215,7 +215,7 @@ def offer_lines(
     lines.append(Content.assemble(*title, ("  (simulated)", "bold $warning") if simulated else ""))
     if part is not None and part.remembered and part.at is not None:
         lines.append(
-            Content.styled(f"! Remembered from {ago(now - part.at)}; it cannot be ordered before the answer.", "$warning")
+            Content.styled(f"! As of {ago(now - part.at)}; it cannot be ordered until the provider answers.", "$warning")
         )
     lines.append(Content(""))
 
@@ -229,7 +229,7 @@ def offer_lines(
             fact("", f"{money(offer.gpu_hour, price.currency)} for one GPU and hour")
     else:
         fact("price", "no price is set: it is your own machine")
-    fact("spot", "it can be taken away at any moment" if offer.spot else "", "$warning")
+    fact("spot", "the provider can take it back at any time" if offer.spot else "", "$warning")
     if offer.gpu_memory:
         together = f" each, {amount(offer.vram or 0.0)} together" if offer.gpu_count > 1 else ""
         fact("VRAM", f"{amount(offer.gpu_memory)} GB{together}")
@@ -252,7 +252,7 @@ def offer_lines(
 
 
 def why_lines(offer: Offer, listed: OfferList) -> list[Content]:
-    """Why this one is chosen, or which is instead."""
+    """Why this offer is chosen, or which one is chosen instead."""
     choice = listed.choice
     if choice is None:
         return [Content.styled(clean_line(line), "$foreground-muted") for line in listed.nothing]

@@ -57,7 +57,7 @@ def state_of(holding: PodRow) -> tuple[str, str]:
 
 
 def owner_of(holding: PodRow) -> str:
-    """Owner of the machine: a run, the user, no run any more, or a user outside hudtui."""
+    """Owner of the machine: a run, the user, none (unclaimed), or a user outside hudtui."""
     if holding.orphan is not None:
         return "unclaimed"
     return f"run {holding.run}" if holding.run else "you" if holding.ours else "not hudtui's"
@@ -182,7 +182,7 @@ class PodsPane(Pane):
 
 
 def row_key(row: PodRow | PodRecord) -> str:
-    """By what a row is known again: the provider's id, or the name while there is none."""
+    """What identifies a row: the provider's id, or the name while there is none."""
     if isinstance(row, PodRecord):
         return f"gone {row.name}"
     return row.pod.id or row.pod.name
@@ -297,7 +297,7 @@ def limit_lines(limits: Limits | None, usage: LimitUsage, keys: Keys, width: int
     if limits is None:
         return [
             Content.styled("Limits", "bold $primary"),
-            Content.styled(keys("None: nothing ends this machine by itself. {key:compute.limits} sets some."), "$warning"),
+            Content.styled(keys("None: nothing ends this machine automatically. {key:compute.limits} sets some."), "$warning"),
         ]
     rows = (
         ("budget", limits.run_budget, usage.spent_run, ""),

@@ -1,4 +1,4 @@
-"""What the compute screen does that costs money, or ends what costs money: renting, ending, limits, logging in, setting up."""
+"""What the compute screen does with rented machines: rent and end them, change limits, log in, set up keys."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Renting:
     def __init__(self, screen: HudtuiScreen, look: Callable[[], Awaitable[None]]) -> None:
         self._screen, self._look = screen, look
         self.ready: str | None = None
-        """Name of the machine that the message line calls ready."""
+        """Name of the machine that the message bar calls ready."""
 
     async def rent(self, offer: Offer, fit: str, *, created: Callable[[], None], gone: Callable[[], None]) -> None:
         """Rent an offer.
 
         Args:
             offer: The offer.
-            fit: Whether its GPUs hold the model that will be trained, in a sentence; empty if none is known.
+            fit: Whether its GPUs hold the model that will be trained, in a sentence; empty without a model.
             created: Called when the machine exists.
             gone: Called when the offer turns out to be taken.
         """
@@ -89,7 +89,7 @@ class Renting:
             await self.look_quietly()
 
     async def look_quietly(self) -> None:
-        """Look for machines; a failure is only logged."""
+        """Check the machines; a failure is only logged."""
         try:
             await self._look()
         except HudtuiError as error:

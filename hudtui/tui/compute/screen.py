@@ -92,7 +92,9 @@ class ComputeScreen(HudtuiScreen):
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("compute.use", "Launch", "Go to the launch screen with this machine.", "l"),
-        AppAction("compute.rent", "Rent", "Rent this machine without a run, after a question with its cost.", "n,c", asks=True),
+        AppAction(
+            "compute.rent", "Rent", "Rent this machine without a run, after you have agreed to its cost.", "n,c", asks=True
+        ),
         AppAction("compute.terminate", "End", "End this machine, and make sure that it is gone.", "x", danger=True, asks=True),
         AppAction("compute.terminal", "Terminal", "Log in to this machine; hudtui steps aside.", "t", decides=True),
         AppAction("compute.limits", "Limits", "Change what this machine may cost, and how long it may live.", "b", asks=True),
@@ -112,7 +114,7 @@ class ComputeScreen(HudtuiScreen):
         AppAction("compute.access", "Set up", "API key and SSH key for renting machines, step by step.", "a", asks=True),
         AppAction("compute.refresh", "Refresh", "Ask all providers again.", "r"),
         AppAction("compute.copy", "Copy", "Copy what is under the cursor, as JSON.", "y", show=False),
-        AppAction("compute.warnings", "Warnings", "Show in full what could not be asked.", "w", show=False),
+        AppAction("compute.warnings", "Warnings", "Show the warnings of the providers in full.", "w", show=False),
         cancel_action("compute", "Stop renting a machine; what was created is ended."),
         by_key("compute.back", "Back", "Back to the offers; from there, home.", "escape"),
     )
@@ -120,7 +122,7 @@ class ComputeScreen(HudtuiScreen):
     def __init__(self) -> None:
         super().__init__()
         self.machine: Hardware | None = None
-        """This machine as it was seen last; None before the first look came back."""
+        """This machine as it was inspected last; None before that."""
         self._offers, self._pods, self._detail = OffersPane(), PodsPane(), OfferDetailPane(id="compute-detail")
         self._renting = Renting(self, self.look)
         self._on_pods = False
@@ -152,7 +154,7 @@ class ComputeScreen(HudtuiScreen):
         return {"tab": "pods"} if self._on_pods else {}
 
     def opened(self, **given: Any) -> None:
-        """Look, unless that was done a moment ago. `tab="pods"` goes to the machines."""
+        """Ask the providers, unless that was done a moment ago. `tab="pods"` goes to the machines."""
         if given.get("tab") == "pods":
             self.action_pods()
         if self._asked_offers is None:
@@ -177,7 +179,7 @@ class ComputeScreen(HudtuiScreen):
 
     @property
     def snapshot(self) -> PodsSnapshot | None:
-        """The machines as they were seen last."""
+        """The machines at the last check."""
         return self.app.spending.holdings
 
     @property
@@ -201,7 +203,7 @@ class ComputeScreen(HudtuiScreen):
         return bool(self.going("rent"))
 
     def provider_of(self, name: str) -> Provider | None:
-        """The provider of that name, where it is at hand."""
+        """The provider of that name, if it is open."""
         return self.session.overview.providers.get(name) if self.session is not None else None
 
     def _age(self, at: float | None) -> float:
@@ -210,7 +212,7 @@ class ComputeScreen(HudtuiScreen):
     # -- what can be done --------------------------------------------------------------------------------------------
 
     def offers(self, action_id: str) -> bool:
-        """An action of an offer is not offered on a machine, and the other way round."""
+        """Actions of offers are not offered on machines, and vice versa."""
         name = action_id.partition(".")[2]
         if name == "noted":
             return bool(self.app.spending.taken)
@@ -313,7 +315,9 @@ class ComputeScreen(HudtuiScreen):
         demand = self._offers.demand
         if demand is not None and demand.shape is None:
             name = clean_line(demand.recipe.model, 60)
-            self.say(f"How large {name} is is not known here: its name tells no size, and its files are not here.", "warning")
+            self.say(
+                f"The size of {name} is unknown: its name does not give one, and its files are not on this computer.", "warning"
+            )
 
     def action_use(self) -> None:
         if self.offer is not None:
@@ -366,7 +370,7 @@ class ComputeScreen(HudtuiScreen):
         self.start(self.app.spending.note_taken, group="noted")
 
     def action_warnings(self) -> None:
-        self.app.read("What could not be asked", "\n\n".join(self._warnings()))
+        self.app.read("Warnings of the providers", "\n\n".join(self._warnings()))
 
     def action_copy(self) -> None:
         if self._on_pods:
@@ -414,7 +418,7 @@ class ComputeScreen(HudtuiScreen):
         await self.app.spending.look()
 
     async def refresh_offers(self, *, only_new: bool = False) -> None:
-        """Show what is remembered, then each answer as it comes. With `only_new` only when the settings have changed."""
+        """Show the remembered offers, then each answer as it comes. With `only_new`, only if the settings have changed."""
         before = self.session
         try:
             session = await self.app.spending.open()
@@ -436,7 +440,7 @@ class ComputeScreen(HudtuiScreen):
             await self.look()
 
     def _note_prices(self, session: ComputeSession) -> dict[str, tuple[PricePoint, ...]]:
-        """Note the prices, and return what is known of earlier ones. Runs in a thread."""
+        """Record the prices, and return the earlier ones. Runs in a thread."""
         from hudtui.core.compute.market import PriceHistory
         from hudtui.core.errors import InputError
 
@@ -456,7 +460,7 @@ class ComputeScreen(HudtuiScreen):
         self._offers.show_market(market)
 
     def money_changed(self) -> None:
-        """The machines were refreshed. Messages about a machine that is gone are removed."""
+        """Show the machines, and clear a message about one that is gone."""
         snapshot, ready = self.snapshot, self._renting.ready
         if ready is not None and snapshot is not None and all(one.pod.name != ready for one in snapshot.pods):
             if self.message.startswith(f"{ready} is ready"):
@@ -469,7 +473,7 @@ class ComputeScreen(HudtuiScreen):
         self._show_account()
 
     def time_passed(self) -> None:
-        """What a silent provider said last grows older."""
+        """Update the age of the last answer of a silent provider."""
         if self.snapshot is not None and self.snapshot.silent:
             self._pods.show_count(self.app.services.now().timestamp(), len(self.app.spending.taken))
             if self._on_pods:

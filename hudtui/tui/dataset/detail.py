@@ -61,7 +61,7 @@ def problem_lines(kinds: Sequence[ProblemKind]) -> list[Content]:
 
 
 def told_calls(value: Any) -> Content:
-    """`setup_tool` or `evaluate_tool` in words a person reads: tool, then arguments."""
+    """`setup_tool` or `evaluate_tool` as text: the tool, then its arguments."""
     calls = value if isinstance(value, list) else [value]
     lines = []
     for call in calls:
@@ -107,7 +107,7 @@ def task_content(row: TaskRow, record: TaskRecord, kinds: Sequence[ProblemKind],
 
 
 def broken_content(row: TaskRow, kinds: Sequence[ProblemKind], line: int | None, raw: Any, platform: Platform) -> Content:
-    """An unusable task: why, and what stands in the source. `raw` is None while that is not known yet."""
+    """An unusable task: why, and its record in the source (`raw`; None until it is read)."""
     place = f"task {row.index:,}" + (f", line {line:,}" if line else "")
     lines = [
         Content.assemble((clean_line(row.id, 300), "bold"), (f"  {place}", "$foreground-muted"), ("  ✗ error", "bold $error")),
@@ -183,7 +183,7 @@ class _Bars:
 
 
 def trial_content(trial: Trial) -> Content:
-    """What came of a test."""
+    """The outcome of a test."""
     glyph = {"success": "✓", "warning": "!", "error": "✗"}[trial.severity]
     style = {"success": "bold $success", "warning": "bold $warning", "error": "bold $error"}[trial.severity]
     lines = [

@@ -71,7 +71,7 @@ class OpenDialog(Dialog["str | None"]):
             yield Static(f"Enter opens   {'↑↓ choose   ' if options else ''}Esc cancel", classes="dialog-keys")
 
     def on_mount(self) -> None:
-        """In the field, with the cursor of the list on what is open now: arrows choose, letters name another source."""
+        """Focus the field, with the list's cursor on the open file: arrows choose, letters name another source."""
         self.query_one(Field).focus()
         names = [name for name, _ in self._files]
         for rows in self.query(Choices):
@@ -89,7 +89,7 @@ class OpenDialog(Dialog["str | None"]):
         self.dismiss(event.option.id)
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
-        """One by name; with none written, the one under the cursor of the list."""
+        """Open the source that was typed, or the file under the cursor of the list."""
         event.stop()
         name = event.value.strip()
         rows = self.query(Choices)
@@ -121,7 +121,7 @@ class ConvertContext:
 
 
 class MakeDialog(Dialog["DatasetRequest | None"]):
-    """Convert or publish: what to do on the left of each row, and below what would come of it."""
+    """Convert or publish tasks: a form, and below it a preview of the result."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("make.start", "Start", "Write the dataset.", "ctrl+g", palette=False, priority=True, decides=True),
@@ -133,11 +133,11 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         super().__init__()
         self.context, self.publish = context, publish
         self.entries: dict[str, str | bool] = dict(entries or {})
-        """What was written and switched, by widget; it outlives the dialog, so that nothing has to be written twice."""
+        """Entries by widget. They outlive the dialog, so that nothing has to be entered twice."""
         self.request: DatasetRequest | None = None
-        """What would be done; None while something typed cannot be read."""
+        """The request that the form makes; None while an entry is invalid."""
         self.rows: int | None = None
-        """How many there would be; None while they are not counted."""
+        """Number of rows of the result; None until they are counted."""
         self._timer: Any = None
 
     def compose(self) -> ComposeResult:
@@ -208,7 +208,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         else:
             self.focus_next()
 
-    # -- what would come of it ---------------------------------------------------------------------------------------
+    # -- the preview -----------------------------------------------------------------------------------------------
 
     def on_input_changed(self, event: Field.Changed) -> None:
         event.stop()
@@ -296,7 +296,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                     )
         return Content("\n").join(lines)
 
-    # -- what is wanted ----------------------------------------------------------------------------------------------
+    # -- the request -------------------------------------------------------------------------------------------------
 
     def _text(self, name: str) -> str:
         found = self.query(f"#make-{name}")
@@ -366,7 +366,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             self.action_start()
 
     def action_cancel(self) -> None:
-        """Close; what was entered is there again the next time."""
+        """Close, and keep the entries for the next time."""
         self._keep()
         super().action_cancel()
 
@@ -375,7 +375,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         self.entries |= {str(tick.id): tick.value for tick in self.query(Tick)}
 
     def action_start(self) -> None:
-        """Start, if everything typed can be read, and a dataset that is published can be sent at all."""
+        """Start, if all entries are valid and publishing is possible."""
         try:
             request = self._read()
             if self.publish and not self.context.offers.token:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.table import TaskFilter, TaskIndex
 
 TICK = 0.1
-"""Seconds between two updates of the picture while tasks are read."""
+"""Seconds between two updates of the table while tasks are read."""
 _VIEWS: dict[str, str] = {"task": "Task", "stats": "Statistics", "test": "Test"}
 _EMPTY: dict[str, str] = {
     "task": "No task is selected.",
@@ -46,7 +46,7 @@ class TasksPane(Pane):
 
     Args:
         open_tasks: What is open.
-        screen: Where it says what it found; it also keeps the current search.
+        screen: The screen for messages; it also runs the search.
     """
 
     BORDER_TITLE = "Tasks"
@@ -87,7 +87,7 @@ class TasksPane(Pane):
         yield self.shown
 
     def on_mount(self) -> None:
-        """The filter is there once it is asked for."""
+        """The filter is hidden until it is opened."""
         self.search.display = False
 
     def first_focus(self) -> VirtualTable:
@@ -96,7 +96,7 @@ class TasksPane(Pane):
     # -- what is shown -----------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Show nothing: another source comes."""
+        """Clear the pane for another source."""
         self._word, self.filter, self.sort, self.chosen, self.rows = "", (), ("task", False), None, None
         self.search.value, self.search.display = "", False
         self.table.show(None)
@@ -116,7 +116,7 @@ class TasksPane(Pane):
             self.table.refresh()
 
     def show_shown(self) -> None:
-        """The line under the table: what it shows, and against what it was checked."""
+        """Show below the table which tasks it lists, and what their calls are checked against."""
         index, rows = self._open.index, self.rows
         parts: list[Any] = []
         if index is not None and rows is not None and rows.order is not None:
@@ -140,7 +140,7 @@ class TasksPane(Pane):
         shown.update(line, layout=False)
 
     def _about_calls(self, index: TaskIndex) -> list[str]:
-        """Against what the calls are checked, the longest way to say it first; nothing while there is no task."""
+        """What the calls are checked against, the longest form first; nothing without tasks."""
         if not index.total:
             return []
         if self._open.analysis is None:
@@ -165,7 +165,7 @@ class TasksPane(Pane):
         return {"problems": "with problems", "error": "errors", "warning": "warnings"}[self.filter[0]]
 
     def on_resize(self) -> None:
-        """How much fits is known once the line has its place."""
+        """Fit the line below the table to its width."""
         self.call_after_refresh(self.show_shown)
 
     # -- filter and order --------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class TasksPane(Pane):
         return TaskFilter(self._word, states[self.filter[0]] if self.filter else None)
 
     def list_tasks(self) -> None:
-        """Show the tasks that are wanted, in the order that is wanted."""
+        """List the tasks that pass the filter, in the chosen order."""
         from hudtui.core.tasks.table import test_of
 
         if self._open.index is None:
@@ -291,7 +291,7 @@ class TasksPane(Pane):
         self.show_shown()
 
     def say_nothing(self) -> None:
-        """What stands where the tasks would be."""
+        """Set the text of the empty table."""
         some = self._open.reading or bool(self._open.index is not None and self._open.index.total)
         if some and self.rows is not None and self.rows.order is not None:
             self.table.empty = "No task fits: Esc in the search, or p, shows others."
@@ -301,7 +301,7 @@ class TasksPane(Pane):
             self.table.empty = "There is no task." if self._open.complete else _UNREAD
 
     def _keep_place(self, rows: TaskRows) -> None:
-        """The cursor stays on its task where that is still shown."""
+        """Keep the cursor on its task if that is still listed."""
         if not len(rows):
             return
         place = 0
@@ -333,7 +333,7 @@ class TasksPane(Pane):
         self.post_message(self.Chosen(before))
 
     def go(self, task: int) -> None:
-        """Put the cursor on a task, without filters where they hide it."""
+        """Put the cursor on a task, clearing a filter that hides it."""
         self.chosen = task
         if self.rows is not None and self.rows.order is not None and task not in self.rows.order:
             self.filter, self._word = (), ""
@@ -447,7 +447,7 @@ class ProblemsPane(Pane):
 
 
 def _some(steps: Iterator[tuple[array[int], int]]) -> tuple[array[int], int] | None:
-    """What a search finds in a tenth of a second, and how far it came; None when it is at its end."""
+    """What a search finds in a tenth of a second, and where it stopped; None at its end."""
     end = time.monotonic() + TICK
     found, last = array("I"), -1
     for part, up_to in steps:

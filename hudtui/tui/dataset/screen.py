@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.table import TaskIndex, TaskRecord
 
 SLOW_TICK = 0.5
-"""The same after the first second: a picture takes time that the reading wants."""
+"""The same after the first second: drawing slows reading down."""
 FIRST = 1.0
-"""Seconds for which the reading waits for the first picture, at most."""
+"""Most seconds for which reading waits until the first tasks are drawn."""
 WATCH = 2.0
-"""Seconds between two looks at whether the file has changed."""
+"""Seconds between two checks of the file for changes."""
 _NO_TASKS = (
     "{key:dataset.open} names one, or a dataset on the Hub; "
     "{key:app.open-environment}, then {key:environment.new-task}, makes one for an environment"
@@ -83,7 +83,7 @@ class DatasetScreen(HudtuiScreen):
         SORT_ACTION,
         REVERSE_ACTION,
         AppAction("dataset.next", "Next problem", "Go to the next task with a problem.", "n", show=False),
-        AppAction("dataset.previous", "Problem before", "Go to the task with a problem before this one.", "N", show=False),
+        AppAction("dataset.previous", "Previous problem", "Go to the previous task with a problem.", "N", show=False),
         AppAction("dataset.check", "Check calls", "Check calls against the last analyzed environment, or not.", "v", show=False),
         AppAction("dataset.again", "Refresh", "Read the tasks again from the beginning.", "r", show=False),
         AppAction("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
@@ -113,7 +113,7 @@ class DatasetScreen(HudtuiScreen):
                 yield self.problems
 
     def on_mount(self) -> None:
-        """Begin with an empty table where a file will be opened at once, else with the words that there is none."""
+        """Begin with an empty table if a file will be opened, otherwise with a hint."""
         facts = self.app.facts
         self._show_panes(bool(facts is not None and facts.task_files))
         self.set_interval(WATCH, self._look_outside, name="watch")
@@ -124,7 +124,7 @@ class DatasetScreen(HudtuiScreen):
         return {} if self.open.source is None else {"path": self.open.source}
 
     def opened(self, **given: Any) -> None:
-        """Open `path` when one is handed on, else the first task file of the project."""
+        """Open `path` if it is given, otherwise the first task file of the project."""
         if wanted := given.get("path"):
             self._open(self.app.relative(Path(wanted)) if isinstance(wanted, Path) else str(wanted))
         elif self.open.source is None:
@@ -194,14 +194,14 @@ class DatasetScreen(HudtuiScreen):
         return found
 
     def _open(self, text: str) -> None:
-        """Read a source from the beginning. What is open stays so until the new one is found to be there."""
+        """Read a source from the beginning. The current one stays open until the new one is found."""
         if self.open.source is None:
             self.open.source = text
         self._show_panes(True)
         self.start(partial(self._read, text), group="read")
 
     def _take(self, text: str, found: _Found) -> None:
-        """Leave the source before behind: nothing of it is shown under the name of another."""
+        """Replace the previous source, and clear what is shown of it."""
         self.open.opened, self.open.analysis, self.open.complete = found.opened, found.analysis, False
         self._print = found.print
         for group in ("view", "raw", "numbers"):
@@ -227,7 +227,7 @@ class DatasetScreen(HudtuiScreen):
             self._open(self.open.source)
 
     def _analyzed(self) -> bool:
-        """Whether an analysis is remembered. Asked at every change of the keys: it is not read."""
+        """Whether there is an analysis. It is not read: each change of the bindings asks."""
         from hudtui.core.workspace import STATE_FOLDER
 
         return any((self.app.folder / STATE_FOLDER / "analyses").glob("*.json"))
@@ -289,7 +289,7 @@ class DatasetScreen(HudtuiScreen):
         def told() -> None:
             if not drawn.is_set():
                 loop.call_soon_threadsafe(first.set)
-                drawn.wait(FIRST)  # what comes next, imports of large modules too, would only hold up the first picture
+                drawn.wait(FIRST)  # later work, such as imports of large modules, would delay the first drawing
                 drawn.set()
 
         work = asyncio.ensure_future(asyncio.to_thread(read_into, index, opened, stop, told))
@@ -341,7 +341,7 @@ class DatasetScreen(HudtuiScreen):
         self.run_worker(self._look_outside(), group="watch", exclusive=True, exit_on_error=False)
 
     def has_use(self, action_id: str) -> bool:
-        """What is read says so beside its name."""
+        """Also while a source is read, which the head shows."""
         return super().has_use(action_id) or bool(self.going("read"))
 
     def action_cancel(self) -> None:
@@ -366,7 +366,7 @@ class DatasetScreen(HudtuiScreen):
         elif index.total and chosen is None:
             self.tasks.select(0)
         problems = len(index.problems)
-        # The label of the tab costs a new layout, so it is not brought up to date with every problem.
+        # The label of the tab costs a new layout, so it is not updated with every problem.
         if final or not self._counted or problems > 2 * self._counted:
             self._counted = problems
             self.problems.show(index, complete=self.open.complete)
@@ -391,14 +391,14 @@ class DatasetScreen(HudtuiScreen):
         head.display = True
         width = max(self.size.width - 2, 20)
         name = clean_line(self.open.source)
-        # What does not fit gives way to the counts: first the words beside them, then the name's beginning.
+        # The counts come first: where room is short, their words go, then the beginning of the name.
         rests = [self._counts(files, words=words) for words in (True, False)]
         rest = next((rest for rest in rests if min(cell_len(name), width // 3) + rest.cell_length <= width), rests[-1])
         head.update(Content.styled(cut_left(name, max(width - rest.cell_length, 8)), "bold") + rest, layout=False)
         self.tasks.show_shown()
 
     def _counts(self, files: int, *, words: bool) -> Content:
-        """What stands behind the name of what is open."""
+        """The counts behind the name of the source."""
         index = self.open.index
         parts: list[Any] = []
         if files > 1:
@@ -489,11 +489,11 @@ class DatasetScreen(HudtuiScreen):
         self.detail.pages["task"].scroll_home(animate=False)
 
     async def _show_raw(self, index: TaskIndex, task: int) -> None:
-        """What stands in the file for a task that cannot be used."""
+        """Show the record of an unusable task as it is in the file."""
         from hudtui.core.tasks.table import raw_record
         from hudtui.tui.dataset.detail import broken_content
 
-        await asyncio.sleep(0.1)  # held down, the arrow keys go over many
+        await asyncio.sleep(0.1)  # held arrow keys pass many tasks
         assert self.open.opened is not None
         try:
             raw = await asyncio.to_thread(raw_record, self.open.opened.source, index, task)
@@ -589,7 +589,7 @@ class DatasetScreen(HudtuiScreen):
 
 
 class _Found(NamedTuple):
-    """A source that is there, before it is read."""
+    """A source that was found, before it is read."""
 
     opened: OpenedSource
     analysis: Analysis | None

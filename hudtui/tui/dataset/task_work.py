@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from hudtui.tui.dataset.dialogs import ConvertContext
 
 _TOLD = 0.1
-"""Seconds between two words of progress."""
+"""Seconds between two reports of progress."""
 
 
 class TaskWork:
     """Work that is started on what is open.
 
     Args:
-        screen: Where it asks, and says how far it is.
+        screen: The screen for questions and progress.
         open_tasks: What is open.
         detail: Where a test is shown.
         show_test: Brings the test to the front.
@@ -43,7 +43,7 @@ class TaskWork:
         self._agreed: set[str] = set()
         """Configurations of servers that the user agreed to test with."""
         self._entries: dict[tuple[bool, str], dict[str, str | bool]] = {}
-        """What was entered into the dialogs that make datasets and did not come to anything, by dialog and source."""
+        """Entries of dialogs that were cancelled, by dialog and source."""
 
     # -- testing one task --------------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ class TaskWork:
                     self._screen.busy(f"Testing {record.id} ({{key:dataset.cancel}} cancels)")
         except BaseException:
             if begun and self._screen.is_attached:
-                shown.update(Content.styled("The test did not come to an end.", "$warning"))
+                shown.update(Content.styled("The test did not finish.", "$warning"))
             raise
 
     # -- making datasets ---------------------------------------------------------------------------------------------

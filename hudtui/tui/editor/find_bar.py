@@ -34,10 +34,8 @@ class FindBar(Acting, Horizontal):
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("find.close", "Close search", "Leave the search and go back to the text.", "escape", palette=False),
-        AppAction(
-            "find.all", "Replace all", "Replace every match, as one change that can be taken back.", "ctrl+l", palette=False
-        ),
-        by_key("find.case", "Case", "Mind capital letters, or do not.", "ctrl+t"),
+        AppAction("find.all", "Replace all", "Replace every match, as one change that can be undone.", "ctrl+l", palette=False),
+        by_key("find.case", "Case", "Match upper and lower case, or ignore it.", "ctrl+t"),
     )
     DEFAULT_CSS = """
     FindBar { height: 1; display: none; background: $surface; }

@@ -86,21 +86,21 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         if keys
     ]
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("editor.complete", "Complete", "Offer what can stand at the cursor.", "ctrl+n,ctrl+@"),
+        AppAction("editor.complete", "Complete", "Complete the text at the cursor.", "ctrl+n,ctrl+@"),
         AppAction(
             "editor.comment", "Comment", "Make the selected lines comments, or text again.", "ctrl+t,ctrl+underscore", show=False
         ),
-        AppAction("editor.undo", "Undo", "Take the last change back.", "ctrl+z", show=False),
-        AppAction("editor.redo", "Redo", "Do it again after all.", "ctrl+y", show=False),
+        AppAction("editor.undo", "Undo", "Undo the last change.", "ctrl+z", show=False),
+        AppAction("editor.redo", "Redo", "Redo the change that was undone.", "ctrl+y", show=False),
         AppAction("editor.dedent", "Dedent", "Move the selected lines to the left.", "shift+tab", show=False),
         AppAction("editor.select-all", "Select all", "Select the whole text.", show=False),
         AppAction("editor.first", "Beginning", "Go to the beginning of the text.", "ctrl+home", show=False),
         AppAction("editor.last", "End", "Go to the end of the text.", "ctrl+end", show=False),
         AppAction("editor.delete-lines", "Delete lines", "Delete the selected lines.", "shift+delete,ctrl+shift+k", show=False),
-        AppAction("editor.duplicate", "Duplicate lines", "Put the selected lines in a second time.", "ctrl+d", show=False),
+        AppAction("editor.duplicate", "Duplicate lines", "Duplicate the selected lines.", "ctrl+d", show=False),
         AppAction("editor.move-up", "Move up", "Move the selected lines up.", "ctrl+shift+up", show=False),
         AppAction("editor.move-down", "Move down", "Move the selected lines down.", "ctrl+shift+down", show=False),
-        AppAction("editor.wrap", "Wrap lines", "Break long lines at the side, or let them run on.", "ctrl+shift+w", show=False),
+        AppAction("editor.wrap", "Wrap lines", "Wrap long lines, or scroll sideways.", "ctrl+shift+w", show=False),
         by_key("editor.leave", "Leave editor", "Go from the text to the pane beside it.", "escape"),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {

@@ -71,22 +71,22 @@ class Connection:
         return self.session
 
     async def answers(self) -> PersonAnswers:
-        """Return who answers what a server asks: the user."""
+        """Return what answers a server's questions: the user."""
         from hudtui.core.flows.answers import PersonAnswers
 
         app = self._screen.app
         return PersonAnswers(app, await asyncio.to_thread(app.project.settings))
 
     def wait_for(self, words: str) -> None:
-        """Say what is waited for, and how to cancel it."""
+        """Show what the screen waits for, and how to cancel it."""
         self._screen.busy(f"{words} ({{key:{self._screen.NAME}.cancel}} cancels)")
 
     def show_progress(self, event: Progress) -> None:
-        """Say how far the environment is."""
+        """Show the progress of the environment."""
         self.wait_for(event.message or event.stage)
 
     async def close(self) -> None:
-        """End the session, so that no server stays behind."""
+        """End the session and its server."""
         stack, self._stack, self.session = self._stack, None, None
         if stack is not None:
             await stack.aclose()

@@ -30,7 +30,7 @@ from hudtui.tui.widgets.table_pane import FilteredPane
 from hudtui.tui.widgets.words import span
 
 MOST_TOOLS = 500
-"""A tree holds this many tools at once; beyond that the filter finds the others."""
+"""Most tools in the tree; the filter finds the others."""
 
 Leaf = Tool | Resource | Prompt | None
 
@@ -56,7 +56,7 @@ class ToolsPane(FilteredPane):
     """What the environment offers, as a tree: tools with their parameters, resources, prompts."""
 
     BORDER_TITLE = "Tools"
-    HELP = "The tools of the environment. Functions of a hub stand below its tool; ▸ 3x shows that a tool was called three times."
+    HELP = "The tools of the environment. Functions of a hub are listed below its tool. ▸ 3x: the tool was called three times."
 
     @dataclass
     class Highlighted(Message):
@@ -248,12 +248,12 @@ class ResultPane(ViewsPane):
         yield self.json_view
 
     def show_leaf(self, leaf: Leaf) -> None:
-        """Another tool is selected: the result of the one before goes."""
+        """Show another tool, and clear the previous result."""
         self._leaf, self._called, self.images = leaf, None, ()
         self.turn_to(self.view)
 
     def show_result(self, request: dict[str, Any], result: ToolResult, seconds: float) -> None:
-        """Show the result of a call that took so many seconds."""
+        """Show the result of a call, and the seconds that it took."""
         self._called = (request, result, seconds)
         self.images = tuple(block for block in result.blocks if block.type == "image")
         self.turn_to(self.view if self.view in ("text", "json") else "text")
@@ -280,7 +280,7 @@ class ResultPane(ViewsPane):
 
 
 def _result_json(result: ToolResult) -> dict[str, Any]:
-    """A result as the protocol has it; the data of an image is left out, and its size stands in its place."""
+    """A result as in the protocol, with the size of an image in place of its data."""
     blocks = []
     for block in result.blocks:
         fields = {"type": block.type, "text": block.text, "uri": block.uri, "mimeType": block.mime_type}

@@ -42,7 +42,7 @@ _HINT = f"{_NAME}; an empty field takes text-2048, which comes with hudtui"
 
 
 RECENT = 3600.0
-"""Seconds for which a program of the project is not started again by itself: the MCP SDK alone takes 30 MiB and a second."""
+"""Seconds for which a program of the project is not started again unasked: the MCP SDK alone takes 30 MiB and a second."""
 
 
 class _Source(TextEntry):
@@ -67,7 +67,7 @@ class EnvironmentScreen(HudtuiScreen):
         "{key:environment.new-task} a task: a prompt, a call that sets it up, and a call that judges the outcome."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("environment.source", "Source", "Name the environment to look at.", "a"),
+        AppAction("environment.source", "Source", "Name the environment to open.", "a"),
         AppAction("environment.look", "Refresh", "Connect to the environment and analyze it again.", "r"),
         AppAction("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
         AppAction("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
@@ -116,7 +116,7 @@ class EnvironmentScreen(HudtuiScreen):
         return self._tools.selected
 
     def opened(self, **given: Any) -> None:
-        """Look at `source` when one is handed on; else show what was seen last, or the lock file."""
+        """Open `source` if one is given; otherwise show the last analysis, or the lock file."""
         wanted = given.get("source")
         if wanted:
             self._look_at(str(wanted))
@@ -126,7 +126,7 @@ class EnvironmentScreen(HudtuiScreen):
             self._to_tools()
 
     def facts_changed(self, facts: Facts) -> None:
-        """Nothing here depends on them but the offers of the empty screen."""
+        """Update the hint of the empty screen."""
         if self.analysis is None and self.source is None:
             self._show_nothing()
 
@@ -179,7 +179,7 @@ class EnvironmentScreen(HudtuiScreen):
         self.start(lambda: self._open(text), group="look")
 
     async def _recall(self) -> None:
-        """What was seen last in this workspace, else its lock file."""
+        """Open the environment that was analyzed last in this workspace, or its lock file."""
         from hudtui.core.environment.cache import latest_analysis
 
         found = await asyncio.to_thread(latest_analysis, self.app.folder)
@@ -195,8 +195,7 @@ class EnvironmentScreen(HudtuiScreen):
     async def _open(self, text: str, file: Path | None = None) -> None:
         """Show the cached analysis of a source at once, then analyze it again.
 
-        A program of the project's is left alone when its analysis is a recent one. A server is always asked: a login may have
-        expired.
+        A program of the project is not started if its analysis is recent. A server is always asked: a login may have expired.
 
         Args:
             text: The source.
@@ -226,7 +225,7 @@ class EnvironmentScreen(HudtuiScreen):
         await self._look(by_itself=file is not None)
 
     async def _forget(self) -> None:
-        """Show nothing of the environment before: what stands here belongs to the name above it."""
+        """Clear what is shown of the previous environment."""
         await self.connection.close()
         self.source, self.analysis = None, None
         self._tools.show(None)
@@ -237,7 +236,7 @@ class EnvironmentScreen(HudtuiScreen):
         self.start(self._look, group="look")
 
     async def _look(self, *, by_itself: bool = False) -> None:
-        """Analyze the environment; `by_itself` when the user did not ask for it: the user is asked nothing then."""
+        """Analyze the environment. With `by_itself`, the user did not ask for it and is asked nothing."""
         from hudtui.core.flows.analyze import analyze_source
 
         source = self.source
@@ -347,7 +346,7 @@ class EnvironmentScreen(HudtuiScreen):
             self._tool.form.enter()
 
     def action_back(self) -> None:
-        """To the tools; from there, what Esc does in every list."""
+        """Go to the tools; from there, do what Esc does in every list."""
         if self.focused is self.query_one("#source") or not self.query_one(Panes).back():
             self.leave()
 

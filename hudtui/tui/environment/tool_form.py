@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 class _Entry(TextEntry):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("form.submit", "Call", "Call the tool with what stands in the form.", "enter", palette=False),
+        AppAction("form.submit", "Call", "Call the tool with the values in the form.", "enter", palette=False),
     )
 
 
@@ -50,16 +50,16 @@ class ToolForm(VerticalScroll):
         self._rows: list[_Row] = []
 
     def compose(self) -> ComposeResult:
-        """What stands here when there is nothing to fill in; the rows come with `ask`."""
+        """Show the words for a tool without parameters; `ask` adds the rows."""
         words = cast("HudtuiApp", self.app).keys_in("No parameters: {key:environment.call} calls it.")
         yield Static(Content.styled(words, "$foreground-muted"), id="form-none")
 
     def ask(self, fields: tuple[FormField, ...], *, defaults: bool = False) -> None:
-        """Ask for other fields. Rows are made once and kept: nothing is removed, however fast tools change.
+        """Ask for other fields. Rows are created once and reused.
 
         Args:
             fields: The fields.
-            defaults: Defaults stand in the fields; else all of them are empty.
+            defaults: Fill in the defaults; otherwise all fields are empty.
         """
         self.fields = fields
         self.query_one("#form-none").display = not fields
@@ -81,7 +81,7 @@ class ToolForm(VerticalScroll):
 
     @property
     def entries(self) -> list[Field]:
-        """The fields that are asked for now, from the first to the last."""
+        """The current fields, in their order."""
         return [row.entry for row in self._rows[: len(self.fields)]]
 
     @staticmethod
@@ -160,7 +160,7 @@ class FormDialog(Dialog["Mapping[str, str] | None"]):
 
 
 class _Row(Horizontal):
-    """Name and field. Both are there as soon as the row is, so that it can be filled before it is mounted."""
+    """Name and field. Both exist before the row is mounted, so that it can be filled."""
 
     def __init__(self, number: int) -> None:
         self.label = CalmStatic()

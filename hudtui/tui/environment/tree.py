@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Branches(Acting, Tree[T]):
-    """A tree. `Tree.NodeSelected` tells of Enter or a click, `NodeHighlighted` of movement. h and l close and open a branch."""
+    """A tree. It posts `Tree.NodeSelected` for Enter or a click, and `NodeHighlighted` for movement."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         *MOVES,

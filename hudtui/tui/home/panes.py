@@ -1,4 +1,4 @@
-"""The panes of home. Each draws what it is given; nothing here reads anything, so that all of it is there at the first paint."""
+"""The panes of home. They only draw what they are given, so that they exist at the first paint."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ALARMS = 2
 
 
 class TextPane(Pane):
-    """A pane with text that depends on its width. It takes the focus, so that `z` can zoom it and the wheel is not needed."""
+    """A pane with text that depends on its width. It takes the focus, so that `z` can zoom it."""
 
     DEFAULT_CSS = """
     TextPane { height: auto; padding: 0 1; }
@@ -63,7 +63,7 @@ class TextPane(Pane):
             self.body.update(text)
 
     def text(self, width: int, height: int) -> Content:
-        """Return the text for so many cells and lines."""
+        """Return the text for a width and a height in cells."""
         raise NotImplementedError
 
 
@@ -126,7 +126,7 @@ class NextPane(TextPane):
         return Content("\n").join(lines)
 
     def _step(self, facts: Facts) -> tuple[str, str, str, str]:
-        """Return sign, style, what there is to say, and what the key does."""
+        """Return sign, style, message, and what the key does."""
         name = facts.next_step
         if name is None:
             going = len(facts.running)

@@ -45,16 +45,16 @@ class RunRead:
     """Tasks and their rewards, of a run that trains nothing."""
     step: str = ""
     stage: str = ""
-    """What it does while there is no step yet."""
+    """The current stage, while there is no step yet."""
     left: str = ""
-    """About how long it takes yet."""
+    """Estimated time until its end."""
     cost: str = ""
     alarms: tuple[str, ...] = ()
     """Those that the user has not acknowledged."""
     state: str = ""
     """The store's word: `running`, `finished`, `failed`, ..."""
     ended: bool = False
-    """Nothing of it will change."""
+    """It will not change any more."""
 
     @property
     def note(self) -> str:
@@ -75,7 +75,7 @@ class RunRead:
 
 
 class RunReader:
-    """Reads runs of a project again and again, at the cost of what is new.
+    """Reads runs of a project repeatedly, at the cost of what is new.
 
     Args:
         state: The project's folder of state.

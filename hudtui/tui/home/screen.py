@@ -31,9 +31,7 @@ class HomeScreen(HudtuiScreen):
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("home.next", "Next step", "Open the step that comes next.", "enter"),
-        AppAction(
-            "home.resume", "Last place", "Go to the screen, and the run or file on it, where hudtui was left last.", "backspace"
-        ),
+        AppAction("home.resume", "Last place", "Return to the screen, run or file where hudtui was last left.", "backspace"),
         AppAction(
             "home.demo",
             "Demo workspace",
@@ -49,7 +47,7 @@ class HomeScreen(HudtuiScreen):
         """The ages that are shown."""
 
     def content(self) -> Iterable[Widget]:
-        """What happens on the left, what there is on the right; all below one another where the terminal is narrow."""
+        """Runs on the left, machines and files on the right; in one column on a narrow terminal."""
         with Page(id="home-scroll", can_focus=False), Panes(side_by_side=0, id="home-panes"):
             with Vertical(id="home-left"):
                 yield NextPane(self._key, id="home-next")

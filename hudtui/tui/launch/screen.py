@@ -77,7 +77,7 @@ class LaunchScreen(HudtuiScreen):
     HELP = (
         "What will run, and where: on this machine, on one of yours behind SSH, or on a rented machine. The line above "
         "the message says whether the run is ready, what it is expected to cost and what it costs at most. Nothing starts before "
-        "{key:launch.start}, and what costs money asks once more. {key:launch.rehearse} rehearses a training free of charge. "
+        "{key:launch.start}, and what costs money needs your confirmation. {key:launch.rehearse} rehearses a training for free. "
         "Arrow keys go from field to field, Enter opens a list; {key:launch.plan_down} scrolls the plan, and Enter on the plan "
         "unfolds it."
     )
@@ -114,19 +114,19 @@ class LaunchScreen(HudtuiScreen):
         super().__init__()
         self._rows = {name: form.Row(name) for name in form.FORM}
         self.prepared: Preparation | None = None
-        """The checks and the plan for the form as it stands."""
+        """The checks and the plan for the current form."""
         self.offer: Offer | None = None
         """The machine that was chosen on the Compute step."""
         self.rented: RunRecord | None = None
         """The run that a machine was asked for last."""
         self._timer: Any = None
         self._checked = asyncio.Event()
-        """The plan is that of the form as it stands, or what is wrong with the form is shown."""
+        """Set while the plan, or the error that is shown, is that of the current form."""
         self._checked.set()
         self._quoted: dict[str, _Quoted] = {}
         self._tasks: TaskReader | None = None
         self._engine = ""
-        """The engine that was chosen for the machine; empty once the user, or who opened the screen, has chosen one."""
+        """The engine that hudtui chose for the machine; empty once the user or the opener has chosen one."""
         self._machines: tuple[str, ...] = ()
         """Machines of the user's that were named here or are listed."""
         self._untrusted: Untrusted | None = None
@@ -148,7 +148,7 @@ class LaunchScreen(HudtuiScreen):
 
     @property
     def record(self) -> RunRecord | None:
-        """The plan as it stands; None while something is missing."""
+        """The current plan; None while something is missing."""
         return self.prepared.record if self.prepared is not None else None
 
     def content(self) -> Iterable[Widget]:
@@ -205,7 +205,7 @@ class LaunchScreen(HudtuiScreen):
         return {name: text for name, text in found.items() if redact(text) == text and not _ADDRESS_WITH_MORE.search(text)}
 
     def _keep(self) -> None:
-        """Keep the form for the next start of hudtui, unless a run was started with it as it stands."""
+        """Keep the form for the next start of hudtui, unless a run was started with it unchanged."""
         typed = self._typed()
         self.app.remember_form({} if typed == self._sent else typed)
 
@@ -301,9 +301,9 @@ class LaunchScreen(HudtuiScreen):
         if action_id == "launch.cancel" and self._getting is None:
             return "no machine is being prepared"
         if action_id == "launch.fix" and self.going("fix"):
-            return "a fix is at work already"
+            return "a fix is already running"
         if action_id == "launch.fix" and self._to_fix is None and self._untrusted is None:
-            return "nothing is missing that hudtui has a fix for"
+            return "there is nothing that hudtui can fix"
         return None
 
     def action_back(self) -> None:
@@ -469,7 +469,7 @@ class LaunchScreen(HudtuiScreen):
 
     @property
     def checking(self) -> bool:
-        """Whether the plan for the form as it stands is not there yet."""
+        """Whether the plan for the current form is still being made."""
         return not self._checked.is_set()
 
     def _plan_soon(self) -> None:
@@ -646,7 +646,7 @@ class LaunchScreen(HudtuiScreen):
         return {**form.options_of_art(options), "settings": settings}
 
     def training_request(self) -> RunRequest | None:
-        """What the form asks to be trained; None if its engine is none whose memory is estimated, or it cannot be read."""
+        """The training of the form; None if memory is not estimated for its engine, or the form is invalid."""
         if not self.is_attached or self._value("engine") != "trl":
             return None
         try:
@@ -757,7 +757,7 @@ class LaunchScreen(HudtuiScreen):
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def _once_checked(self, action_id: str) -> bool:
-        """Whether the form is checked as it stands. If not, the action is carried out when it is, unless the user leaves."""
+        """Whether the current form is checked. If not, the action is carried out when it is, unless the user leaves."""
         if self.checking:
             self.start(lambda: self._act_when_checked(action_id), group="once checked")
         return not self.checking
@@ -914,7 +914,7 @@ class LaunchScreen(HudtuiScreen):
             self._plan_soon()
 
     def on_screen_resume(self) -> None:
-        """A question was answered, or the user is back: the run may have begun meanwhile."""
+        """Go to a run that began while a dialog or another screen was shown."""
         self._go_to_run()
 
     def _go_to_run(self) -> None:
@@ -923,7 +923,7 @@ class LaunchScreen(HudtuiScreen):
             self.app.open_screen("run", run=run)
 
     def on_screen_suspend(self) -> None:
-        """A user who has left is not taken to a run that begins later; behind a question this screen counts as shown."""
+        """Do not take a user who has left to a run that begins later; behind a dialog this screen counts as shown."""
         self.call_later(self._left)
 
     def _left(self) -> None:

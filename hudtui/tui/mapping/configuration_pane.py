@@ -98,11 +98,11 @@ class ConfigurationPane(Pane):
         self.editor.show_notes(Note.of(finding, lines) for finding in self._draft.findings)
 
     def show_brief(self, words: Content) -> None:
-        """Show what the reply becomes, where the preview has no room."""
+        """Show what the reply becomes if there is no room for the preview."""
         self.query_one("#map-brief", CalmStatic).update(words, layout=False)
 
     def finding_at_cursor(self) -> Finding | None:
-        """The worst finding on the line of the cursor; a finding under the cursor comes first."""
+        """The worst finding under the cursor, or else on its line."""
         row, column = self.editor.cursor_location
         here = [finding for finding in self._draft.findings if finding.line == row + 1]
         rank = list(GLYPHS)
@@ -123,7 +123,7 @@ class ConfigurationPane(Pane):
         return next((finding for finding in here if finding.fix), next((finding for finding in here if finding.guess), found))
 
     def show_cursor_line(self) -> None:
-        """The row below the text: the finding at the cursor, else where it is."""
+        """Show the finding at the cursor below the text, or the cursor's place."""
         row, column = self.editor.cursor_location
         finding = self.finding_at_cursor()
         if finding is not None:
@@ -259,7 +259,7 @@ class ConfigurationPane(Pane):
         if found is None or not wanted or not editor.has_focus:
             self.hide_popup()
             if event.asked:
-                self.app.say("Nothing is known that could stand here.")
+                self.app.say("There is no completion here.")
             return
         popup.offer(found, editor.cursor_screen_offset, self.screen.size)
         editor.popup = True

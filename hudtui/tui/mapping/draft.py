@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hudtui.core.gym.values import GymConfig
 
 AT_ONCE = 30_000
-"""Characters that are read between two keystrokes; more than that waits for the check."""
+"""Most characters that are read at each keystroke; longer texts wait for the check."""
 
 Part = Literal["meaning", "findings", "rows"]
 
@@ -34,7 +34,7 @@ class LiveConfig:
         self.config: GymConfig | None = None
         """The last valid configuration."""
         self.stale: str | None = None
-        """Why `config` is not the configuration of the current text; None where it is."""
+        """Why `config` is not that of the current text; None if it is."""
         self.findings: tuple[Finding, ...] = ()
         self.rows: tuple[ActionRow, ...] = ()
         """Every action with an example of it."""
@@ -44,7 +44,7 @@ class LiveConfig:
         """Tools that an agent's call can reach."""
         self.all_tools: Mapping[str, Tool] | None = None
         self.foreign: str | None = None
-        """The environment of the configuration, where it is not the analyzed one, whose tools then do not apply."""
+        """The configuration's environment if it is not the analyzed one, whose tools then do not apply."""
         self._identity: EnvironmentIdentity | None = None
         self._aim: tuple[str | None, tuple[str, ...]] | None = None
         """The environment and the tools of the configuration that `foreign` was computed from."""
@@ -69,7 +69,7 @@ class LiveConfig:
         self.choose_tools()
 
     def edited(self, lines: Sequence[str]) -> None:
-        """Take the text after a keystroke, and read it at once where that is possible."""
+        """Take the text after a keystroke, and read it at once if possible."""
         self.lines = list(lines)
         self._version += 1
         config = self._live.read(self.lines, most=AT_ONCE)
@@ -80,7 +80,7 @@ class LiveConfig:
             self.stale = "checking what this means"
 
     async def check(self, name: str) -> AsyncIterator[Part]:
-        """Check the whole text, and yield what of it is new now. It ends early when the text changes meanwhile."""
+        """Check the whole text, and yield the parts that have changed. Ends early if the text changes meanwhile."""
         version, text = self._version, self.text
         try:
             findings = await self._checker.check(text, name, self.all_tools)
@@ -103,7 +103,7 @@ class LiveConfig:
             yield "rows"
 
     async def _read_whole(self, text: str, name: str, findings: tuple[Finding, ...]) -> bool:
-        """Read the whole text, where reading its parts alone was not enough; False when it has changed meanwhile."""
+        """Read the whole text, if reading its parts was not enough; False if it has changed meanwhile."""
         wrong = next((finding for finding in findings if finding.code in ("yaml", "shape") and finding.mapping is None), None)
         if wrong is not None and wrong.code == "yaml":
             self.stale = f"line {wrong.line} does not parse: {wrong.message}"
@@ -130,7 +130,7 @@ class LiveConfig:
             self.choose_tools()
 
     def choose_tools(self) -> None:
-        """Check calls against the analyzed environment's tools where the configuration is for it, else against none."""
+        """Check calls against the tools of the analyzed environment if the configuration is for it."""
         from hudtui.core.gym.editing.preview import agent_tools
         from hudtui.core.gym.environment_name import called_tools, declared_environment, is_config_for
 

@@ -25,7 +25,7 @@ class OpenFile:
     """A file in an editor.
 
     Args:
-        screen: Where it asks, and says what happens.
+        screen: The screen for questions and messages.
         editor: Returns the editor.
         changed: Called when the state of the file has changed.
     """
@@ -40,7 +40,7 @@ class OpenFile:
 
     @property
     def path(self) -> Path | None:
-        """None while there is none."""
+        """Its path; None while no file is open."""
         return self.buffer.path if self.buffer is not None else None
 
     @property
@@ -50,7 +50,7 @@ class OpenFile:
 
     @property
     def conflict(self) -> bool:
-        """Another program changed the file beside unsaved work."""
+        """Another program changed the file, and there is unsaved work."""
         return self.buffer is not None and self.buffer.theirs is not None
 
     def take(self, buffer: FileBuffer) -> None:
@@ -60,7 +60,7 @@ class OpenFile:
     # -- the copy of unsaved work ------------------------------------------------------------------------------------
 
     async def offer_copy(self) -> None:
-        """Ask what to do with unsaved work that was kept."""
+        """Offer a kept copy of unsaved work."""
         from hudtui.core.gym.editing.autosave import delete_copy, find_copy
 
         buffer, screen = self.buffer, self._screen
@@ -70,7 +70,7 @@ class OpenFile:
             return
         name = buffer.path.name
         while True:
-            options = ("Take the unsaved work up again", "Show what it changes", "Forget it, and keep the file as it is")
+            options = ("Restore the unsaved work", "Show what it changes", "Discard it, and keep the file as it is")
             title = f"Unsaved work on {name} from {found.saved_at[:16].replace('T', ' ')}"
             index = await screen.app.push_screen_wait(Pick(title, options))
             if index == 1:
@@ -87,7 +87,7 @@ class OpenFile:
         from hudtui.core.gym.editing.autosave import unified_diff
         from hudtui.tui.widgets.dialog import TextDialog
 
-        text = unified_diff(before, after, before_name, after_name) or "They say the same."
+        text = unified_diff(before, after, before_name, after_name) or "They are the same."
         await self._screen.app.push_screen_wait(TextDialog(f"{before_name} → {after_name}", text))
 
     async def copy(self, *, now_and_then: bool = False) -> None:
@@ -127,7 +127,7 @@ class OpenFile:
             self._copied = text
 
     def copy_at_the_end(self, text: str) -> None:
-        """The app ends: copy also what was typed last."""
+        """Copy the last text when the app ends."""
         from hudtui.core.gym.editing.autosave import save_copy
 
         app = self._screen.app
@@ -138,7 +138,7 @@ class OpenFile:
     # -- saving ------------------------------------------------------------------------------------------------------
 
     async def save(self) -> Path | None:
-        """Write the text; return where, or None when the user did not want to write over another program's text.
+        """Write the text; return its path, or None if the user does not want to overwrite another program's text.
 
         Raises:
             HudtuiError: It cannot be written.
@@ -185,8 +185,8 @@ class OpenFile:
         """Ask whether the text may replace the file; True when it may."""
         screen = self._screen
         while (buffer := self.buffer) is not None:
-            keep = "Write mine over it" if saving else "Keep mine; the next save writes over it"
-            options = ("Show the difference", "Read the file again; what is not saved here can be undone back", keep)
+            keep = "Overwrite it with mine" if saving else "Keep mine; the next save overwrites the file"
+            options = ("Show the difference", "Read the file again; undo restores the unsaved text", keep)
             title = f"{buffer.path.name} was changed by another program"
             index: int | None = await screen.app.push_screen_wait(Pick(title, options))
             if index == 0:

@@ -114,7 +114,7 @@ class PreviewPane(Pane):
     # -- a reply -----------------------------------------------------------------------------------------------------
 
     def try_sample(self, sample: SampleReply) -> None:
-        """Put a reply in; `show_meaning` shows what it becomes."""
+        """Take a sample reply; `show_meaning` shows what it becomes."""
         self.sample, self.answer = sample, []
         if self.reply.text != sample.text:
             self.reply.load_text(sample.text)

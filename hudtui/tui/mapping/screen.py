@@ -51,7 +51,7 @@ class MappingScreen(HudtuiScreen):
     AUTO_FOCUS = ""
     CSS_PATH = "mapping.tcss"
     HELP = (
-        "Write the configuration on the left; on the right stands, at every key, what a reply of the agent becomes: tags, "
+        "Write the configuration on the left. At every keystroke, the right pane shows what a reply of the agent becomes: tags, "
         "action, each parameter and where its value comes from, the call, the schema's verdict, the score. {key:mapping.pane} "
         "goes to the other pane, Esc leaves the text. {key:mapping.send} sends the call to the environment that was analyzed "
         "last. {key:mapping.outline} jumps to an action."
@@ -63,20 +63,20 @@ class MappingScreen(HudtuiScreen):
         AppAction("mapping.problem", "Next finding", "Go to the next finding.", "f4"),
         AppAction("mapping.outline", "Outline", "Jump to an action or a section.", "ctrl+o"),
         AppAction("mapping.find", "Find", "Search in the text, and replace.", "ctrl+f,slash"),
-        AppAction("mapping.new", "New action", "Put an action for a tool into the text, and into the prompt.", "f7"),
+        AppAction("mapping.new", "New action", "Add an action for a tool to the text and to the prompt.", "f7"),
         AppAction("mapping.sample", "Samples", "Choose the reply to try.", "f12,o"),
         AppAction("mapping.play", "Play", "Play a task with this configuration: by hand, or by a policy.", "p"),
-        AppAction("mapping.fix", "Fix", "Carry out the fix of the finding at the cursor.", "ctrl+l,f", show=False),
-        AppAction("mapping.fix-all", "Fix all", "Carry out every certain fix.", "F", show=False),
+        AppAction("mapping.fix", "Fix", "Apply the fix of the finding at the cursor.", "ctrl+l,f", show=False),
+        AppAction("mapping.fix-all", "Fix all", "Apply all safe fixes.", "F", show=False),
         AppAction(
             "mapping.outside", "Difference", "The file was changed by another program: see it, read it, or keep yours.", "d"
         ),
         AppAction("mapping.line", "Go to line", "Go to a line by its number.", "ctrl+g", show=False),
         AppAction("mapping.find-next", "Find next", "Go to the next match.", "f3", show=False),
-        AppAction("mapping.find-previous", "Find previous", "Go to the match before.", "shift+f3", show=False),
-        AppAction("mapping.problem-before", "Finding before", "Go to the finding before.", "shift+f4", show=False),
+        AppAction("mapping.find-previous", "Find previous", "Go to the previous match.", "shift+f3", show=False),
+        AppAction("mapping.problem-before", "Previous finding", "Go to the previous finding.", "shift+f4", show=False),
         AppAction("mapping.sample-next", "Next sample", "Try the next reply.", "n", show=False),
-        AppAction("mapping.sample-previous", "Previous sample", "Try the reply before.", "N", show=False),
+        AppAction("mapping.sample-previous", "Previous sample", "Try the previous reply.", "N", show=False),
         AppAction(
             "mapping.keep",
             "Keep sample",
@@ -173,7 +173,7 @@ class MappingScreen(HudtuiScreen):
         self.preview.show_sample(connected=self.connection.session is not None)
 
     def _later(self) -> None:
-        """Check the whole text when the typing pauses; one wait at a time, and only the newest text counts."""
+        """Check the whole text when typing pauses; only the newest text counts."""
         self._typed_at = time.monotonic()
         if not self.going("check"):
             self.start(self._checking, group="check")
@@ -319,7 +319,7 @@ class MappingScreen(HudtuiScreen):
         samples = await asyncio.to_thread(load_samples, self.app.folder, path)
         samples.rollouts = await asyncio.to_thread(rollout_replies, self.app.folder)
         await self._look_at_environment()
-        # From here to the end of the block nothing else runs: the text and what is known of it change together.
+        # Nothing else runs from here to the next await: the text and its meaning change together.
         self.file.take(buffer)
         self.draft.begin(lines, live, config)
         self.samples, self._kept_last = samples, samples.last
@@ -393,13 +393,13 @@ class MappingScreen(HudtuiScreen):
         self.start(partial(self.file.settle, saving=False), group="outside")
 
     async def on_unmount(self) -> None:
-        """The app ends: keep what was typed last, and leave no process and no server behind."""
+        """Keep the last text, and end the checker and the connection."""
         self.file.copy_at_the_end(self.draft.text)
         await self.draft.close()
         await self.connection.close()
 
     def offers(self, action_id: str) -> bool:
-        """Nothing but a choice while no file is open; the difference only when there is one."""
+        """Only a choice of file while none is open; the difference only if there is one."""
         if self.path is None and action_id.startswith("mapping."):
             return action_id == "mapping.config"
         return action_id != "mapping.outside" or self.file.conflict
@@ -413,7 +413,7 @@ class MappingScreen(HudtuiScreen):
         if name in ("problem", "problem-before", "findings") and not self.draft.findings:
             return "there is no finding" if name != "findings" else None
         if name in ("fix-all",) and not any(finding.fix for finding in self.draft.findings):
-            return "there is no certain fix"
+            return "there is no safe fix"
         if name == "new" and not self._snippet_tools():
             return "open the environment first ({key:app.open-environment}): actions are made from its tools"
         if name == "disconnect" and self.connection.session is None:
@@ -442,7 +442,7 @@ class MappingScreen(HudtuiScreen):
         self.action_pane()
 
     def focus_next(self, selector: Any = "*") -> Widget | None:
-        """Tab, from field to field; through the text, too, which it leaves as it is."""
+        """Tab goes from field to field, also through the text, which it does not change."""
         return self._walked(super().focus_next(selector))
 
     def focus_previous(self, selector: Any = "*") -> Widget | None:
@@ -597,8 +597,8 @@ class MappingScreen(HudtuiScreen):
         text = apply_fixes(self.editor.text, (Finding("new", "info", "", fix=fix),))
         self.editor.replace_all(text)
         self.text.jump(made.line)
-        note = "" if made.described else " The prompt does not say so yet."
-        self.say(f"An action for {clean_line(tools[index].name, 60)} is put in.{note}", "success")
+        note = "" if made.described else " The prompt does not mention it yet."
+        self.say(f"An action for {clean_line(tools[index].name, 60)} was added.{note}", "success")
 
     # -- samples -----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The panes of an episode: what is played by whom, the turns, the reply in the making, and what can be called."""
+"""The panes of an episode: its set-up, the turns, the next reply, and the actions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SetupPane(Pane):
 
 
 class TranscriptPane(Pane):
-    """The turns, as they arrive. The cursor stands on one: a fork begins behind it."""
+    """The turns, as they arrive. A fork begins after the turn under the cursor."""
 
     BORDER_TITLE = "Transcript"
     HELP = (
@@ -92,7 +92,7 @@ class TranscriptPane(Pane):
         rows.display, self.query_one("#play-hint").display = True, False
 
     def add(self, turn: Content) -> None:
-        """Show another turn. The cursor follows, unless it stands on an earlier turn."""
+        """Show another turn. The cursor follows, unless it is on an earlier turn."""
         rows = self.rows
         follow = rows.highlighted in (None, rows.option_count - 1)
         rows.add_option(Choices.option(turn))
@@ -112,7 +112,7 @@ class ReplyPane(Pane):
 
     BORDER_TITLE = "Reply"
     HELP = (
-        "Write the next reply; below stands what it becomes, or why it becomes no call. A call alone, such as left(), is put in "
+        "Write the next reply. Below it is the call that it becomes, or why it is none. A call alone, such as left(), is put in "
         "the tags that the configuration asks for. {key:playing.send} plays it, Esc leaves the text."
     )
 

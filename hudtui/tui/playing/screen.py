@@ -48,7 +48,7 @@ _ENDPOINT = "http://127.0.0.1:8000/v1"
 
 @dataclass(frozen=True)
 class PlayChoice(PlayOptions):
-    """What is to be played next, and by whom."""
+    """The choices for the next episode."""
 
     tasks: str | None = None
     config: str | None = None
@@ -112,7 +112,7 @@ class PlayingScreen(HudtuiScreen):
         self._before: Scores | None = None
         self._judged = False
         self._waits = False
-        """A reply by hand is wanted."""
+        """The episode waits for a reply by hand."""
         self._setup = SetupPane(id="play-setup")
         self._transcript = TranscriptPane(id="play-transcript")
         self._answer = ReplyPane(id="play-answer")
@@ -133,7 +133,7 @@ class PlayingScreen(HudtuiScreen):
         self._show_setup()
 
     def opened(self, **given: Any) -> None:
-        """Take the choices that are handed on; the other ones stay, or are made from what the project holds."""
+        """Take the given choices; the others stay, or come from the project."""
         if "tasks" in given:
             self._choose(tasks=given["tasks"], task=given.get("task"))
         if "config" in given:
@@ -500,7 +500,7 @@ class PlayingScreen(HudtuiScreen):
             )
 
     def _show_turn(self) -> None:
-        """Whose turn it is, how far the episode is, and the scores."""
+        """Show whose turn it is, the number of turns, and the scores."""
         from hudtui.tui.playing.view import score_lines
 
         playing = self.playing

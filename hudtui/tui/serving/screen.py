@@ -38,14 +38,14 @@ _MUTED = "$foreground-muted"
 _MOST_LINES = 500
 """Episodes and errors that are listed."""
 _EVERY = 1.0
-"""Seconds between two looks at what the server does."""
+"""Seconds between two updates of the server's figures."""
 
 
 class ServerPane(Pane):
     """What is served where; below it the server, while there is one."""
 
     BORDER_TITLE = "Server"
-    HELP = "The configuration, the tasks and the address. Enter changes a row; a server that listens keeps what it began with."
+    HELP = "The configuration, the tasks and the address. Enter changes a row; a running server is not changed."
 
     def __init__(self) -> None:
         super().__init__(id="serve-server")
@@ -57,7 +57,7 @@ class ServerPane(Pane):
 
 
 class EventsPane(Pane):
-    """Episodes that are over, and what clients were refused, the newest last."""
+    """Finished episodes and refused requests, the newest last."""
 
     BORDER_TITLE = "Episodes and errors"
     HELP = "A line for each episode that is over, and for each request that was answered with an error, the newest last."
@@ -102,7 +102,7 @@ class ServingScreen(HudtuiScreen):
         self._starting = False
         """A server is being started, and does not listen yet."""
         self._decided: set[str] = set()
-        """Choices of the user: none of them is replaced by what the project has."""
+        """Fields that the user has chosen: defaults of the project do not replace them."""
         self._lines: deque[Content] = deque(maxlen=_MOST_LINES)
         self._episodes, self._rewards = 0, 0.0
         self._server, self._events = ServerPane(), EventsPane()
@@ -115,7 +115,7 @@ class ServingScreen(HudtuiScreen):
         self.set_interval(_EVERY, self._show_state)
 
     def opened(self, **given: Any) -> None:
-        """Take the environment that is handed on; missing values come from the project."""
+        """Take the given environment; missing values come from the project."""
         if given and self.serving is None:
             self.request = replace(self.request, **given)
             self._decided |= given.keys()
@@ -183,7 +183,7 @@ class ServingScreen(HudtuiScreen):
             self._decided |= changed.keys()
             self._show()
             if self.going("serve"):
-                self.say("The server keeps what it began with; this counts for the next one.")
+                self.say("The running server is unchanged; this applies to the next one.")
 
     async def _ask_config(self) -> dict[str, Any] | None:
         workspace: Workspace = await asyncio.to_thread(lambda: self.app.workspace)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Pair = tuple[float, float]
 Scale = tuple[float, float | None]
-"""Lowest and highest value of an axis; None as the highest stands for the largest value that there is."""
+"""Lowest and highest value of an axis; None as the highest means the largest value."""
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800

@@ -24,7 +24,7 @@ from hudtui.tui.widgets.fields import Field
 T = TypeVar("T")
 
 _DIGITS = 18
-"""Digits of a number that is asked for."""
+"""Most digits of a number in an answer."""
 
 
 def dialog_title(text: str) -> Static:
@@ -33,7 +33,7 @@ def dialog_title(text: str) -> Static:
 
 
 def dialog_body(lines: Iterable[str], *below: Widget) -> VerticalScroll:
-    """Lines to read, and what stands below them; they scroll where they are many."""
+    """Lines to read, with widgets below them; many lines scroll."""
     return VerticalScroll(Static(Content("\n".join(map(clean, lines)))), *below, classes="dialog-body", can_focus=False)
 
 
@@ -46,13 +46,13 @@ class DialogButton(Button):
 
 
 class Dialog(Acting, ModalScreen[T]):
-    """Base of all dialogs: a titled box in the middle, Esc gives up."""
+    """Base of all dialogs: a titled box in the middle; Esc cancels."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("dialog.cancel", "Cancel", "Close without doing anything.", "escape", palette=False),
     )
     cancelled: Any = None
-    """What the dialog gives when it is given up."""
+    """The dialog's result when it is cancelled."""
 
     async def on_event(self, event: events.Event) -> None:
         """A dialog that is closed, or whose app ends, before it is mounted gets no widgets from Textual: it prepares nothing."""
@@ -68,11 +68,11 @@ class Dialog(Acting, ModalScreen[T]):
         self.dismiss(self.cancelled)
 
     def decides(self, key: str) -> bool:
-        """Whether what the user does now is a decision; says what to do where it is not."""
+        """Whether the current key is a deliberate decision; if not, says what to do."""
         typed = getattr(self.app, "typed", None)
         if typed is None or typed.deliberate:
             return True
-        self.notify(f"Many keys came at once, so that is not taken for an answer. Press {key} again.", severity="warning")
+        self.notify(f"Many keys came at once, so this does not count as an answer. Press {key} again.", severity="warning")
         return False
 
 
@@ -112,7 +112,7 @@ class Confirm(Dialog[bool]):
             self.dismiss(False)
 
     def action_yes(self) -> None:
-        """Answer yes. A key in the middle of others is no answer: it came with a paste, or is held down."""
+        """Answer yes, unless the key is part of a burst, such as a paste or a held key."""
         if self.decides("y"):
             self.dismiss(True)
 
@@ -124,7 +124,7 @@ class Confirm(Dialog[bool]):
 
 
 class Ask(Dialog["str | None"]):
-    """One line of text. Gives None when it is given up.
+    """Asks for one line of text. Gives None when it is cancelled.
 
     Args:
         title: The question.

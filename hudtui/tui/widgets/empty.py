@@ -1,4 +1,4 @@
-"""What stands where nothing is yet: one sentence, and the key that changes it."""
+"""Placeholder of an empty pane: one sentence, and the key that changes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices that a screen acts on, a row each: what is chosen, or what stands in its place."""
+"""Choices that a screen acts on, a row each."""
 
 from __future__ import annotations
 

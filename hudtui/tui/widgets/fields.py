@@ -45,17 +45,17 @@ class Field(Input):
         self.cursor_blink = False
 
     def validate_value(self, value: str) -> str:
-        """Take out what a terminal would obey: a value may be the name of a run, or a text from a file."""
+        """Remove control characters: a value may be the name of a run, or a text from a file."""
         return value if value.isascii() and value.isprintable() else clean(value).replace("\n", " ").replace("\t", " ")
 
     def begin(self, value: str) -> None:
-        """Hold another text, which is not a change that could be taken back."""
+        """Set another text, as a beginning that cannot be undone."""
         self.value = value
         self._undo.clear()
         self._redo.clear()
 
     def watch_value(self, before: str, after: str) -> None:
-        """Keep what stood here before a change; a word that is typed is one."""
+        """Keep the text before a change; typing a word is one change."""
         if before == after:
             return
         typing = after[:-1] == before and after[-1:].isalnum()
@@ -90,7 +90,7 @@ class TextEntry(Acting, Field):
     """A field of a screen. Enter takes what is typed; a subclass names that as `SCOPE.submit`. Esc puts back what was here."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("entry.leave", "Back", "Put back what stood here before, and leave the field.", "escape", palette=False),
+        AppAction("entry.leave", "Back", "Restore the previous text, and leave the field.", "escape", palette=False),
     )
 
     class Left(Message):
@@ -101,7 +101,7 @@ class TextEntry(Acting, Field):
         self._stood = value
 
     def begin(self, value: str) -> None:
-        """Hold another text, which Esc comes back to."""
+        """Set another text, which Esc restores."""
         super().begin(value)
         self._stood = value
 

@@ -49,10 +49,10 @@ def active_keys(screen: Screen[Any], *, hidden: bool = True) -> list[ActiveKey]:
 
 
 _IN_A_TEXT = {
-    "cut": ("Cut", "Take out what is selected, and keep it for pasting."),
-    "paste": ("Paste", "Put in what was copied or cut last."),
-    "undo": ("Undo", "Take the last change back."),
-    "redo": ("Redo", "Do it again after all."),
+    "cut": ("Cut", "Cut the selection, and keep it for pasting."),
+    "paste": ("Paste", "Paste what was copied or cut last."),
+    "undo": ("Undo", "Undo the last change."),
+    "redo": ("Redo", "Redo the change that was undone."),
     "select_all": ("Select all", "Select the whole text."),
     "delete_left_word": ("Word", "Delete the word before the cursor."),
 }

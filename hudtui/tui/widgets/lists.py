@@ -24,7 +24,7 @@ MOVES: tuple[AppAction, ...] = (
 
 
 class Choices(Acting, OptionList):
-    """A list of options. `OptionList.OptionSelected` tells of Enter or a click, `OptionHighlighted` of movement."""
+    """A list of options. It posts `OptionSelected` for Enter or a click, and `OptionHighlighted` for movement."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = MOVES
     DEFAULT_CSS = """

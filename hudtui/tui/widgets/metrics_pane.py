@@ -192,7 +192,7 @@ class _Charts(Widget):
         self._parts.clear()
 
     def titles(self) -> list[tuple[str, str]]:
-        """Return what there is a chart of: key and title, in the order in which they are shown."""
+        """Return key and title of each chart, in their order."""
         if self._titles is None:
             # A run names its own series: what a terminal would obey is taken out here, once for all that shows them.
             self._titles = [(key, clean_line(title, 60)) for key, title in self._find_titles()]
@@ -253,7 +253,7 @@ class _Charts(Widget):
                 )
             scale = scale or self.runs[place].scales.get(name) or ((0.0, 100.0) if title.endswith("%") else None)
         unit = next((quantity.unit for quantity in QUANTITIES if quantity.name == key), "")
-        # The newest value stands in the title: it lies within the axis even where the curve was smoothed.
+        # The title shows the newest value, which must lie within the axis even if the curve is smoothed.
         values = [*values_of([one.line for one in series]), *(one.raw[-1][1] for one in series)]
         axis = value_axis(values, scale=scale, log=key in self.logarithmic) if values else None
         return _Plot(key, title, unit, tuple(series), scale, axis)
@@ -449,7 +449,7 @@ class _ChartsPage(VerticalScroll, inherit_bindings=False):
         self.call_after_refresh(self.fill)
 
     def fill(self) -> None:
-        """Give the charts the lines that are left below what stands above them."""
+        """Give the charts the lines below the widgets above them."""
         charts = self.query_one(_Charts)
         room = max(self.size.height - charts.virtual_region.y, 0)
         if room != charts.room:
@@ -475,7 +475,7 @@ class MetricsPane(Acting, Vertical):
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("plots.open", "Episodes", "Open what happened at the step of the cursor.", "enter", palette=False),
         by_key("plots.later", "Later", "Move the cursor to the next value.", "right"),
-        by_key("plots.earlier", "Earlier", "Move the cursor to the value before.", "left"),
+        by_key("plots.earlier", "Earlier", "Move the cursor to the previous value.", "left"),
         by_key("plots.far-later", "Ten later", "Move the cursor ten values on.", "shift+right"),
         by_key("plots.far-earlier", "Ten earlier", "Move the cursor ten values back.", "shift+left"),
         by_key("plots.first", "First value", "Move the cursor to the first value.", "home,g"),
@@ -486,7 +486,7 @@ class MetricsPane(Acting, Vertical):
         by_key("plots.pan-later", "Later part", "Move the shown part of the x axis by half to the right.", "right_parenthesis"),
         by_key("plots.whole", "Whole axis", "Show the whole x axis again.", "underscore"),
         by_key("plots.next", "Next chart", "Go to the next chart, down the column.", "down,j"),
-        by_key("plots.previous", "Chart before", "Go to the chart before.", "up,k"),
+        by_key("plots.previous", "Previous chart", "Go to the previous chart.", "up,k"),
         AppAction("plots.smooth", "Smooth", "Smooth the curves: not at all, somewhat, strongly.", "u", palette=False),
         AppAction("plots.axis", "Step/time", "Draw by step, or by the time since the first value.", "A", palette=False),
         AppAction("plots.log", "Log scale", "Draw this chart with a logarithmic y axis, or a linear one.", "V", palette=False),

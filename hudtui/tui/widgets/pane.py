@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
 
 SIDE_BY_SIDE = 100
-"""Columns from which panes stand beside each other."""
+"""Width in columns from which panes are side by side."""
 _STEP = 4
 """Cells that a divider moves at a key; half as many lines."""
 _SHORTEST = 4
@@ -144,7 +144,7 @@ class ViewsPane(Pane):
     VIEWS: ClassVar[tuple[str, ...]] = ()
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("views.next", "Next view", "Show the next view of this pane.", "right_square_bracket", palette=False),
-        by_key("views.previous", "View before", "Show the view before.", "left_square_bracket"),
+        by_key("views.previous", "Previous view", "Show the previous view of this pane.", "left_square_bracket"),
     )
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
@@ -201,12 +201,12 @@ class Panes(Acting, Container):
 
     Args:
         children: Panes, and `Horizontal` or `Vertical` containers of panes.
-        side_by_side: Columns from which they stand beside each other.
+        side_by_side: Width in columns from which they are side by side.
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         by_key("panes.next", "Next pane", "Go to the next pane or field.", "tab"),
-        by_key("panes.previous", "Pane before", "Go to the pane or field before.", "shift+tab"),
+        by_key("panes.previous", "Previous pane", "Go to the previous pane or field.", "shift+tab"),
         AppAction("panes.zoom", "Zoom", "Show this pane alone, or all of them again.", "z", show=False),
         AppAction("panes.larger", "Larger pane", "Make this pane larger.", "greater_than_sign", show=False),
         AppAction("panes.smaller", "Smaller pane", "Make this pane smaller.", "less_than_sign", show=False),

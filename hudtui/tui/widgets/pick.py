@@ -30,7 +30,7 @@ class Pick(Dialog["int | None"]):
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("pick.take", "Choose", "Take the one under the cursor.", "enter", palette=False),
+        AppAction("pick.take", "Choose", "Choose the option under the cursor.", "enter", palette=False),
     )
     DEFAULT_CSS = """
     Pick .dialog { height: auto; max-height: 80%; width: 100; }

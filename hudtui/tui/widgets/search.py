@@ -18,7 +18,7 @@ from hudtui.tui.widgets.fields import Field
 SEARCH: tuple[AppAction, ...] = (
     AppAction("search.find", "Search", "Mark and find text here.", "slash", palette=False),
     by_key("search.next-match", "Next match", "Go to the next match.", "n"),
-    by_key("search.previous-match", "Previous match", "Go to the match before.", "N"),
+    by_key("search.previous-match", "Previous match", "Go to the previous match.", "N"),
 )
 
 

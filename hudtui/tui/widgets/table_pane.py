@@ -27,7 +27,7 @@ REVERSE_ACTION = AppAction("list.reverse", "Reverse", "Sort the other way round.
 
 
 class FilteredPane(Pane):
-    """A pane whose list is narrowed by a field above it, which is there once it is asked for.
+    """A pane whose list is filtered by a field above it, which appears when it is opened.
 
     Args:
         placeholder: What the empty field shows.
@@ -42,7 +42,7 @@ class FilteredPane(Pane):
         """Made part of the pane when it is first needed: a field costs as much to style as a table."""
 
     def filtered(self) -> None:
-        """List what the field lets through."""
+        """List the rows that pass the filter."""
         raise NotImplementedError
 
     def show_filter(self, there: bool) -> None:
@@ -79,7 +79,7 @@ class TablePane(FilteredPane, Generic[R]):
     Args:
         columns: What is shown. A column whose key is a field can be sorted by.
         fields: The fields of a row by name: for filters and sorting. See `core.row_filter`.
-        key: By what a row is known again after a refresh.
+        key: Identifies a row after a refresh.
         cells: The cells of a row, one a column.
         empty: Shown while there is no row at all.
         placeholder: What the empty filter shows.
@@ -170,7 +170,7 @@ class TablePane(FilteredPane, Generic[R]):
 
     def _arrange(self) -> None:
         if self.row is not None:
-            self._tell()  # the cursor may have moved a moment ago: what comes now must not take it back
+            self._tell()  # the cursor may have just moved: keep that move
         before = self._chosen
         try:
             found = arrange(self.rows, self._fields, wanted=self.filter_field.value, sort=self.sort, reverse=self.reverse)

@@ -15,7 +15,7 @@ from hudtui.tui.widgets.lists import MOVES
 
 
 class Grid(Acting, DataTable[Any]):
-    """Rows with a cursor. `DataTable.RowSelected` tells of Enter or a click, `RowHighlighted` of movement.
+    """Rows with a cursor. It posts `DataTable.RowSelected` for Enter or a click, and `RowHighlighted` for movement.
 
     Texts are cleaned and never read as markup; give a rich `Text` for style.
     """

@@ -30,7 +30,7 @@ class Unsaved(Dialog["Answer | None"]):
         AppAction("unsaved.lose", "Lose", "Leave without saving, and lose the changes.", "L", palette=False),
         AppAction("unsaved.stay", "Stay", "Go back to the work.", "n", palette=False),
         by_key("unsaved.next", "Next button", "Move to the next button.", "right,l"),
-        by_key("unsaved.previous", "Previous button", "Move to the button before.", "left,h"),
+        by_key("unsaved.previous", "Previous button", "Move to the previous button.", "left,h"),
     )
 
     def __init__(self, title: str, lines: tuple[str, ...], *, leave: str, lost: bool) -> None:

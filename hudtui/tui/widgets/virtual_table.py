@@ -44,7 +44,7 @@ class Column:
     from_width: int = 0
     """The narrowest table that shows it."""
     align: Literal["left", "right"] = "left"
-    """Numbers stand at the right."""
+    """Numbers are right-aligned."""
     most: int = 0
     """Cells that the column grows to when its contents need them; 0 for a column of fixed width."""
 

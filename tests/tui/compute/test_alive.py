@@ -332,7 +332,7 @@ async def test_limits_can_be_changed_while_it_runs(
     async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
         await pilot.press("4", "p")
         await settle(pilot)
-        assert "nothing ends this machine by itself" in screen_text(app)
+        assert "nothing ends this machine automatically" in screen_text(app)
         await pilot.press("b")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("enter")

@@ -157,7 +157,7 @@ async def test_a_model_of_unknown_size_is_said_to_be_one(
         await settle(pilot)
         await pilot.press("f", *"me/mine", "enter")
         await settle(pilot)
-        assert "me/mine is is not known here" in app.screen.message
+        assert "The size of me/mine is unknown" in app.screen.message
         assert set(marks(app)) <= {"?", "✗ no bfloat16"} and "Whether it fits is not known" in " ".join(screen_text(app).split())
 
 
@@ -299,7 +299,7 @@ async def test_a_provider_that_fails_blanks_nothing(
         assert len(shown(app)) == 20 and "! Prime (simulated)" in screen_text(app)
         await pilot.press("w")
         await pilot.pause()
-        assert "What could not be asked" in screen_text(app)
+        assert "Warnings of the providers" in screen_text(app)
 
 
 async def test_the_real_machine_is_shown(
