@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from hudtui.core.runs.forecast import Forecast
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.read import TaskReader
+
+    LookAt = Callable[[str], Awaitable[Hardware]]
 
 DEFAULT_COUNT = 2
 """GPUs of a training by default: one serves the model, the other trains it."""
@@ -91,11 +93,13 @@ async def prepare_run(
     providers: Mapping[str, Provider] | None = None,
     starts: bool = True,
     read: TaskReader | None = None,
+    look_at: LookAt | None = None,
 ) -> Preparation:
     """Check everything that a run needs, and plan it. Rents nothing; writes at most a copy of the tasks into `.hudtui/`.
 
     Providers are opened by the settings unless they are given. `starts` is False if the plan is only shown: the provider need not
     know this computer's SSH key. `read` reads the tasks; the one of an earlier plan does not read an unchanged file again.
+    `look_at` looks at a machine, and may remember what it found.
 
     Raises:
         InputError: An option is invalid.
@@ -121,7 +125,7 @@ async def prepare_run(
     limits = _limits(request, settings, report)
     demand = await asyncio.to_thread(_demand, request, workspace)
     if host is not None:
-        machine = await _check_machine(host, request, demand, report, workspace.folder)
+        machine = await _check_machine(host, request, demand, report, workspace.folder, look_at or look_at_machine)
     else:
         try:
             provider = await asyncio.to_thread(open_request_provider, request, settings, providers)
@@ -249,12 +253,17 @@ async def default_engine(host: str | None) -> str:
     if host is None:
         return "trl"
     try:
-        return "trl" if (await _inspect(host)).gpus else "rollouts"
+        return "trl" if (await look_at_machine(host)).gpus else "rollouts"
     except HudtuiError:
         return "rollouts"
 
 
-async def _inspect(host: str) -> Hardware:
+async def look_at_machine(host: str) -> Hardware:
+    """Return what a machine has.
+
+    Raises:
+        MachineError: It cannot be reached, or has no Python.
+    """
     from hudtui.core.compute.hardware import inspect
 
     return await inspect(find_host(host), python=sys.executable if host == LOCAL else "python3")
@@ -288,12 +297,12 @@ async def require_python(request: RunRequest, folder: Path) -> None:
 
 
 async def _check_machine(
-    host: str, request: RunRequest, demand: Demand | None, report: PreflightReport, folder: Path
+    host: str, request: RunRequest, demand: Demand | None, report: PreflightReport, folder: Path, look_at: LookAt
 ) -> Hardware | None:
     from hudtui.core.compute.hardware import size
 
     try:
-        found = await _inspect(host)
+        found = await look_at(host)
     except HudtuiError as error:
         report.refuse("machine", error)
         return None

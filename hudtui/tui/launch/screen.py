@@ -7,7 +7,7 @@ import contextlib
 import re
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial, partialmethod
@@ -39,6 +39,7 @@ from hudtui.tui.widgets.pane import Panes
 if TYPE_CHECKING:
     from textual.worker import Worker
 
+    from hudtui.core.compute.hardware import Hardware
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Offers, SshKey
     from hudtui.core.events import Progress
@@ -63,8 +64,8 @@ DELAY = 0.25
 """Seconds without a key after which the plan is updated."""
 _ADDRESS_WITH_MORE = re.compile(r"://\S*[@?]")
 """An address with a login or a query, which may hold a key."""
-_QUOTED = 60.0
-"""Seconds for which prices are not asked for again while the plan changes."""
+_KEPT = 60.0
+"""Seconds for which neither prices are asked for again nor a machine is looked at, while the plan changes."""
 
 
 class LaunchScreen(HudtuiScreen):
@@ -124,6 +125,7 @@ class LaunchScreen(HudtuiScreen):
         """Set while the plan, or the error that is shown, is that of the current form."""
         self._checked.set()
         self._quoted: dict[str, _Quoted] = {}
+        self._looked_at = _Known()
         self._tasks: TaskReader | None = None
         self._engine = ""
         """The engine that hudtui chose for the machine; empty once the user or the opener has chosen one."""
@@ -236,6 +238,7 @@ class LaunchScreen(HudtuiScreen):
 
     def opened(self, **given: Any) -> None:
         """Take over what the opener chose; read the files again."""
+        self._looked_at.forget()
         if "offer" in given:
             self._take_offer(given["offer"])
         for name in form.FORM:
@@ -562,7 +565,9 @@ class LaunchScreen(HudtuiScreen):
         if self._tasks is None:
             self._tasks = TaskReader()
         request = await self._request_to_prepare()
-        prepared = await prepare_run(request, workspace, settings, store, providers=providers, read=self._tasks)
+        prepared = await prepare_run(
+            request, workspace, settings, store, providers=providers, read=self._tasks, look_at=self._look_at
+        )
         if prepared.record is None:
             return prepared, (), ""
         shown = await asyncio.to_thread(plan_lines, prepared.record, store, prepared)
@@ -581,6 +586,11 @@ class LaunchScreen(HudtuiScreen):
         from hudtui.core.flows.art import plan_art
 
         return await plan_art(request, self.app.project)
+
+    async def _look_at(self, host: str) -> Hardware:
+        from hudtui.core.runs.prepare import look_at_machine
+
+        return cast("Hardware", await self._looked_at.once(host, partial(look_at_machine, host)))
 
     def _show_limits(self, settings: Settings) -> None:
         """Show the limits of the settings where the form has none."""
@@ -736,6 +746,7 @@ class LaunchScreen(HudtuiScreen):
         if fixed is not None:
             self._take_request(fixed)
             self._quoted.clear()
+            self._looked_at.forget()
             self.app.reload()
             self._plan_soon()
 
@@ -960,25 +971,36 @@ class LaunchScreen(HudtuiScreen):
         return value
 
 
+class _Known:
+    """Answers that are kept for a while, since the plan is updated at every pause of the typing."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, tuple[float, Any]] = {}
+
+    async def once(self, what: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the answer to a question, which is asked where no answer is kept."""
+        at, answer = self._answers.get(what, (0.0, None))
+        if answer is None or time.monotonic() - at > _KEPT:
+            answer = await ask()
+            self._answers[what] = (time.monotonic(), answer)
+        return answer
+
+    def forget(self) -> None:
+        self._answers.clear()
+
+
 class _Quoted:
-    """A provider that caches offers and keys for a while, since the plan is updated at every pause of the typing."""
+    """A provider that keeps offers and keys for a while."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
-        self._known: dict[str, tuple[float, Any]] = {}
+        self._known = _Known()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.provider, name)
 
     async def offers(self) -> Offers:
-        return cast("Offers", await self._once("offers", self.provider.offers))
+        return cast("Offers", await self._known.once("offers", self.provider.offers))
 
     async def keys(self) -> tuple[SshKey, ...]:
-        return cast("tuple[SshKey, ...]", await self._once("keys", self.provider.keys))
-
-    async def _once(self, what: str, ask: Any) -> Any:
-        at, answer = self._known.get(what, (0.0, None))
-        if answer is None or time.monotonic() - at > _QUOTED:
-            answer = await ask()
-            self._known[what] = (time.monotonic(), answer)
-        return answer
+        return cast("tuple[SshKey, ...]", await self._known.once("keys", self.provider.keys))
