@@ -155,7 +155,7 @@ class HelpScreen(Dialog[None]):
     def _row(names: str, title: str, told: str, why_not: str, name: str, width: int) -> list[Content]:
         """Keys, title, explanation below one another where it is long, and on a wide terminal the action's name."""
         named = width >= 96
-        first, second = (13, 16) if width >= 70 else (8, 15)
+        first, second = (13, 17) if width >= 70 else (8, 16)
         room = max(width - first - second - 1 - (24 if named else 0), 16)
         said = textwrap.wrap(told, room) or [""]
         why = textwrap.wrap(why_not, room)
@@ -163,7 +163,7 @@ class HelpScreen(Dialog[None]):
         for number, text in enumerate([*said, *why]):
             style = "$warning" if number >= len(said) else ""
             head = (f" {pad(names, first)}", "bold $accent") if not number else (" " * (first + 1), "")
-            row = Content.assemble(head, pad(title if not number else "", second), (text, style))
+            row = Content.assemble(head, pad(title if not number else "", second - 1), " ", (text, style))
             if named and not number:
                 row = row.pad_right(width - 22 - row.cell_length) + Content.styled(name, "$foreground-muted")
             rows.append(row)

@@ -124,7 +124,7 @@ class RentedRuns:
         from textual.worker import get_current_worker
 
         self._workers[name], self._left[name] = get_current_worker(), asyncio.Event()
-        self.getting[name] = f"the machine {name} is being got"
+        self.getting[name] = f"the machine {name} is being prepared"
 
         def ready() -> None:
             self.getting[name] = f"the machine {name} is ready and stays; a guard is being put onto it"
@@ -169,7 +169,7 @@ class RentedRuns:
                 await asyncio.to_thread(store.add, record)
                 self._app.reload()
             if store.summary(record.id).active and not await asyncio.to_thread(may_have_begun, store, record.id):
-                self.getting[record.id] = f"a machine is being got for {record.name}"
+                self.getting[record.id] = f"a machine is being prepared for {record.name}"
             steps = manage_run(record.id, self._app.project, providers=session.overview.providers)
             async with aclosing(steps) as events:
                 async for event in events:

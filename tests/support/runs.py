@@ -25,17 +25,18 @@ def make_run(
     why: str | None = None,
     log: str = "",
     rows: list[dict[str, Any]] | None = None,
+    engine: str = "rollouts",
 ) -> None:
     """A run as the supervisor leaves it: events, status, log, metrics."""
     store = RunStore(project / ".hudtui")
     folder = store.folder / run
     plan = Plan(
-        "rollouts",
+        engine,
         (Stage("play", ("true",)),),
         outputs=(PlanOutput("out/metrics.jsonl", "metrics"), PlanOutput("out/traces.jsonl", "traces")),
     )
-    spec = RunSpec("rollouts", name, str(project))
-    store.add(RunRecord(run, NOW - 120, name, "rollouts", "local", machine_label(), str(folder), spec, plan))
+    spec = RunSpec(engine, name, str(project))
+    store.add(RunRecord(run, NOW - 120, name, engine, "local", machine_label(), str(folder), spec, plan))
     (folder / "logs").mkdir(parents=True)
     (folder / "out").mkdir()
     (folder / "logs" / "play.log").write_text(log)

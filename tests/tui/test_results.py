@@ -386,7 +386,19 @@ async def test_a_narrow_terminal_shows_one_pane_at_a_time(open_app: Any, outputs
         await pilot.press("enter")
         await until(pilot, lambda: screen.episode.display and "Play 2048." in screen_text(app))
         await pilot.press("escape")
+        assert screen.episodes.display, "the list that the episode was opened from"
+        await pilot.press("escape")
         assert screen.groups.display
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, Ask))
+        await pilot.press(*"push the tiles", "enter")
+        await until(pilot, lambda: app.screen is screen and len(screen.hits.listed) > 0 and not screen.is_busy)
+        await pilot.press("enter")
+        assert screen.episode.display
+        await pilot.press("escape")
+        assert screen.hits.display and screen.hits.has_focus_within, "the next hit can be opened"
+        await pilot.press("escape")
+        assert screen.hits.disabled and screen.episodes.display, "the search is left"
 
 
 async def test_a_long_text_of_an_answer_is_cut_and_the_record_has_all(open_app: Any, project: Path, screen_text: Any) -> None:

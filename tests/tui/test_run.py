@@ -43,7 +43,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SIZES = [(160, 45), (80, 24), (60, 20)]
 
 
-def make_training(project: Path, run: str, name: str, *, seed: int) -> None:
+def make_training(project: Path, run: str, name: str, *, seed: int, engine: str = "rollouts") -> None:
     """A training of 60 steps that was stopped, with numbers as TRL writes them."""
     draw = random.Random(seed)
     rows, lines = [], []
@@ -60,7 +60,7 @@ def make_training(project: Path, run: str, name: str, *, seed: int) -> None:
         row |= {"completions/mean_length": 240 - step}
         rows.append(row)
         lines.append(f"step {step}/100 reward={reward:.4g} loss={row['loss']:.4g}\n")
-    make_run(project, run, "stopped", name=name, why="stopped by the user", log="".join(lines), rows=rows)
+    make_run(project, run, "stopped", name=name, why="stopped by the user", log="".join(lines), rows=rows, engine=engine)
 
 
 LOG = "".join(f"12:00:{n:02} episode {n}/40 task=board-{n} reward=0.{n:02} turns=20 stop=done\n" for n in range(1, 41))
@@ -398,7 +398,7 @@ async def test_a_run_is_renamed_and_commented_on(open_app: Any, project: Path, s
         store = RunStore(project / ".hudtui")
         assert (store.summary("train-cccc").name, store.summary("train-cccc").comment) == ("warmer", "flat")
         await pilot.press("d")
-        await _until(pilot, lambda: "there is no other run to compare it with" in screen_text(app))
+        await _until(pilot, lambda: "there is no run before it" in screen_text(app))
 
 
 async def test_marked_runs_are_tagged_and_archived(open_app: Any, runs: Path, screen_text: Any) -> None:
@@ -1009,8 +1009,32 @@ async def test_results_are_fetched_by_a_key(open_app: Any, project: Path) -> Non
         assert (results / "far-aaaa" / name).read_text() == (there / name).read_text()
 
 
+async def test_a_run_that_only_played_has_no_model_to_export(open_app: Any, runs: Path, screen_text: Any) -> None:
+    async with open_app(runs, size=(120, 35)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: app.screen.view is not None)
+        await pilot.press("E")
+        await _until(pilot, lambda: "trains no model" in screen_text(app))
+        assert not app.screen.is_modal
+
+
+async def test_a_narrow_list_stays_in_front_after_a_rename_and_its_curves_come_at_once(open_app: Any, runs: Path) -> None:
+    async with open_app(runs, size=(80, 24)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: app.screen.view is not None)
+        run = app.screen
+        for key in ("m", "escape", "m"):
+            await pilot.press(key)
+        assert run.pane.display and run.pane.tab == "metrics", "the key that shows curves does not take them away unseen"
+        await pilot.press("escape", "e")
+        await _until(pilot, lambda: isinstance(app.screen, Ask))
+        await pilot.press("end", "ctrl+u", *"warmer", "enter")
+        await _until(pilot, lambda: app.screen is run and run.message == "2048 greedy is warmer now.")
+        assert run.runs.display and run.runs.has_focus_within
+
+
 async def test_a_model_is_exported_by_keys(open_app: Any, project: Path, settle: Any) -> None:
-    make_training(project, "train-cccc", "grpo lora 8", seed=1)
+    make_training(project, "train-cccc", "grpo lora 8", seed=1, engine="trl")
     folder = RunStore(project / ".hudtui").folder / "train-cccc"
     (folder / "out" / "model").mkdir()
     (folder / "out" / "model" / "adapter_model.safetensors").write_bytes(b"weights")

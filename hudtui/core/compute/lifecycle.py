@@ -267,7 +267,7 @@ class _Attempt:
         record = await self.ledger.run(reserve)
         if record.until is not None:
             order = replace(order, max_hours=max(record.until - record.created, 0.0) / HOUR)
-        yield self.step("intended", f"asking {self.provider.title} for {_offer_text(order.offer)} as {order.name}")
+        yield self.step("intended", f"asking {self.provider.title} for {offer_title(order.offer)} as {order.name}")
         self.requested = True
         self.patience = max(self.patience, 120.0 * (order.offer.setup_minutes or 0.0))
         # A request that is cut off in the middle may or may not have been carried out.
@@ -278,7 +278,7 @@ class _Attempt:
         if _other_gpu(pod.gpu_type, order.offer.gpu_type) or 0 < pod.gpu_count != order.offer.gpu_count > 0:
             raise ProvisionFailed(
                 f"{self.name} is not the machine that was chosen",
-                why=f"chosen: {_offer_text(order.offer)}; given: {pod.gpu_count} x {clean_line(pod.gpu_type)}",
+                why=f"chosen: {offer_title(order.offer)}; given: {pod.gpu_count} x {clean_line(pod.gpu_type)}",
             )
         yield self.step(
             "created" if created else "adopted", f"{self.name} is created as {clean_line(pod.id)}{_dearer(pod, order)}"
@@ -501,7 +501,8 @@ def _until_beat(now: float, interval: float) -> float:
     return pause if pause >= 1.0 else pause + interval
 
 
-def _offer_text(offer: Offer) -> str:
+def offer_title(offer: Offer) -> str:
+    """Return the GPUs of an offer, and who has them."""
     gpus = f"{offer.gpu_count} x {offer.gpu_type}" if offer.gpu_count else "a machine without GPU"
     return clean_line(f"{gpus} at {offer.cloud}" if offer.cloud else gpus)
 

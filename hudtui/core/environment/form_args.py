@@ -63,7 +63,7 @@ def read_form(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
                 arguments = _object(text)
         elif not (text if field.type == "string" else text.strip()):
             if field.required:
-                fix = 'Type "" to send an empty text.' if field.type == "string" else None
+                fix = 'Type "" to send an empty text.' if field.type == "string" and not field.choices else None
                 raise InputError("this parameter is required", fix=fix, where=Location(tool.name, field=field.name))
         elif field.type == "string":
             arguments[field.name] = "" if field.required and text == '""' else text

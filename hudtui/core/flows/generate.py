@@ -211,6 +211,6 @@ async def _ask_for_values(person: Person, offered: Mapping[str, tuple[str, ...]]
     return await person.confirm(
         "One action for each value?",
         ("  ".join(calls[:12]), "Otherwise one action for each tool, with the value as its argument."),
-        yes="One a value",
-        no="One a tool",
+        yes="For each value",
+        no="For each tool",
     )

@@ -131,9 +131,13 @@ async def new_task(
         await asyncio.to_thread(_read_file, project, draft.file)
     if draft.prompt is None:
         lines = ("What the agent is asked to do. It sees this text and the tools, nothing else.",)
-        prompt = await person.ask("Prompt", lines=lines, placeholder="Play 2048 and reach the tile 256.", accept="Next")
-        if prompt is None:
-            return
+        prompt: str | None = ""
+        while not (prompt or "").strip():
+            prompt = await person.ask("Prompt", lines=lines, placeholder="such as: Reach the tile 256.", accept="Next")
+            if prompt is None:
+                return
+            if not prompt.strip():
+                person.say("The prompt is empty: the agent would not know what to do.", severity="error")
         draft = replace(draft, prompt=prompt)
     if draft.setup is None:
         calls = await _ask_call("setup", analysis, person)
@@ -330,19 +334,24 @@ async def _ask_field(name: str, field: FormField, value: str, person: Person) ->
 
 
 async def _ask_file(project: Project, analysis: Analysis, person: Person) -> Path | None:
-    default = f"{environment_name(analysis.image or analysis.source)}-tasks.json"
+    value = f"{environment_name(analysis.image or analysis.source)}-tasks.json"
     lines = ("Relative to the project folder. A task file that exists gets one more task.",)
-    given = await person.ask("Task file", value=default, lines=lines, accept="Next")
-    if given is None or not given.strip():
-        return None
-    file = Path(given.strip())
-    if not (project.folder / file).resolve().is_relative_to(project.folder.resolve()):
-        raise InputError(
-            "this is outside of the project folder, and nothing is written",
-            fix="Name a file inside it. In a terminal, hudtui tasks new -o FILE writes anywhere.",
-            where=Location(str(file)),
-        )
-    return file
+    while True:
+        given = await person.ask("Task file", value=value, lines=lines, accept="Next")
+        if given is None or not given.strip():
+            return None
+        value, file = given.strip(), Path(given.strip())
+        try:
+            if not (project.folder / file).resolve().is_relative_to(project.folder.resolve()):
+                raise InputError(
+                    "this is outside of the project folder, and nothing is written",
+                    fix="Name a file inside it. In a terminal, hudtui tasks new -o FILE writes anywhere.",
+                    where=Location(str(file)),
+                )
+            await asyncio.to_thread(_read_file, project, file)
+            return file
+        except InputError as error:
+            person.say(" ".join(error.lines()), severity="error")
 
 
 @dataclass(frozen=True)

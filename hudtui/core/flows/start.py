@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 
+from hudtui.core.compute.lifecycle import offer_title
 from hudtui.core.compute.limits import money
 from hudtui.core.compute.provider import Provider
 from hudtui.core.errors import HudtuiError, MachineError
@@ -46,9 +47,10 @@ async def agree_to_start(
     if record.spec.rehearse and record.host == LOCAL:
         return await _agree_to_environment(record, person)
     if rent is None:
-        return await person.confirm(f"Start {name}?", yes="Start", no="Not now")
+        where = "this machine" if record.host == LOCAL else clean_line(record.host, 60)
+        return await person.confirm(f"Start {name}?", (f"It runs on {where}; no machine is rented.",), yes="Start", no="Not now")
     price = f"{money(rent.hourly, rent.currency)}/h" + (" (simulated)" if rent.simulated else "")
-    lines = [f"{rent.machine}: {price}"]
+    lines = [f"{rent.machine}, {offer_title(rent.offer)}: {price}"]
     if prepared.forecast is not None:
         lines.append(prepared.forecast.text)
     if prepared.estimate is not None:

@@ -196,11 +196,11 @@ def _check_tasks(
     good, name = len(found.tasks), _shown(source, workspace)
     problems = [str(problem) for problem in found.problems if problem.severity == "error"]
     if good < fewest:
-        text = f"{good} of the {found.total} tasks of {name} can be used; this run needs {fewest} at least"
+        text = f"{good} of {plural(found.total, 'task')} of {name} can be used; this run needs at least {fewest}"
         fix = f"The first problem: {problems[0]}" if problems else f"hudtui hf {name} --min-tasks {fewest} repeats them."
         report.add("tasks", "missing", text, fix)
         return
-    report.add("tasks", "fine", f"{good} of {found.total} tasks of {name} can be used")
+    report.add("tasks", "fine", f"{good} of {plural(found.total, 'task')} of {name} can be used")
     for problem in problems[:3]:
         report.add("tasks", "warning", problem)
     report.tasks = found.tasks

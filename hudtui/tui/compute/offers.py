@@ -224,7 +224,7 @@ def offer_lines(
             lines.extend(fact_lines(name, value, style, width))
 
     if price.stated:
-        fact("price", f"{price_of(offer)} an hour for all of it", "bold")
+        fact("price", f"{price_of(offer)} an hour for the machine", "bold")
         if offer.gpu_count > 1:
             fact("", f"{money(offer.gpu_hour, price.currency)} for one GPU and hour")
     else:

@@ -85,7 +85,7 @@ class ComputeScreen(HudtuiScreen):
     AUTO_FOCUS = "#compute-offers VirtualTable"
     CSS_PATH = "compute.tcss"
     HELP = (
-        "All offers with their full prices: ★ marks hudtui's choice, and Detail says why. {key:table.select} "
+        "All offers with their full prices: ★ marks hudtui's choice, and the pane Offer says why. {key:table.select} "
         "launches a run on the offer under the cursor, {key:compute.rent} rents it without a run. Once it is known which model "
         "will be trained (from Launch, from the last training, or by {key:compute.model}), machines that hold it come first. "
         "Below are the rented machines. This machine is an offer too: local."

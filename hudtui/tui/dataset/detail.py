@@ -15,7 +15,7 @@ from hudtui.core.tasks.table import ProblemKind, TaskRecord, TaskRow
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.json_view import json_marks
-from hudtui.tui.widgets.words import span
+from hudtui.tui.widgets.words import took
 
 if TYPE_CHECKING:
     from hudtui.core.flows.trial import Trial
@@ -187,7 +187,7 @@ def trial_content(trial: Trial) -> Content:
     glyph = {"success": "✓", "warning": "!", "error": "✗"}[trial.severity]
     style = {"success": "bold $success", "warning": "bold $warning", "error": "bold $error"}[trial.severity]
     lines = [
-        Content.assemble((clean_line(trial.task, 200), "bold"), (f"  tested in {span(trial.seconds)}", "$foreground-muted")),
+        Content.assemble((clean_line(trial.task, 200), "bold"), (f"  tested in {took(trial.seconds)}", "$foreground-muted")),
         Content.assemble((f"{glyph} ", style), (clean_line(trial.verdict, 2000), style)),
         *(_muted(clean_line(line, 600)) for line in trial.details),
     ]
@@ -196,7 +196,7 @@ def trial_content(trial: Trial) -> Content:
         lines += [
             Content(""),
             Content.assemble(
-                (clean_line(step.tool, 80), "bold $primary"), "  ", mark, (f" in {span(step.seconds)}", "$foreground-muted")
+                (clean_line(step.tool, 80), "bold $primary"), "  ", mark, (f" in {took(step.seconds)}", "$foreground-muted")
             ),
             Content.styled(
                 cut(clean_line(json.dumps(dict(step.arguments), ensure_ascii=False, default=repr)), 400), "$foreground-muted"

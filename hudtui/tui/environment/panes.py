@@ -27,7 +27,7 @@ from hudtui.tui.widgets.json_view import JsonView, schema_text
 from hudtui.tui.widgets.pane import Pane, ViewsPane
 from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.table_pane import FilteredPane
-from hudtui.tui.widgets.words import span
+from hudtui.tui.widgets.words import took
 
 MOST_TOOLS = 500
 """Most tools in the tree; the filter finds the others."""
@@ -274,8 +274,7 @@ class ResultPane(ViewsPane):
             self.json_view.show_text(result_text(called[1], called[2], hint))
         title = "Result"
         if called is not None:
-            took = span(called[2]) if called[2] >= 0.05 else "less than 0.1s"
-            title = f"Result · {took} · {'✗ error' if called[1].is_error else '✓ ok'}"
+            title = f"Result · {took(called[2])} · {'✗ error' if called[1].is_error else '✓ ok'}"
         self.name_on_border(title)
 
 
@@ -295,8 +294,7 @@ def _result_json(result: ToolResult) -> dict[str, Any]:
 
 def result_text(result: ToolResult, seconds: float, image_hint: str = "") -> str:
     """A result in words: its duration, then its blocks as the agent sees them; `image_hint` says how to open an image."""
-    took = span(seconds) if seconds >= 0.05 else "less than 0.1s"
-    parts = [f"{'✗ error' if result.is_error else '✓ answered'} in {took}"]
+    parts = [f"{'✗ error' if result.is_error else '✓ answered'} in {took(seconds)}"]
     for block in result.blocks:
         if block.type == "text":
             parts.append(clean(block.text or ""))

@@ -16,7 +16,7 @@ from hudtui.core.gym.schema_examples import literal
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
-from hudtui.tui.widgets.words import span
+from hudtui.tui.widgets.words import took
 
 _MOST_LINES = 400
 _LONGEST = 2_000
@@ -170,7 +170,7 @@ def brief(meaning: Interpretation) -> Content:
 def answer_lines(result: ToolResult, seconds: float) -> list[Content]:
     """What the environment answered."""
     state = ("✗ error", "bold $error") if result.is_error else ("✓ answered", "bold $success")
-    lines = [Content.assemble(("sent  ", "bold $primary"), state, (f" in {span(seconds)}", _MUTED))]
+    lines = [Content.assemble(("sent  ", "bold $primary"), state, (f" in {took(seconds)}", _MUTED))]
     for block in result.blocks:
         if block.type == "text":
             lines += [Content("  " + cut(line, _LONGEST)) for line in clean(block.text or "").split("\n")[:_MOST_LINES]]

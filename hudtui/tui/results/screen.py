@@ -462,9 +462,13 @@ class ResultsScreen(HudtuiScreen):
 
     async def action_back(self) -> None:
         """From an episode to the lists, from a search to the episodes, from failures to groups, then away."""
-        if self.panes.back():
+        current = self.panes.current
+        above = (self.episodes if self.hits.disabled else self.hits) if current in (self.episode, self.marked) else None
+        if current is self.hits:
+            self._leave_search()
+        elif self.panes.back(above if self.panes.alone else None):
             return
-        if not self.hits.disabled:
+        elif not self.hits.disabled:
             self._leave_search()
         elif self.groups.disabled:
             await self.action_failures()

@@ -69,10 +69,10 @@ class RunScreen(HudtuiScreen):
     HELP = (
         "The runs of this project, the newest first. {key:table.select} opens the run under the cursor: its log is followed "
         "while it grows, and closing hudtui stops nothing. {key:run.metrics} shows its curves, {key:run.next-tab} its other "
-        "tabs. {key:list.filter} filters the list by words and fields, such as state:running model:qwen. {key:run.again} starts "
-        "the run again, {key:run.continue} continues it from its last checkpoint. {key:run.mark} marks runs, to be tagged "
-        "({key:run.tags}), archived ({key:run.archive}) or deleted ({key:run.stop}) together. {key:run.others} shows runs that "
-        "were not started here."
+        "tabs, {key:run.results} its episodes. {key:list.filter} filters the list by words and fields, such as state:running "
+        "model:qwen. {key:run.again} starts the run again, {key:run.continue} continues it from its last checkpoint. "
+        "{key:run.mark} marks runs, to be tagged ({key:run.tags}), archived ({key:run.archive}) or deleted ({key:run.stop}) "
+        "together. {key:run.others} shows runs that were not started here."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "n"),
@@ -454,10 +454,12 @@ class RunScreen(HudtuiScreen):
             return "it has not ended; {key:run.stop} ends it"
         if name == "acknowledge" and not self.view.alarms:
             return "it has no alarm"
+        if name == "export" and run.engine == "rollouts":
+            return "it plays tasks and trains no model"
         if name == "limits" and not run.active:
             return f"it has ended already: {run.state}"
         if name == "differences" and len(self._of_the_comparison()) < 2:
-            return "there is no other run to compare it with"
+            return "there is no run before it; {key:run.compare} on another run compares the two"
         if name in ("window", "logs") and len(self.view.windows) < 2:
             return "it has one log"
         return None
@@ -652,18 +654,23 @@ class RunScreen(HudtuiScreen):
         if name is not None and name.strip() != run.name:
             store = await asyncio.to_thread(self._open_store)
             await store.run(store.rename, run.id, name)
-            self.opened(run=run.id)
+            self._read_anew()
             self.say(f"{run.name} is {name.strip()} now.", "success")
 
     @started("edit")
     async def action_comment(self) -> None:
         run = self._shown.summary
-        text = await self.app.ask(f"Comment on {run.name}", value=run.comment, accept="Keep")
+        text = await self.app.ask(f"Comment on {run.name}", value=run.comment, accept="Save")
         if text is not None and text.strip() != run.comment:
             store = await asyncio.to_thread(self._open_store)
             await store.run(store.comment, run.id, text)
-            self.opened(run=run.id)
-            self.say("The comment is kept." if text.strip() else "The comment is removed.", "success")
+            self._read_anew()
+            self.say("The comment is saved." if text.strip() else "The comment is removed.", "success")
+
+    def _read_anew(self) -> None:
+        """Show what has changed of a run; the focus stays where it is, in the list or in the run."""
+        self.app.reload(everything=True)
+        self._follow()
 
     @property
     def _labelled(self) -> list[RunSummary]:
@@ -676,13 +683,12 @@ class RunScreen(HudtuiScreen):
         runs = self._labelled
         before = set.intersection(*(set(run.tags) for run in runs))
         title, value = f"Tags of {_named(runs)}", " ".join(sorted(before))
-        text = await self.app.ask(title, value=value, placeholder="words, such as: baseline lr-1e-5", accept="Keep")
+        text = await self.app.ask(title, value=value, placeholder="words, such as: baseline lr-1e-5", accept="Save")
         if text is not None and (after := set(text.split())) != before:
             store = await asyncio.to_thread(self._open_store)
             await store.run(store.tag, [run.id for run in runs], add=after - before, remove=before - after)
-            self.app.reload(everything=True)
-            self._follow()
-            self.say("The tags are kept.", "success")
+            self._read_anew()
+            self.say(f"Tags of {_named(runs)}: {' '.join(sorted(after)) or 'none'}", "success")
 
     @started("edit")
     async def action_archive(self) -> None:
@@ -744,7 +750,10 @@ class RunScreen(HudtuiScreen):
         self.app.read("Differences in the settings", "\n".join(lines))
 
     def action_metrics(self) -> None:
-        self.pane.toggle_curves()
+        if self.pane.display:
+            self.pane.toggle_curves()
+        else:  # behind the list; nothing is seen that the key would take away
+            self.pane.turn_to("metrics")
         self.panes.open(self.pane)
 
     @started("terminal")

@@ -235,7 +235,8 @@ class WatchScreen(HudtuiScreen):
 
     @started("look")
     async def action_file(self) -> None:
-        placeholder = f"its path on {clean_line(self.machine, 40)}, or the port of a vLLM server"
+        where = "this machine" if self.machine == "local" else clean_line(self.machine, 40)
+        placeholder = f"its path on {where}, or the port of a vLLM server"
         given = (await self.app.ask("Log", placeholder=placeholder, accept="Follow") or "").strip()
         if given.isascii() and given.isdecimal() and 0 < int(given) < 1 << 16:
             await self._look(port=int(given))

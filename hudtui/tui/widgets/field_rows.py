@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from textual.content import Content
+from textual.widgets import OptionList
 
 from hudtui.core.text import clean_line
+from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.lists import Choices
 
@@ -26,7 +29,12 @@ class FieldRow:
 class FieldRows(Choices):
     """Rows of a label and a value. The option of a row has the name of its field as its id."""
 
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("fields.change", "Change", "Change the row under the cursor.", "enter", palette=False),
+    )
     DEFAULT_CSS = "FieldRows { height: auto; }"
+
+    action_change = OptionList.action_select
 
     def show(self, fields: Sequence[FieldRow]) -> None:
         """Show the choices; the cursor stays."""

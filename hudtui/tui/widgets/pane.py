@@ -255,19 +255,23 @@ class Panes(Acting, Container):
         if (target := pane.first_focus()) is not None:
             self.screen.set_focus(target)
 
-    def back(self) -> bool:
-        """Go one level up: from a zoomed pane to all of them, else to the first pane.
+    def back(self, to: Pane | None = None) -> bool:
+        """Go one level up: from a zoomed pane to all of them, else to the pane above.
+
+        Args:
+            to: The pane above; None: the first one.
 
         Returns:
-            Whether there was a level to go up; False on the first pane.
+            Whether there was a level to go up; False on the pane above.
         """
         if self._zoomed:
             self.action_zoom()
             return True
         panes = self.panes
-        if not panes or self.current is panes[0]:
+        above = panes[0] if to is None and panes else to
+        if above is None or self.current is above:
             return False
-        self.open(panes[0])
+        self.open(above)
         return True
 
     def bring(self, pane: Pane) -> None:

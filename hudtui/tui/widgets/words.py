@@ -17,6 +17,11 @@ def span(seconds: float) -> str:
     return f"{whole // 86400}d {whole % 86400 // 3600}h"
 
 
+def took(seconds: float) -> str:
+    """How long an answer took: as `span`, but never nothing."""
+    return span(seconds) if seconds >= 0.05 else "less than 0.1s"
+
+
 def ago(seconds: float) -> str:
     """How long ago: `now`, `5 min ago`, `3 h ago`, `2 d ago`."""
     if seconds < 60:

@@ -42,6 +42,10 @@ def test_a_required_text_is_not_sent_empty_unless_that_is_said() -> None:
         read_form(CLICK, {"x": "1"})
     assert str(caught.value.where) == "click (label)"
     assert caught.value.fix == 'Type "" to send an empty text.'
+    chosen = Tool("move", input_schema={"properties": {"to": {"type": "string", "enum": ["left"]}}, "required": ["to"]})
+    with pytest.raises(InputError, match="required") as caught:
+        read_form(chosen, {})
+    assert caught.value.fix is None, "an empty text is none of the choices"
     assert read_form(CLICK, {"x": "1", "label": '""', "button": '""'}) == {"x": 1, "label": "", "button": '""'}
 
 

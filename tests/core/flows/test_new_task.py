@@ -153,8 +153,17 @@ async def test_other_files_are_left_alone(name: str, content: str | None, said: 
 
 
 async def test_an_asked_file_stays_in_the_project() -> None:
-    with pytest.raises(InputError, match="outside of the project"):
-        await make(ScriptedPerson("../t.json"), replace(DRAFT, file=None))
+    person = ScriptedPerson("../t.json", "t.txt", "mine.json")
+    (made,) = await make(person, replace(DRAFT, file=None))
+    assert str(made.file) == "mine.json" and not Path("../t.json").exists()
+    assert "outside of the project" in person.said[0] and "ends in .json" in person.said[1]
+    assert [question.value for question in person.questions] == ["board-tasks.json", "../t.json", "t.txt"]
+
+
+async def test_an_empty_prompt_is_asked_for_again_at_once() -> None:
+    person = ScriptedPerson(" ", "Play.")
+    (made,) = await make(person, replace(DRAFT, prompt=None))
+    assert made.task.prompt == "Play." and "the prompt is empty" in person.said[0].lower()
 
 
 async def test_environments_without_mcp_servers_have_no_such_tasks() -> None:

@@ -67,7 +67,11 @@ async def test_a_run_on_a_machine_of_the_users_costs_nothing(project: Project) -
     person = ScriptedPerson(False)
     assert not await agree_to_start(found, project, person)
     (question,) = person.questions
-    assert (question.title, question.lines, question.danger) == ("Start play random?", (), False)
+    assert (question.title, question.lines, question.danger) == (
+        "Start play random?",
+        ("It runs on this machine; no machine is rented.",),
+        False,
+    )
 
 
 async def test_the_question_has_price_estimate_limits_and_what_ends_the_machine(project: Project, prime: PrimeSimulator) -> None:
@@ -78,7 +82,7 @@ async def test_the_question_has_price_estimate_limits_and_what_ends_the_machine(
     (question,) = person.questions
     machine, estimate, limits, wallet, end = question.lines
     assert question.title == "Rent a machine for play random?" and not question.danger
-    assert machine.endswith(": $2.10/h (simulated)") and estimate == found.estimate.text
+    assert "1 x H100_80GB at " in machine and machine.endswith(": $2.10/h (simulated)") and estimate == found.estimate.text
     assert "$9.00 for this run" in limits and "a day for all" in limits and wallet.startswith("Your wallet ($")
     assert end == "It is ended after the run, and that is verified."
     real = {"prime": PrimeProvider(prime.api_key, base_url=prime.url)}
