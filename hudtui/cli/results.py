@@ -194,6 +194,50 @@ async def stats(
     _say_unread(index)
 
 
+@app.command("map")
+@console.run_async()
+async def reward_map(results: Results, wanted: Filter = None, as_json: Json = False) -> None:
+    """Show the mean reward of each task at each step of a training, as a digit: 0 for the smallest, 9 for the largest.
+
+    A filter takes the fields of groups: task, reward, spread, step, split, episodes, failed, turns and run.
+    """
+    from hudtui.core.results.queries import GROUP_FIELDS, step_map
+    from hudtui.core.row_filter import arrange
+
+    index = await _index(results)
+    found = step_map(arrange(index.groups(), GROUP_FIELDS, wanted=" ".join(wanted or ())))
+    if as_json:
+        cells = {task: [(step, found.groups.get((task, step))) for step in found.steps] for task in found.tasks}
+        rows = [
+            {
+                "run": task.run,
+                "split": task.split,
+                "task": task.task,
+                "steps": [
+                    {"step": step, "reward": group.reward, "episodes": len(group.numbers)}
+                    for step, group in row
+                    if group is not None
+                ],
+            }
+            for task, row in cells.items()
+        ]
+        console.out_json({"steps": list(found.steps), "low": found.low, "high": found.high, "tasks": rows})
+    elif not found.steps:
+        console.say("No episode is of a step of a training.")
+    else:
+        first, last = str(found.steps[0]), str(found.steps[-1])
+        names = [clean_line(found.name(task), 40) for task in found.tasks]
+        width = max(4, *map(len, names))
+        axis = first if len(found.steps) < 2 else f"{first:<{len(found.steps) - len(last)}}{last}"
+        console.out(f"{'step':<{width}}  {axis}")
+        for name, task in zip(names, found.tasks, strict=True):
+            console.out(
+                f"{name:<{width}}  {''.join(found.digit(found.groups.get((task, step))) for step in found.steps)}".rstrip()
+            )
+        console.say(f"0 is a mean reward of {found.low:.3g}, 9 of {found.high:.3g}")
+    _say_unread(index)
+
+
 @app.command("compare")
 @console.run_async()
 async def compare(

@@ -85,6 +85,19 @@ def test_stats() -> None:
     assert "5 episodes of 1 task, mean reward 0.5" in told and "pass@4" in told and "failures" not in told
 
 
+def test_the_rewards_of_tasks_over_steps(own_world: Path) -> None:
+    rewards = {(1, "a"): 0.0, (2, "a"): 0.4, (3, "a"): 1.0, (2, "b\x1b[31m"): 0.5}
+    episodes = (own_episode(task, reward, step=step, split="train") for (step, task), reward in rewards.items())
+    write_own(own_world / "outputs" / "grpo" / "traces.jsonl", *episodes)
+    told = hudtui("rollouts", "map", "grpo")
+    assert told.stdout.splitlines() == ["step  1 3", "a     049", "b      5"]
+    assert "0 is a mean reward of 0, 9 of 1" in told.stderr
+    found = json.loads(hudtui("rollouts", "map", "grpo", "task:a", "--json").stdout)
+    steps = [{"step": step, "reward": reward, "episodes": 1} for step, reward in ((1, 0.0), (2, 0.4), (3, 1.0))]
+    assert found["steps"] == [1, 2, 3] and [(one["task"], one["steps"]) for one in found["tasks"]] == [("a", steps)]
+    assert "No episode is of a step" in hudtui("rollouts", "map", "first").stderr
+
+
 def test_two_results() -> None:
     told = hudtui("rollouts", "compare", "second", "second", "--step", "3", "--other-step", "4").stdout
     assert told.splitlines()[1].split() == ["c", "0.6", "0.6", "0", "[1,", "1]"]

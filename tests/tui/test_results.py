@@ -16,6 +16,7 @@ import pytest
 from rich.color import ColorSystem
 from support.pictures import claiming, png
 from support.played import played, task, write
+from support.recorded import own_episode, write_own
 from support.runs import make_run
 from textual.screen import ModalScreen
 
@@ -23,6 +24,7 @@ from hudtui.core.results import index
 from hudtui.core.rollouts.values import Episode, KeptImage
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.results.episode_pane import EpisodePane
+from hudtui.tui.results.reward_map import RewardMapDialog
 from hudtui.tui.results.screen import ResultsScreen
 from hudtui.tui.results.transcript import MOST_TURNS
 from hudtui.tui.theme import MONOCHROME
@@ -585,6 +587,73 @@ async def test_a_point_of_a_curve_leads_to_its_episodes_in_two_keys(open_app: An
         await until(pilot, lambda: len(screen.groups.listed) == 3)
         await pilot.press("escape")
         await until(pilot, lambda: app.screen.NAME == "run")
+
+
+@pytest.fixture
+def long_training(project: Path) -> Path:
+    """Forty steps of a training with twelve tasks, of which each step plays some."""
+    episodes = [
+        own_episode(f"board-{task:02}", min(step * (task + 1) / 300, 1.0), rollout=number, step=step, split="train")
+        for step in range(1, 41)
+        for task in range(12)
+        for number in range(2)
+        if (step + task) % 5
+    ]
+    write_own(project / "outputs" / "grpo" / "traces.jsonl", *episodes)
+    return project
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_of_the_map(snap: Any, long_training: Path, size: tuple[int, int]) -> None:
+    async def show(pilot: Any) -> None:
+        screen = await opened(pilot)
+        await until(pilot, lambda: len(screen.groups.listed) == 384)
+        await pilot.press("M")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RewardMapDialog))
+        await pilot.press("end", "left", "down", "down")
+        await until(pilot, lambda: "step 39 · board-02: mean reward 0.390, 2 episodes" in shown(pilot.app))
+
+    assert snap(HudtuiApp(long_training), size=size, run_before=show)
+
+
+async def test_the_map_leads_to_a_group(open_app: Any, long_training: Path, screen_text: Any) -> None:
+    async with open_app(long_training, size=(120, 35)) as (app, pilot):
+        screen = await opened(pilot)
+        await until(pilot, lambda: len(screen.groups.listed) == 384)
+        await pilot.press("M", "home")
+        await until(pilot, lambda: "step 1 · board-00: mean reward 0.003, 2 episodes" in screen_text(app))
+        assert "0 is 0.00333, 9 is 1" in screen_text(app)
+        await pilot.press("G", "right", "right")
+        await until(pilot, lambda: "step 3 · board-11: mean reward 0.120, 2 episodes" in screen_text(app))
+        await pilot.press("right", "enter")
+        await until(pilot, lambda: "step 4 · board-11: no episode is recorded" in screen_text(app))
+        await pilot.press("left", "enter")
+        await until(pilot, lambda: app.screen is screen and screen.groups.row.key.task == "board-11")
+        assert screen.groups.row.key.step == 3 and screen.panes.current is screen.episodes
+        await pilot.press("M")
+        await until(pilot, lambda: "step 3 · board-11" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is screen)
+
+
+@pytest.mark.parametrize("theme", ["monochrome", "ansi-dark", "ansi-light"])
+async def test_the_map_is_read_without_shades(
+    open_app: Any, long_training: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch, theme: str
+) -> None:
+    monkeypatch.setenv("HUDTUI_THEME", theme)
+    monkeypatch.setenv("HUDTUI_ASCII", "1")
+    async with open_app(long_training, size=(80, 24)) as (app, pilot):
+        screen = await opened(pilot)
+        await until(pilot, lambda: len(screen.groups.listed) == 384)
+        await pilot.press("M")
+        await until(pilot, lambda: "board-11 001 1223 3445 5667 7889 9999 9999 9999 9" in screen_text(app))
+
+
+async def test_without_steps_there_is_no_map(open_app: Any, outputs: Path, screen_text: Any) -> None:
+    async with open_app(outputs, size=(120, 35)) as (app, pilot):
+        await opened(pilot)
+        await pilot.press("M")
+        await until(pilot, lambda: "Map: no listed group is of a step of a training" in screen_text(app))
 
 
 async def test_a_task_of_an_evaluation_leads_to_its_group(open_app: Any, project: Path) -> None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Literal
 
-from hudtui.core.results.values import EpisodeEntry, ResultGroup, Transcript, TranscriptCall, TranscriptTurn
+from hudtui.core.results.values import EpisodeEntry, GroupKey, ResultGroup, Transcript, TranscriptCall, TranscriptTurn
 from hudtui.core.row_filter import Fields
 
 SOLVED = 1.0
@@ -132,6 +132,47 @@ def failures(entries: Iterable[EpisodeEntry]) -> tuple[FailureCause, ...]:
         for cause, failed in found.items()
     ]
     return tuple(sorted(causes, key=lambda one: -len(one.numbers)))
+
+
+@dataclass(frozen=True)
+class StepMap:
+    """The groups of a training by task and step."""
+
+    tasks: tuple[GroupKey, ...]
+    """Run, split and task of each row, by their names, evaluations last; their `step` is None."""
+    steps: tuple[int, ...]
+    """In order."""
+    groups: Mapping[tuple[GroupKey, int], ResultGroup]
+    """By row and step; none where a step has not played the task, or has not recorded it."""
+    low: float
+    """The smallest mean reward of a group."""
+    high: float
+
+    def name(self, task: GroupKey) -> str:
+        """Return the name of a row: the task, with split and run where they tell rows apart."""
+        split = f" ({task.split})" if task.split not in ("", "train") else ""
+        return task.task + split + (f" · {task.run}" if len({one.run for one in self.tasks}) > 1 else "")
+
+    def digit(self, group: ResultGroup | None) -> str:
+        """Return the mean reward of a group as a digit, 0 for the smallest and 9 for the largest; `-` without a reward."""
+        if group is None:
+            return " "
+        if group.reward is None:
+            return "-"
+        return str(min(int((group.reward - self.low) / ((self.high - self.low) or 1.0) * 10), 9))
+
+
+def step_map(groups: Iterable[ResultGroup]) -> StepMap:
+    """Return groups by task and step. Groups without a step are left out."""
+    found: dict[tuple[GroupKey, int], ResultGroup] = {}
+    for group in groups:
+        key = group.key
+        if key.step is not None:
+            found[GroupKey(key.run, key.split, None, key.task), key.step] = group
+    tasks = sorted({task for task, _ in found}, key=lambda one: (one.run, one.split not in ("", "train"), one.split, one.task))
+    rewards = [group.reward for group in found.values() if group.reward is not None]
+    steps = tuple(sorted({step for _, step in found}))
+    return StepMap(tuple(tasks), steps, found, min(rewards, default=0.0), max(rewards, default=1.0))
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

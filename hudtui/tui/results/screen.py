@@ -89,6 +89,13 @@ class ResultsScreen(HudtuiScreen):
             "results.rewards", "Rewards", "Go to the rewards: the arrow keys choose a range, which filters the lists.", "h"
         ),
         AppAction(
+            "results.map",
+            "Map",
+            "The mean reward of each listed task at each step of a training, as a map.",
+            "M",
+            show=False,
+        ),
+        AppAction(
             "results.compare", "Compare", "Mark this group or episode, show another one beside the marked one, or unmark it.", "c"
         ),
         AppAction("results.difference", "Next difference", "Go to the next turn in which the two episodes differ.", "d"),
@@ -457,6 +464,21 @@ class ResultsScreen(HudtuiScreen):
             self.panes.open(self.failures if self.groups.disabled else self.groups)
         self._show_episodes()
 
+    @started("map")
+    async def action_map(self) -> None:
+        from hudtui.core.results.queries import step_map
+        from hudtui.tui.results.reward_map import RewardMapDialog
+
+        found, row = step_map(self.groups.listed), self.groups.row
+        at = next((place for place, group in found.groups.items() if group is row), None)
+        chosen = await self.app.push_screen_wait(RewardMapDialog(found, at))
+        if chosen is not None and self.groups.choose(key_text(chosen.key)):
+            if self.groups.disabled:
+                await self.action_failures()
+            self._leave_search()
+            self._show_episodes()
+            self.panes.open(self.episodes)
+
     def action_rewards(self) -> None:
         self.panes.open(self.rewards)
 
@@ -774,6 +796,8 @@ class ResultsScreen(HudtuiScreen):
             return None
         if self.index is None or not self.index.entries:
             return "there is no episode yet"
+        if name == "map" and all(group.key.step is None for group in self.groups.listed):
+            return "no listed group is of a step of a training"
         if name in ("copy", "fork") and self.episode.transcript is None:
             return "choose an episode first"
         entry = self.episode.entry

@@ -22,9 +22,10 @@ from hudtui.core.results.queries import (
     histogram,
     pass_at_k,
     pass_table,
+    step_map,
     word_diff,
 )
-from hudtui.core.results.values import EpisodeEntry
+from hudtui.core.results.values import EpisodeEntry, GroupKey, ResultGroup
 from hudtui.core.row_filter import arrange
 
 
@@ -125,6 +126,24 @@ def test_groups_side_by_side(tmp_path: Path) -> None:
     pairs = compare_groups(*([group for group in groups if group.key.run == run] for run in ("one", "two")))
     assert [(pair.task, pair.gain) for pair in pairs] == [("a", 0.5), ("b", None), ("c", None)]
     assert pairs[1].right is None and pairs[2].left is None
+
+
+def test_groups_by_task_and_step() -> None:
+    def group(step: int | None, split: str, task: str, reward: float | None) -> ResultGroup:
+        return ResultGroup(GroupKey("r", split, step, task), (0,), 0, reward, None, reward, reward, 1.0)
+
+    played = (
+        (3, "eval", "a", 0.6),
+        (1, "train", "b", None),
+        (1, "train", "a", 0.25),
+        (3, "train", "a", 1.0),
+        (None, "", "c", 7.0),
+    )
+    found = step_map(group(*one) for one in played)
+    assert [found.name(task) for task in found.tasks] == ["a", "b", "a (eval)"] and found.steps == (1, 3)
+    cells = [[found.digit(found.groups.get((task, step))) for step in found.steps] for task in found.tasks]
+    assert cells == [["0", "9"], ["-", " "], [" ", "4"]] and (found.low, found.high) == (0.25, 1.0)
+    assert step_map(()).steps == ()
 
 
 def test_two_episodes_turn_by_turn(tmp_path: Path) -> None:
