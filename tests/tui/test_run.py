@@ -503,6 +503,18 @@ async def test_alarms_are_acknowledged_by_a_key(open_app: Any, project: Path, sc
         await _until(pilot, lambda: "Acknowledge: it has no alarm" in screen_text(app))
 
 
+async def test_the_header_counts_no_acknowledged_alarm(open_app: Any, project: Path, screen_text: Any) -> None:
+    rows = [{"step": step, "reward": 0.5, "loss": math.nan} for step in range(1, 6)]
+    make_run(project, "live-aaaa", "running", name="grpo", log=LOG, rows=rows)
+    async with open_app(project, size=(160, 45)) as (app, pilot):
+        await _until(pilot, lambda: " alarm" in screen_text(app).splitlines()[0])
+        await pilot.press("5")
+        await _until(pilot, lambda: "! loss is NaN" in screen_text(app))
+        await pilot.press("K")
+        await _until(pilot, lambda: " alarm" not in screen_text(app).splitlines()[0])
+        assert "acknowledged: loss is NaN or infinite since step 1" in screen_text(app)
+
+
 async def test_the_end_of_a_run_is_told_on_another_screen(
     open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,9 @@ _OF_EVERY_RUN = frozenset({"name", "workspace", "remarks", "continues"})
 _IN_RECIPE = frozenset({"model", "steps", "learning_rate", "held_out", "max_turns", "seed", "training"})
 """Fields of a spec whose values a recipe holds."""
 _OF_ROLLOUTS = frozenset({"policy", "base_url", "group", "concurrency", "limit", "max_turns", "seed", "policy_file"})
-_OF_TRAININGS = frozenset({"gpus", "gpu_memory", "shape", "learning_rate", "held_out", "rehearse", "rehearse_model"})
+_OF_TRAININGS = frozenset(
+    {"model", "steps", "gpus", "gpu_memory", "shape", "learning_rate", "held_out", "rehearse", "rehearse_model"}
+)
 _GROUPS: Mapping[str, str] = {
     **dict.fromkeys(("model", "shape", "rehearse_model", "model_files"), MODEL),
     **dict.fromkeys(_OF_ROLLOUTS, ROLLOUTS),
@@ -110,8 +112,13 @@ def _settings(record: RunRecord) -> Iterator[RunSetting]:
     spec = record.spec
     recipe = None if spec.engine == "rollouts" else _recipe(record)
     plays = spec.engine == "rollouts"
-    left = _OF_EVERY_RUN | (_OF_TRAININGS if plays else _OF_ROLLOUTS - _IN_RECIPE if recipe else frozenset())
-    left |= _IN_RECIPE if recipe is not None else frozenset()
+    left = set(_OF_EVERY_RUN)
+    if plays:
+        left |= _OF_TRAININGS
+    elif recipe is not None:
+        left |= _OF_ROLLOUTS | _IN_RECIPE
+    if not spec.gpus:
+        left.add("gpu_memory")
     about = {name: one.help for name, one in knobs_of(JobOptions).items()}
     defaults: dict[str, Any] = {}
     if plays:

@@ -69,7 +69,7 @@ _SERVER_WAIT = 0.3
 """Seconds a view waits for the model server's answer."""
 _SERVER_FIRST = 3.0
 """The same for the first request, so that a single view includes the answer."""
-_SETTINGS = 10.0
+SETTINGS_AGAIN = 10.0
 """Seconds between two readings of the settings."""
 _SIGNS = 8
 """Symptoms kept for each stage, the newest."""
@@ -110,7 +110,7 @@ class Monitor:
         """Return the thresholds of alarms in the project's settings, which are read again after some seconds."""
         if time.monotonic() >= self._read_settings:
             self._thresholds = await asyncio.to_thread(read_thresholds, self.store.state_dir.parent)
-            self._read_settings = time.monotonic() + _SETTINGS
+            self._read_settings = time.monotonic() + SETTINGS_AGAIN
         return self._thresholds
 
     def _events_of(self, run: str) -> tuple[RunEvent, ...]:

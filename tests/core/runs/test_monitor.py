@@ -17,6 +17,7 @@ from hudtui.core.flows.acknowledge import acknowledge
 from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_search import Level, LogFilter
+from hudtui.core.runs import watch
 from hudtui.core.runs.event_text import event_text
 from hudtui.core.runs.launch import launch, stop_run
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -143,6 +144,7 @@ async def test_a_time_that_cannot_be_is_not_believed(store: RunStore, make: Make
 async def test_an_acknowledged_alarm_counts_again_when_it_comes_anew(
     store: RunStore, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watch, "SETTINGS_AGAIN", 0.0)
     monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "10000")
     record, monitor = make("sleep 60"), Monitor(store)
     await start(record, store)
@@ -166,7 +168,6 @@ async def test_an_acknowledged_alarm_counts_again_when_it_comes_anew(
     assert await disk(other) == [], "another threshold"
     monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "10000")
     assert await disk(Monitor(store)) == [True], "who has not seen the alarm does not know that it is gone"
-    monkeypatch.setattr(monitor, "_read_settings", 0.0)
     monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "none")
     assert await disk(monitor) == []
     assert event_text(store.events(record.id)[-1]) == "alarms are not acknowledged any more: disk"
