@@ -317,6 +317,12 @@ class HudtuiScreen(Acting, Screen[None]):
             with suppress(WorkerCancelled, WorkerFailed):
                 await worker.wait()
 
+    async def finish(self, group: str) -> None:
+        """Wait until the work of a group has ended."""
+        for worker in self.going(group):
+            with suppress(WorkerCancelled, WorkerFailed):
+                await worker.wait()
+
     def cancel(self, *groups: str) -> None:
         """Cancel the work of these groups, and say so."""
         going = self.going(*groups)

@@ -1,4 +1,4 @@
-"""From an empty folder to the results of a run by keys alone, at 80x24: tmux, a real sshd, and the real app behind it."""
+"""The flows of the README by keys alone, at 80x24: tmux, a real sshd, and the real app behind it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support import sshd, tmux_world
+from textual.keys import key_to_character
 
+from hudtui.core.demo.workspace import make_workspace
+from hudtui.sim import PrimeSimulator
 from hudtui.tui import actions
+
+pytestmark = pytest.mark.timeout(600)  # each wait has a limit of its own
 
 own_tmux = tmux_world.own_tmux
 ssh_server = sshd.ssh_server
 ssh_box = sshd.ssh_box
 
-NAMES = {"escape": "Escape", "enter": "Enter", "tab": "Tab", "comma": ",", "question_mark": "?"}
+NAMES = {"escape": "Escape", "enter": "Enter", "tab": "Tab", "backslash": "\\", "up": "Up", "down": "Down"}
 
 
 class Screen:
@@ -40,7 +45,7 @@ class Screen:
     def text(self) -> str:
         return self._tmux("capture-pane", "-p", "-t", "mine")
 
-    def until(self, *words: str, seconds: float = 60) -> str:
+    def until(self, *words: str, seconds: float = 20) -> str:
         """What is on the screen when it holds all of the words."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -52,27 +57,68 @@ class Screen:
 
     def press(self, key: str) -> None:
         """Press a key by Textual's name of it."""
-        named = NAMES.get(key, key)
-        if named.startswith("ctrl+"):
-            named = f"C-{named[5:]}"
+        control, name = key.startswith("ctrl+"), key.removeprefix("ctrl+")
+        named = NAMES.get(name) or key_to_character(name) or name
+        if control:
+            named = f"C-{named}"
         elif key[0] == "f" and key[1:].isdigit():
             named = key.upper()
         self._tmux("send-keys", "-t", "mine", named)
         if key == "escape":
             time.sleep(0.5)  # what follows at once would be Alt with that key
 
+    def type(self, text: str) -> None:
+        """Type a text, in place of what stands before the cursor, and see it: a key in the middle of others decides nothing."""
+        self.press("ctrl+u")
+        self._tmux("send-keys", "-t", "mine", "-l", text)
+        self.until(f" {text}")
+
     def do(self, action: str) -> None:
         """Press the first key of an action."""
         self.press(actions.REGISTRY[actions.RENAMED.get(action, action)].keys.split(",")[0])
 
+    def quit(self) -> None:
+        """Quit, and wait until the login has ended."""
+        self.press("ctrl+q")
+        self.wait_for_the_end()
+
+    def wait_for_the_end(self) -> None:
+        end = time.monotonic() + 60
+        while "mine" in subprocess.run(["tmux", "ls", "-F", "#S"], capture_output=True, text=True).stdout.split():
+            assert time.monotonic() < end, self.text
+            time.sleep(0.1)
+
 
 @pytest.fixture
-def screen(ssh_box: sshd.Box, own_world: Path) -> Iterator[Screen]:
-    ssh_box.world(TERM="xterm-256color", HUDTUI_SIM="off", HUDTUI_TRUST=os.environ["HUDTUI_TRUST"])
-    yield Screen(ssh_box, own_world)
+def log_in(ssh_box: sshd.Box) -> Callable[..., Screen]:
+    """`log_in(folder, NAME="value")`: somebody logs in and starts hudtui in a folder, with variables of the machine."""
+
+    def logged_in(folder: Path, **variables: str) -> Screen:
+        usual = {"TERM": "xterm-256color", "HUDTUI_SIM": "off", "HUDTUI_TRUST": os.environ["HUDTUI_TRUST"]}
+        ssh_box.world(**(usual | variables))
+        return Screen(ssh_box, folder)
+
+    return logged_in
 
 
-def test_from_an_empty_folder_to_results(screen: Screen) -> None:
+@pytest.fixture
+def demo(own_world: Path) -> Path:
+    """The workspace that `hudtui demo` makes."""
+    folder = own_world / "demo"
+    make_workspace(folder)
+    return folder
+
+
+@pytest.fixture
+def sim(own_world: Path) -> Iterator[PrimeSimulator]:
+    """A Prime whose machines are ready at once, and offer one GPU."""
+    with PrimeSimulator(rate=1.0) as running:
+        running.behave(boot=0, install=0)
+        yield running
+
+
+def test_from_an_empty_folder_to_results(own_world: Path, log_in: Callable[..., Screen]) -> None:
+    screen = log_in(own_world)
     screen.until("Welcome")
     screen.do("home.demo")
     screen.until("(recommended)")
@@ -115,7 +161,201 @@ def test_from_an_empty_folder_to_results(screen: Screen) -> None:
     screen.do("run.metrics")
     screen.until("reward", "┤")
     screen.press("q")
-    end = time.monotonic() + 30
-    while "mine" in subprocess.run(["tmux", "ls"], capture_output=True, text=True).stdout:
-        assert time.monotonic() < end, screen.text
-        time.sleep(0.1)
+    screen.wait_for_the_end()
+
+
+def test_a_configuration_and_a_task_are_written_and_a_dataset(demo: Path, log_in: Callable[..., Screen]) -> None:
+    screen = log_in(demo)
+    screen.until("no run yet")
+    screen.press("1")
+    screen.until("Agent tools", "move(direction)")
+    screen.do("environment.generate")
+    screen.until("Write the configuration to")
+    screen.press("enter")
+    screen.until("One action for each value?")
+    screen.press("y")
+    screen.until("written by `hudtui rl init`", "✓ saved")
+    screen.type("# ours ")
+    screen.until("# ours #", "not saved")
+    screen.do("mapping.save")
+    screen.until("# ours #", "✓ saved")
+    assert (demo / "configs" / "text-2048.yaml").read_text().startswith("# ours #")
+
+    screen.do("editor.leave")
+    screen.until("fits the tool's schema")
+    screen.press("1")
+    screen.until("Agent tools")
+    screen.do("environment.new-task")
+    screen.until("Prompt", "Next (Enter)")
+    screen.press("enter")
+    screen.until("The prompt is empty")
+    screen.type("Reach the tile 16.")
+    screen.press("enter")
+    screen.until("Which call sets the task up?")
+    screen.press("enter")
+    screen.until("setup.board: arguments")
+    screen.type('{"board_size": 3, "seed": 5}')
+    screen.press("enter")
+    screen.until("Which call judges the outcome?")
+    screen.press("enter")
+    screen.until("evaluate.max_number: arguments")
+    screen.type('{"target": 16}')
+    screen.press("enter")
+    screen.until("Task file", "text-2048-tasks.json")
+    screen.press("enter")
+    screen.until("text-2048-1 is added, 1 task now")
+
+    screen.press("3")
+    screen.until("board-3x3-seed5", "6 ok")
+    screen.do("dataset.convert")
+    screen.until("tasks.parquet", "6 rows: 6 in train")
+    screen.press("ctrl+g")
+    screen.until("Wrote tasks.parquet: 6 in train")
+    screen.do("dataset.open")
+    screen.until("Which tasks?", "text-2048-tasks.json")
+    screen.press("enter")
+    screen.until("board-3x3-seed5", "3 files: o")
+    screen.quit()
+
+
+def test_an_environment_is_served(demo: Path, log_in: Callable[..., Screen]) -> None:
+    screen = log_in(demo)
+    screen.until("no run yet")
+    screen.press("1")
+    screen.until("Agent tools")
+    screen.do("environment.serve")
+    screen.until("No server is running.", "Enter Change")
+    for _ in range(4):
+        screen.press("down")
+    screen.press("enter")
+    screen.until("Port")
+    screen.type("0")
+    screen.press("enter")
+    screen.until("port      a free one")
+    screen.do("serving.start")
+    screen.until("Listening at http://127.0.0.1:", "0 of 64 open")
+    screen.do("serving.copy")
+    screen.until("Copy what?", "the token")
+    screen.press("escape")
+    screen.do("serving.end")
+    screen.until("The server has ended", "No server is running.")
+    screen.press("escape")
+    screen.until("Agent tools")
+    screen.quit()
+
+
+def test_a_task_is_played_and_its_episodes_are_read(demo: Path, log_in: Callable[..., Screen]) -> None:
+    screen = log_in(demo)
+    screen.until("no run yet")
+    screen.press("3")
+    screen.until("board-3x3-seed5", "6 ok")
+    screen.do("dataset.play")
+    screen.until("policy    by hand")
+    screen.do("playing.start")
+    screen.until("the agent sees", "turn 0/")
+    screen.do("playing.write")
+    screen.until("your turn")
+    screen.type("up()")
+    screen.until('"direction": "up"')
+    screen.do("playing.send")
+    screen.until("turn 1/", "1 up()  by hand", "Moved up")
+    screen.do("playing.policy")
+    screen.until("Who plays?")
+    screen.press("down")
+    screen.press("enter")
+    screen.press("tab")
+    screen.until("policy    greedy")
+    screen.do("playing.start")
+    screen.until("End the episode that is being played?")
+    screen.press("y")
+    screen.until("The episode is over: reward")
+
+    screen.press("ctrl+p")
+    screen.until("Search")
+    screen.type("results")
+    screen.until("The episodes that runs and files hold")
+    screen.press("enter")
+    screen.until("Groups", "1 group", "board-3x3-seed5")
+    screen.press("enter")
+    screen.until("2 episodes")
+    screen.do("results.compare")
+    screen.until("The episode is marked.")
+    screen.do("results.search")
+    screen.until("Search the texts of all episodes")
+    screen.type("highest tile 32")
+    screen.press("enter")
+    screen.until("Found · highest tile 32", "hit")
+    screen.press("enter")
+    screen.until("[turns] │ messages", "highest tile 32")
+    screen.press("escape")
+    screen.until("Found · highest tile 32", "hit")
+    screen.do("results.export")
+    screen.until("Which episodes?")
+    screen.press("enter")
+    screen.until("Write 1 episode as")
+    screen.press("enter")
+    screen.until("File to write", "exports/")
+    screen.press("enter")
+    screen.until("1 episode written to exports/")
+    screen.quit()
+
+
+def test_a_machine_is_rented_entered_limited_and_ended(demo: Path, sim: PrimeSimulator, log_in: Callable[..., Screen]) -> None:
+    screen = log_in(demo, HUDTUI_SIM=sim.url, HUDTUI_SIM_KEY=sim.api_key)
+    screen.until("no run yet")
+    screen.press("4")
+    screen.until("★", "20 offers", "wallet $100.00")
+    screen.press("tab")
+    screen.until("What 4 hours cost")
+    screen.press("escape")
+    screen.until("★", "20 offers")
+    screen.do("compute.access")
+    screen.until("An SSH key for rented machines")
+    screen.press("enter")
+    screen.until("Register this SSH key?")
+    screen.press("y")
+    screen.until("Everything is set up for renting machines.")
+    screen.do("compute.rent")
+    screen.until("Rent 1 ×", "No real money is spent.", "Rent (y)")
+    screen.press("y")
+    screen.until("is ready: t opens a terminal on it", "● ready", "1 rented")
+    screen.do("compute.limits")
+    screen.until("Limits of hudtui-pod-", "hours until it is ended: 24")
+    screen.press("down")
+    screen.press("down")
+    screen.press("enter")
+    screen.until("Hours until it is ended", "OK (Enter)")
+    screen.type("2")
+    screen.press("enter")
+    screen.until("hours until it is ended is 2 now")
+    screen.do("compute.terminal")
+    screen.until("root@", ":~#")
+    screen._tmux("send-keys", "-t", "mine", "-l", "exit")
+    screen.press("enter")
+    screen.until("1 rented")
+    screen.press("q")
+    screen.until("Quit hudtui? 1 machine costs money without hudtui", "/h (simulated), and no run")
+    screen.press("n")
+    screen.until("1 rented", "t Terminal")
+    screen.do("compute.terminate")
+    screen.until("Everything on it is lost.")
+    screen.press("y")
+    screen.until("is gone; it cost $", "none rented")
+    assert not sim.alive
+    screen.do("compute.history")
+    screen.until("Machines that have ended", "ended by hand")
+    screen.press("escape")
+    screen.quit()
+
+
+def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
+    demo: Path, sim: PrimeSimulator, key_pair: Path, log_in: Callable[..., Screen]
+) -> None:
+    sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
+    screen = log_in(demo, HUDTUI_SIM=sim.url, HUDTUI_SIM_KEY=sim.api_key, PRIME_SSH_KEY_PATH=str(key_pair))
+    screen.until("no run yet")
+    screen.press("5")
+    screen.until("No run yet.")
+    screen.do("run.start")
+    screen.until("Ready", "engine")
+    screen.quit()

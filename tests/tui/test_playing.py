@@ -210,6 +210,27 @@ async def test_an_episode_by_hand(open_app: Any, game: Path, settle: Any, screen
         assert len(episode.turns) == 3 and "Kept in outputs/played/traces.jsonl" in screen.message
 
 
+async def test_a_start_waits_for_the_choices_that_the_screen_is_about_to_make(
+    open_app: Any, game: Path, settle: Any, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = asyncio.Event()
+    choose = PlayingScreen._choose_defaults
+
+    async def slowly(screen: PlayingScreen) -> None:
+        await read.wait()
+        await choose(screen)
+
+    monkeypatch.setattr(PlayingScreen, "_choose_defaults", slowly)
+    async with open_app(game, size=(120, 35), services=Services(now=lambda: NOON)) as (app, pilot):
+        app.open_screen("playing")
+        await pilot.pause()
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert "there is no" not in screen_text(app)
+        read.set()
+        await until(pilot, lambda: app.screen.playing is not None and app.screen.playing.player is not None)
+
+
 async def test_a_policy_plays_pauses_and_gets_the_episode_back(open_app: Any, game: Path, settle: Any) -> None:
     async with playing(open_app, settle, game) as (screen, pilot):
         screen._choose(policy="greedy", max_turns=8)

@@ -157,7 +157,7 @@ class PlayingScreen(HudtuiScreen):
 
     def why_not(self, action_id: str) -> str | None:
         name = action_id.partition(".")[2]
-        if name == "start":
+        if name == "start" and not self.going("choose"):
             if self.choice.tasks is None:
                 return "there is no task file; {key:app.open-environment}, then {key:environment.new-task}, makes a task"
             if self.choice.config is None:
@@ -359,8 +359,13 @@ class PlayingScreen(HudtuiScreen):
 
     # -- an episode --------------------------------------------------------------------------------------------------
 
-    def action_start(self) -> None:
-        self.start(lambda: self._begin(self._request()), group="begin")
+    @started("begin")
+    async def action_start(self) -> None:
+        await self.finish("choose")
+        if reason := self.why_not("playing.start"):
+            self.say(f"Start: {reason}")
+            return
+        await self._begin(self._request())
 
     def action_fork(self) -> None:
         assert self.playing is not None

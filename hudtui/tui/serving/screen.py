@@ -132,7 +132,7 @@ class ServingScreen(HudtuiScreen):
         name = action_id.partition(".")[2]
         if name == "start" and self.going("serve"):
             return "a server is running; {key:serving.end} ends it"
-        if name == "start" and self.request.tasks is None and self.request.source is None:
+        if name == "start" and self.request.tasks is None and self.request.source is None and not self.going("choose"):
             return "choose tasks or an environment first"
         if name in ("end", "copy") and self.serving is None:
             return "no server is running; {key:serving.start} starts one"
@@ -250,6 +250,10 @@ class ServingScreen(HudtuiScreen):
 
     @started("begin")
     async def action_start(self) -> None:
+        await self.finish("choose")
+        if reason := self.why_not("serving.start"):
+            self.say(f"Start: {reason}")
+            return
         request = self.request
         told = exposure(request)
         if told is not None and not await self.app.confirm(f"Listen at {request.host}?", (told,), yes="Listen", danger=True):
