@@ -17,14 +17,13 @@ from textual.events import Resize
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
-from textual.scrollbar import ScrollBar
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
 from hudtui.tui.log.model import Level, LogBuffer, Pattern, level_of
 from hudtui.tui.widgets.charts import series_styles
-from hudtui.tui.widgets.scrollbar import CalmScrollBar
+from hudtui.tui.widgets.scrollbar import CalmlyScrolled
 
 _LEVEL_STYLES = {
     Level.ERROR: "log--error",
@@ -43,7 +42,7 @@ _SOURCE = "source "
 """Begins what stands for the colour of a source, by its number; see `LogBuffer.sources`."""
 
 
-class LogLines(ScrollView, can_focus=True):
+class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
     """A view of a `LogBuffer`: filtered by level, wrapped or not, with arrival times or not.
 
     It follows the end until it is scrolled away from it, and again when it is scrolled back to it.
@@ -503,12 +502,3 @@ class FloodLines(LogLines):
             strips = [strip.apply_filter(one, background) for strip in strips]
         left, right = crop.column_span
         return strips if (left, right) == (0, self.size.width) else [strip.crop(left, right) for strip in strips]
-
-    @property
-    def vertical_scrollbar(self) -> ScrollBar:
-        """Made when it is first asked for."""
-        if self._vertical_scrollbar is None:
-            self._vertical_scrollbar = bar = CalmScrollBar(vertical=True, name="vertical", thickness=self.scrollbar_size_vertical)
-            bar.display = False
-            self.app._start_widget(self, bar)
-        return self._vertical_scrollbar

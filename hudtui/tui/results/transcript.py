@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from textual.content import Content
+from textual.content import Content, Span
 
 from hudtui.core.gym.json_safe import dumps
 from hudtui.core.results.foreign import content_images, content_text
@@ -143,15 +143,13 @@ class _Lines:
         cut = len(text) > LONGEST
         ranges, place = list(spans), 0
         for line in text[:LONGEST].split("\n"):
-            if not ranges and not style:
-                self.add(_plain_line(lead + line))
-                continue
-            content = Content.styled(line, style)
+            ends, begin = place + len(line), len(lead)
+            parts = [Span(begin, begin + len(line), style)] if style and line else []
             for start, end, own in ranges:
-                if start < place + len(line) and end > place:
-                    content = content.stylize(own, max(start - place, 0), min(end - place, len(line)))
-            self.add(Content(lead) + content if lead else content)
-            place += len(line) + 1
+                if max(start, place) < min(end, ends):
+                    parts.append(Span(begin + max(start - place, 0), begin + min(end, ends) - place, own))
+            self.add(Content(lead + line, parts) if parts else _plain_line(lead + line))
+            place = ends + 1
         if cut:
             more = f"{lead}… {len(text) - LONGEST:,} more characters; the record shows all"
             self.lines.append(Content.styled(more, _MUTED))
@@ -223,15 +221,21 @@ def _say_more(out: _Lines, count: int, noun: str) -> None:
 
 
 def _turn_title(turn: TranscriptTurn, differs: TurnDiff | None) -> Content:
-    parts: list[Any] = [(f"─ turn {turn.number}", "bold $primary")]
+    text = f"─ turn {turn.number}"
+    spans = [Span(0, len(text), "bold $primary")]
+
+    def add(more: str, style: str) -> None:
+        nonlocal text
+        spans.append(Span(len(text), len(text) + len(more), style))
+        text += more
+
     if differs is not None:
-        parts.append((f"  ≠ {', '.join(differs.fields) or 'only here'}", "bold $warning"))
+        add(f"  ≠ {', '.join(differs.fields) or 'only here'}", "bold $warning")
     if timings := _timings(turn.seconds):
-        parts.append((f"  {timings}", _MUTED))
+        add(f"  {timings}", _MUTED)
     if turn.tokens:
-        counts = " + ".join(f"{count:,}" for count in turn.tokens.values())
-        parts.append((f"  {counts} tokens", _MUTED))
-    return Content.assemble(*parts)
+        add(f"  {' + '.join(f'{count:,}' for count in turn.tokens.values())} tokens", _MUTED)
+    return Content(text, spans)
 
 
 def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None) -> None:

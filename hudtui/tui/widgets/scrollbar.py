@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import Self
+from typing import TYPE_CHECKING, Self, cast
 
 from rich.color import Color
 from rich.segment import Segment, Segments
 from rich.style import Style
 from textual.geometry import Region
 from textual.scrollbar import ScrollBar, ScrollBarRender
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
 
 _PLAIN = Color.default()
 
@@ -74,3 +77,18 @@ class CalmScrollBar(ScrollBar):
             thumb = max(1.0, window * size / whole)
             place = (int((size - thumb) * self.position / (whole - window) * 8), ceil(thumb * 8))
         return (place, self.size, self.grabbed is not None, self.mouse_over, self.app.theme, self.parent)
+
+
+class CalmlyScrolled:
+    """Mixin, before `ScrollView` in the list of bases, for widgets whose vertical scroll bar is a `CalmScrollBar`."""
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        """Made when it is first asked for."""
+        widget = cast("Widget", self)
+        if widget._vertical_scrollbar is None:
+            bar = CalmScrollBar(vertical=True, name="vertical", thickness=widget.scrollbar_size_vertical)
+            widget._vertical_scrollbar = bar
+            bar.display = False
+            widget.app._start_widget(widget, bar)
+        return widget._vertical_scrollbar

@@ -15,10 +15,11 @@ from textual.strip import Strip
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.lists import MOVES
+from hudtui.tui.widgets.scrollbar import CalmlyScrolled
 from hudtui.tui.widgets.scrolling import Scrolling
 
 
-class Sheet(Scrolling, ScrollView, can_focus=True):
+class Sheet(Scrolling, CalmlyScrolled, ScrollView, can_focus=True):
     """Lines, wrapped to the width there is.
 
     Args:
