@@ -205,6 +205,8 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _show(found: Analysis, logins: list[str]) -> None:
+    from hudtui.core.environment.form_args import signature
+
     server = " ".join(part for part in (found.server.name, found.server.version) if part)
     console.out(f"source      {found.source}")
     about = [("server", server), ("protocol", found.protocol), ("image", found.image), ("seen", found.analyzed_at)]
@@ -221,7 +223,7 @@ def _show(found: Analysis, logins: list[str]) -> None:
             console.out()
             console.out(f"{title} ({len(tools)})")
         for tool in tools:
-            console.out(f"  {_signature(tool)}")
+            console.out(f"  {signature(tool)}{'  (no schema)' if tool.input_schema is None else ''}")
             if tool.name in found.hubs:
                 console.out(f"      functions: {', '.join(found.hubs[tool.name])}")
             elif tool.description:
@@ -241,16 +243,6 @@ def _show(found: Analysis, logins: list[str]) -> None:
         for line in lines:
             console.out(f"  {line}")
     say_warnings(found)
-
-
-def _signature(tool: Tool) -> str:
-    schema = tool.input_schema or {}
-    properties = schema.get("properties")
-    required = schema.get("required")
-    names = list(properties) if isinstance(properties, dict) else []
-    wanted = set(required) if isinstance(required, list) else set()
-    shown = [name if name in wanted else f"{name}?" for name in sorted(names, key=lambda name: name not in wanted)]
-    return f"{tool.name}({', '.join(shown)})" + ("" if tool.input_schema is not None else "  (no schema)")
 
 
 def _parameters(tool: Tool) -> Iterator[str]:

@@ -252,9 +252,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self._filters = [one for one in self._filters if not isinstance(one, NoColor)]
         if name == MONOCHROME:
             self._filters.append(NoColor())
-        for screen in self._opened.values():
-            if screen.is_attached:
-                screen.call_after_refresh(screen.theme_changed)
 
     # -- start and end -----------------------------------------------------------------------------------------------
 
@@ -559,12 +556,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         await preload.prepare(self, preload.soon(facts))
         preload.spare_collector()
 
-    @staticmethod
-    def _spare_collector() -> None:
-        from hudtui.tui import preload
-
-        preload.spare_collector()
-
     async def _read(self, everything: bool = False) -> Facts:
         def read() -> tuple[Marks, Facts]:
             # The marks come first: what is written meanwhile is read again.
@@ -667,7 +658,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             screen.add_class(*self._size_classes())  # Textual adds them late, and works out every style a second time
             self.install_screen(screen, name)
             if not self.is_headless:
-                self.set_timer(SETTLED, self._spare_collector, name=f"{name} settled")
+                from hudtui.tui import preload
+
+                self.set_timer(SETTLED, preload.spare_collector, name=f"{name} settled")
         while isinstance(dialog := self.screen, ModalScreen) and len(self.screen_stack) > 1:
             # The worker that asked gets the answer of a cancelled dialog, and does not wait forever.
             dialog.dismiss(getattr(dialog, "cancelled", None))

@@ -104,9 +104,6 @@ class HudtuiScreen(Acting, Screen[None]):
     def facts_changed(self, facts: Facts) -> None:
         """The project was read again, or for the first time."""
 
-    def theme_changed(self) -> None:
-        """The theme has changed: redraw what has colours of its own."""
-
     @property
     def place(self) -> dict[str, str]:
         """Where the user is on this screen, as values for `opened`: the next start of hudtui can go there again."""

@@ -67,7 +67,7 @@ def test_analyze_a_command(odd):
     assert found["tools"][0]["input_schema"] is None
     assert len(found["warnings"]) == 5
     shown = hudtui("env", "analyze", "--live", "--", *odd("malformed"))
-    assert "  no_schema()  (no schema)" in shown.stdout
+    assert "  no_schema(…)  (no schema)" in shown.stdout
     assert shown.stderr.count("warning: ") == 5
 
 

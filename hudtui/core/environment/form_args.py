@@ -42,6 +42,13 @@ def form_fields(tool: Tool) -> tuple[FormField, ...]:
     return tuple(sorted(fields, key=lambda field: not field.required))
 
 
+def signature(tool: Tool, name: str | None = None) -> str:
+    """Return a tool as its call is written: `move(direction, times?)`. `?` marks optional parameters, `…` unknown ones."""
+    fields = form_fields(tool)
+    known = [field.name + ("" if field.required else "?") for field in fields if field.name != ALL_ARGUMENTS]
+    return f"{name or tool.name}({', '.join(known) if len(known) == len(fields) else '…'})"
+
+
 def read_form(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of a call.
 

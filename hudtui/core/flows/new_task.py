@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hudtui.core.environment.bundled import find_bundled
-from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField, form_fields, hub_call, read_form
+from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField, form_fields, hub_call, read_form, signature
 from hudtui.core.environment.source import Source
 from hudtui.core.environment.values import EVALUATE_TOOLS, SETUP_TOOLS, Analysis, Tool
 from hudtui.core.errors import InputError, Location
@@ -241,7 +241,7 @@ def _checked_task(
 async def _ask_call(stage: Stage, analysis: Analysis, person: Person) -> tuple[ToolCall, ...] | None:
     """Return the calls of a stage, at most one; None if the person cancels."""
     offered = {f"{tool.hub}.{tool.name}" if tool.hub else tool.name: tool for tool in _offered(stage, analysis)}
-    choices = [Choice(name, _signature(name, tool), clean_line(tool.description, 100)) for name, tool in offered.items()]
+    choices = [Choice(name, signature(tool, name), clean_line(tool.description, 100)) for name, tool in offered.items()]
     if stage == "setup":
         choices.append(Choice(_DONE, "no set-up", "the environment begins as it is when it starts"))
         title = "Which call sets the task up?"
@@ -279,13 +279,6 @@ def _offered(stage: Stage, analysis: Analysis) -> list[Tool]:
         tool for tool in analysis.tools if tool.name not in analysis.hubs and (tool.hub is not None or tool.kind != "hidden")
     ]
     return sorted((tool for tool in tools if tool.kind != "lifecycle"), key=rank)
-
-
-def _signature(name: str, tool: Tool) -> str:
-    fields = form_fields(tool)
-    if [field.name for field in fields] == [ALL_ARGUMENTS]:
-        return f"{name}(…)"
-    return f"{name}({', '.join(field.name + ('' if field.required else '?') for field in fields)})"
 
 
 async def _ask_arguments(name: str, tool: Tool, before: Mapping[str, str], person: Person) -> dict[str, str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from textual.message import Message
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
-from hudtui.core.environment.form_args import form_fields
+from hudtui.core.environment.form_args import form_fields, signature
 from hudtui.core.environment.images import describe_image
 from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Tool, ToolResult
 from hudtui.core.json_text import pretty
@@ -40,16 +39,6 @@ _MEANS = {
     "evaluate": "judges a task; not for the agent",
     "lifecycle": "lifecycle; not for the agent",
 }
-
-
-def signature(tool: Tool) -> str:
-    """A tool as its call is written: `move(direction, times?)`. `?` marks parameters that may be left out."""
-    schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
-    names, required = schema.get("properties"), schema.get("required")
-    if not isinstance(names, Mapping):
-        return f"{tool.name}()" if tool.input_schema is not None else f"{tool.name}(…)"
-    must = required if isinstance(required, list) else []
-    return f"{tool.name}({', '.join(str(name) + ('' if name in must else '?') for name in names)})"
 
 
 class ToolsPane(FilteredPane):

@@ -25,6 +25,7 @@ from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.tables import Grid
 
 if TYPE_CHECKING:
+    from textual.theme import Theme
     from textual.widgets import DataTable
 
     from hudtui.core.gym.editing.preview import ActionRow
@@ -93,6 +94,7 @@ class PreviewPane(Pane):
                 yield Choices(id="map-findings")
 
     def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, self._colours_changed)
         self.table.add_column("", key="mark", width=1)
         for title in ("action", "example", "becomes"):
             self.table.add_column(title, key=title)
@@ -210,7 +212,7 @@ class PreviewPane(Pane):
 
     # -- actions -----------------------------------------------------------------------------------------------------
 
-    def colours_changed(self) -> None:
+    def _colours_changed(self, _: Theme) -> None:
         """The marks of the table have colours of the theme."""
         self._cells = []
         self.show_table()

@@ -222,9 +222,6 @@ class MappingScreen(HudtuiScreen):
             except HudtuiError as error:
                 self.say(f"The reply is not kept: {error.what}", "warning")
 
-    def theme_changed(self) -> None:
-        self.preview.colours_changed()
-
     # -- which file --------------------------------------------------------------------------------------------------
 
     def opened(self, **given: Any) -> None:

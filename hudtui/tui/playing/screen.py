@@ -535,7 +535,7 @@ class PlayingScreen(HudtuiScreen):
 
     def _show_actions(self) -> None:
         """What can be called: by the episode, or by the configuration alone."""
-        from hudtui.tui.environment.panes import signature
+        from hudtui.core.environment.form_args import signature
 
         config = self._config()
         if config is None:
