@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from hudtui.cli.command import older_spellings
-from hudtui.core.knobs import Knob, knobs_of
+from hudtui.core.knobs import Knob, knob, knobs_of
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.training.options import WHAT
 
@@ -37,14 +38,16 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-Grep = Annotated[
-    str | None, typer.Option("--grep", metavar="PATTERN", help="Only lines in which this regular expression occurs.")
-]
-LastLines = Annotated[
-    int | None,
-    typer.Option("--lines", "-n", min=0, help="Start this many lines before the end; by default 200, or all with a filter."),
-]
-LowestLevel = Annotated[LogLevel | None, typer.Option("--level", help="Only lines that are at least this serious.")]
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """Which lines of a log are printed."""
+
+    lines: int | None = knob(
+        None, "Start this many lines before the end; by default 200, or all with a filter.", "--lines", "-n", minimum=0
+    )
+    grep: str | None = knob(None, "Only lines in which this regular expression occurs.", metavar="PATTERN")
+    level: LogLevel | None = knob(None, "Only lines that are at least this serious.")
+
 
 C = TypeVar("C", bound=Callable[..., None])
 

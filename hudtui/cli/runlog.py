@@ -19,7 +19,7 @@ from hudtui.cli import console
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
-    from hudtui.cli.options import LogLevel
+    from hudtui.cli.options import LogOptions
     from hudtui.core.project import Project
     from hudtui.core.remote.log_file import Log
     from hudtui.core.remote.log_search import LogFilter
@@ -129,7 +129,7 @@ class LogPart:
 EVERYTHING = LogPart()
 
 
-def log_filter(grep: str | None, level: LogLevel | None) -> LogFilter | None:
+def log_filter(options: LogOptions) -> LogFilter | None:
     """Which lines `--grep` and `--level` name; None for all.
 
     Raises:
@@ -137,9 +137,9 @@ def log_filter(grep: str | None, level: LogLevel | None) -> LogFilter | None:
     """
     from hudtui.core.remote.log_search import Level, LogFilter
 
-    if not (grep or level):
+    if not (options.grep or options.level):
         return None
-    wanted = LogFilter(grep or "", level=Level[level.name] if level else Level.NONE)
+    wanted = LogFilter(options.grep or "", level=Level[options.level.name] if options.level else Level.NONE)
     wanted.test()
     return wanted
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console, runlog
-from hudtui.cli.options import Grep, Json, LastLines, Limit, LowestLevel, TrainerSettings, Yes, takes_request
+from hudtui.cli.options import Json, Limit, LogOptions, TrainerSettings, Yes, takes_request
 from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import How, carry_out, checked, manage
 from hudtui.core.runs.request import RunRequest
@@ -125,18 +125,18 @@ async def show(run: Run = None, as_json: Json = False) -> None:
 
 
 @app.command("logs")
+@takes_request(kind=LogOptions, to="log")
 @runlog.run_async(compact=True)
 async def logs(
     run: Run = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the run ends.")] = False,
     window: Window = None,
-    lines: LastLines = None,
+    *,
+    log: LogOptions,
     everything: Annotated[bool, typer.Option("--all", help="Start at the first line.")] = False,
     merge: Annotated[
         bool, typer.Option("--merge", help="Print the lines of all stages in the order of their times, not stage by stage.")
     ] = False,
-    grep: Grep = None,
-    level: LowestLevel = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only what was written in the last 30s, 10m or 1h30m.")
     ] = None,
@@ -161,8 +161,8 @@ async def logs(
     if since is not None and seconds is None:
         raise typer.BadParameter("write for instance 30s, 10m or 1h30m", param_hint="--since")
 
-    wanted = runlog.log_filter(grep, level)
-    count = lines if lines is not None or everything or wanted is not None or seconds is not None else _LINES
+    wanted = runlog.log_filter(log)
+    count = log.lines if log.lines is not None or everything or wanted is not None or seconds is not None else _LINES
     part = runlog.LogPart(None if everything else count, seconds, wanted)
     store, monitor = runlog.open_store()
     chosen = store.find(run)

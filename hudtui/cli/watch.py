@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hudtui.cli import console, runlog
 from hudtui.cli import runs as runs_group
 from hudtui.cli.command import older_spellings
-from hudtui.cli.options import Grep, LastLines, LogLevel, LowestLevel
+from hudtui.cli.options import LogOptions, takes_request
+from hudtui.core.knobs import knob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,28 +56,27 @@ async def metrics(
             console.say(f"{view.summary.id}: {alarm.told}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions(LogOptions):
+    """What is watched on a machine, and what is printed of it."""
+
+    session: str | None = knob(
+        None, "A tmux session there, or the beginning of its name; with --file, a run in a trackio database.", "--session", "-s"
+    )
+    file: str | None = knob(None, "A log, or a file or folder of W&B, TensorBoard, trackio or transformers there.")
+    port: int | None = knob(None, "Show the vLLM server on this port there.", minimum=1, maximum=65535)
+    log: bool = knob(False, "Print every line, not only numbers and problems.", "--log")
+    once: bool = knob(False, "Print what the log holds now, and end.", "--once")
+    sessions: bool = knob(False, "List the tmux sessions there, and end.", "--list")
+
+
 @runs_group.app.command("watch")
 @older_spellings(file="-f")
+@takes_request("session", "file", "port", "lines", "grep", "level", "log", "once", "sessions", kind=WatchOptions)
 def watch(
     target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, user@host[:port], or a log or folder here.")],
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session",
-            "-s",
-            help="A tmux session there, or the beginning of its name; with --file, a run in a trackio database.",
-        ),
-    ] = None,
-    file: Annotated[
-        str | None, typer.Option("--file", help="A log, or a file or folder of W&B, TensorBoard, trackio or transformers there.")
-    ] = None,
-    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Show the vLLM server on this port there.")] = None,
-    lines: LastLines = None,
-    grep: Grep = None,
-    level: LowestLevel = None,
-    log: Annotated[bool, typer.Option("--log", help="Print every line, not only numbers and problems.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Print what the log holds now, and end.")] = False,
-    sessions: Annotated[bool, typer.Option("--list", help="List the tmux sessions there, and end.")] = False,
+    *,
+    request: WatchOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Follow a run that hudtui did not start, or one of a colleague's: a tmux session or a log on any machine.
@@ -84,28 +85,15 @@ def watch(
     TensorBoard, trackio and transformers, and lines that report a problem. In a folder, it follows the newest run of W&B,
     TensorBoard or transformers. Read-only: nothing is sent to the session, and nothing is written on the machine.
     """
-    if port is not None:
-        if session is not None or file is not None or sessions:
+    if request.port is not None:
+        if request.session is not None or request.file is not None or request.sessions:
             raise typer.BadParameter("a model server is shown alone", param_hint="--port")
-        console.run(_watch_server(target, port, once, as_json), as_json=as_json, compact=True)
+        console.run(_watch_server(target, request.port, request.once, as_json), as_json=as_json, compact=True)
         return
     is_path = "/" in target or (target != "local" and Path(target).exists())  # no machine has a slash in its name
-    if is_path and session is None and file is None and not sessions:
-        target, file = "local", target
-    shown = _Shown(lines, log, once, sessions, as_json, grep, level)
-    console.run(_watch(target, session, file, shown), as_json=as_json, compact=not sessions)
-
-
-class _Shown(NamedTuple):
-    """What is printed of a session or a log."""
-
-    lines: int | None
-    log: bool
-    once: bool
-    sessions: bool
-    as_json: bool
-    grep: str | None
-    level: LogLevel | None
+    if is_path and request.session is None and request.file is None and not request.sessions:
+        target, request = "local", replace(request, file=target)
+    console.run(_watch(target, request, as_json), as_json=as_json, compact=not request.sessions)
 
 
 async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> None:
@@ -124,38 +112,38 @@ async def _watch_server(target: str, port: int, once: bool, as_json: bool) -> No
                 return
 
 
-async def _watch(target: str, session: str | None, file: str | None, shown: _Shown) -> None:
+async def _watch(target: str, request: WatchOptions, as_json: bool) -> None:
     from hudtui.core.remote.hosts import open_host
     from hudtui.core.runs.alarms import read_thresholds
     from hudtui.core.runs.sessions import SessionWatcher, find_session
 
-    wanted = runlog.log_filter(shown.grep, shown.level)
+    wanted = runlog.log_filter(request)
     async with runlog.machines():
         host = await open_host(target)
-        if shown.sessions:
-            await _list(host, shown.as_json)
+        if request.sessions:
+            await _list(host, as_json)
             return
-        foreign = await find_session(host, session=session, file=file)
+        foreign = await find_session(host, session=request.session, file=request.file)
         console.say(_about(foreign, host.name))
-        count = _LINES if shown.lines is None else shown.lines
+        count = _LINES if request.lines is None else request.lines
         watching = SessionWatcher(host, foreign, lines=count, from_when=read_thresholds(Path.cwd()))
         if wanted is not None:
-            await _filtered(watching, runlog.LogPart(shown.lines, wanted=wanted), shown)
+            await _filtered(watching, runlog.LogPart(request.lines, wanted=wanted), request.once, as_json)
             return
-        sink = _Sink(watching, log=shown.log, as_json=shown.as_json)
+        sink = _Sink(watching, log=request.log, as_json=as_json)
         try:
-            async with aclosing(watching.follow(once=shown.once)) as events:
+            async with aclosing(watching.follow(once=request.once)) as events:
                 async for seen in events:
                     sink.put(seen)
         finally:
-            if not shown.as_json and watching.numbers.told:
+            if not as_json and watching.numbers.told:
                 console.out()
                 _table(watching.numbers, others=False)
-        if shown.once and not shown.as_json and not watching.numbers.told:
+        if request.once and not as_json and not watching.numbers.told:
             console.say("No numbers were recognised.")
 
 
-async def _filtered(watching: SessionWatcher, part: runlog.LogPart, shown: _Shown) -> None:
+async def _filtered(watching: SessionWatcher, part: runlog.LogPart, once: bool, as_json: bool) -> None:
     """Print the lines of the logs that match, from their first lines on."""
     from hudtui.core.errors import InputError
 
@@ -166,8 +154,8 @@ async def _filtered(watching: SessionWatcher, part: runlog.LogPart, shown: _Show
     logs = {name: log for name in sources if (log := watching.log(name)) is not None}
     if not logs:
         raise InputError("there is no log to search", why="a terminal keeps no earlier lines", fix="Name a log: --file PATH.")
-    sink = runlog.Sink(shown.as_json, tuple(logs), key="source")
-    if not shown.once:
+    sink = runlog.Sink(as_json, tuple(logs), key="source")
+    if not once:
         await runlog.follow_logs(logs, part, sink)
         return
     for name, log in logs.items():

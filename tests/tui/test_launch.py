@@ -341,9 +341,7 @@ async def test_quitting_before_the_run_has_started_ends_its_machine(
         await until(pilot, lambda: app.screen.is_modal)
         said = prose(screen_text(app))
         assert (
-            "Quitting cancels that: the machine is ended, and that is" in said
-            and "costs" not in said
-            and "costing" not in said
+            "Quitting cancels that: the machine is ended, and that is" in said and "costs" not in said and "costing" not in said
         )
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
