@@ -24,7 +24,7 @@ own_tmux = tmux_world.own_tmux
 ssh_server = sshd.ssh_server
 ssh_box = sshd.ssh_box
 
-NAMES = {"escape": "Escape", "enter": "Enter", "tab": "Tab", "backslash": "\\", "up": "Up", "down": "Down"}
+NAMES = {"escape": "Escape", "enter": "Enter", "tab": "Tab", "backslash": "\\", "up": "Up", "down": "Down", "slash": "/"}
 
 
 class Screen:
@@ -45,12 +45,12 @@ class Screen:
     def text(self) -> str:
         return self._tmux("capture-pane", "-p", "-t", "mine")
 
-    def until(self, *words: str, seconds: float = 20) -> str:
-        """What is on the screen when it holds all of the words."""
+    def until(self, *words: str, gone: str = "", seconds: float = 90) -> str:
+        """What is on the screen when it holds all of the words, and no longer what is to be gone."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             text = self.text
-            if all(word in text for word in words):
+            if all(word in text for word in words) and not (gone and gone in text):
                 return text
             time.sleep(0.1)
         raise AssertionError(f"{words} did not come:\n{self.text}")
@@ -67,11 +67,14 @@ class Screen:
         if key == "escape":
             time.sleep(0.5)  # what follows at once would be Alt with that key
 
-    def type(self, text: str) -> None:
+    def write(self, text: str) -> None:
+        self._tmux("send-keys", "-t", "mine", "-l", text)
+
+    def type(self, text: str, *, seen: str = "") -> None:
         """Type a text, in place of what stands before the cursor, and see it: a key in the middle of others decides nothing."""
         self.press("ctrl+u")
-        self._tmux("send-keys", "-t", "mine", "-l", text)
-        self.until(f" {text}")
+        self.write(text)
+        self.until(seen or f" {text}")
 
     def do(self, action: str) -> None:
         """Press the first key of an action."""
@@ -160,6 +163,16 @@ def test_from_an_empty_folder_to_results(own_world: Path, log_in: Callable[..., 
     screen.until("end episodes=6/6", "finished")
     screen.do("run.metrics")
     screen.until("reward", "┤")
+
+    screen.do("run.back")
+    screen.until("1 run ─")
+    screen.do("run.again")
+    screen.until("Start 2048 greedy?", "It runs on this machine; no machine is rented.")
+    screen.press("y")
+    screen.until("2048 greedy has started.")
+    screen.until("✓ finished", "step 6/6")
+    screen.do("run.differences")
+    screen.until("The settings of 2048 greedy and 2048 greedy are the same.")
     screen.press("q")
     screen.wait_for_the_end()
 
@@ -214,7 +227,7 @@ def test_a_configuration_and_a_task_are_written_and_a_dataset(demo: Path, log_in
     screen.do("dataset.open")
     screen.until("Which tasks?", "text-2048-tasks.json")
     screen.press("enter")
-    screen.until("board-3x3-seed5", "3 files: o")
+    screen.until("board-3x3-seed5", "3 files: o", gone="Which tasks?")
     screen.quit()
 
 
@@ -229,7 +242,7 @@ def test_an_environment_is_served(demo: Path, log_in: Callable[..., Screen]) -> 
         screen.press("down")
     screen.press("enter")
     screen.until("Port")
-    screen.type("0")
+    screen.type("0", seen="  0  ")
     screen.press("enter")
     screen.until("port      a free one")
     screen.do("serving.start")
@@ -237,6 +250,7 @@ def test_an_environment_is_served(demo: Path, log_in: Callable[..., Screen]) -> 
     screen.do("serving.copy")
     screen.until("Copy what?", "the token")
     screen.press("escape")
+    screen.until("listens", gone="Copy what?")
     screen.do("serving.end")
     screen.until("The server has ended", "No server is running.")
     screen.press("escape")
@@ -265,6 +279,13 @@ def test_a_task_is_played_and_its_episodes_are_read(demo: Path, log_in: Callable
     screen.press("enter")
     screen.press("tab")
     screen.until("policy    greedy")
+    for _ in range(5):
+        screen.press("down")
+    screen.press("enter")
+    screen.until("Most turns of the episode")
+    screen.type("8", seen="  8  ")
+    screen.press("enter")
+    screen.until("turns     8")
     screen.do("playing.start")
     screen.until("End the episode that is being played?")
     screen.press("y")
@@ -282,13 +303,13 @@ def test_a_task_is_played_and_its_episodes_are_read(demo: Path, log_in: Callable
     screen.until("The episode is marked.")
     screen.do("results.search")
     screen.until("Search the texts of all episodes")
-    screen.type("highest tile 32")
+    screen.type("highest tile 4")
     screen.press("enter")
-    screen.until("Found · highest tile 32", "hit")
+    screen.until("Found · highest tile 4", "hit")
     screen.press("enter")
-    screen.until("[turns] │ messages", "highest tile 32")
+    screen.until("[turns] │ messages", "highest tile 4")
     screen.press("escape")
-    screen.until("Found · highest tile 32", "hit")
+    screen.until("Found · highest tile 4", "hit")
     screen.do("results.export")
     screen.until("Which episodes?")
     screen.press("enter")
@@ -325,18 +346,18 @@ def test_a_machine_is_rented_entered_limited_and_ended(demo: Path, sim: PrimeSim
     screen.press("down")
     screen.press("enter")
     screen.until("Hours until it is ended", "OK (Enter)")
-    screen.type("2")
+    screen.type("2", seen="  2  ")
     screen.press("enter")
     screen.until("hours until it is ended is 2 now")
     screen.do("compute.terminal")
     screen.until("root@", ":~#")
-    screen._tmux("send-keys", "-t", "mine", "-l", "exit")
+    screen.write("exit")
     screen.press("enter")
     screen.until("1 rented")
     screen.press("q")
     screen.until("Quit hudtui? 1 machine costs money without hudtui", "/h (simulated), and no run")
     screen.press("n")
-    screen.until("1 rented", "t Terminal")
+    screen.until("1 rented", gone="Quit hudtui?")
     screen.do("compute.terminate")
     screen.until("Everything on it is lost.")
     screen.press("y")
@@ -345,6 +366,7 @@ def test_a_machine_is_rented_entered_limited_and_ended(demo: Path, sim: PrimeSim
     screen.do("compute.history")
     screen.until("Machines that have ended", "ended by hand")
     screen.press("escape")
+    screen.until("none rented", gone="ended by hand")
     screen.quit()
 
 
@@ -357,5 +379,155 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     screen.press("5")
     screen.until("No run yet.")
     screen.do("run.start")
-    screen.until("Ready", "engine")
+    screen.until("Ready: no machine is rented.")
+    screen.press("ctrl+backslash")
+    screen.until("a Where")
+    screen.press("a")
+    screen.until("machine*")
+    screen.press("enter")
+    screen.until("Enter chooses", "rent one: Prime Intellect")
+    screen.press("down")
+    screen.press("enter")
+    screen.until("rent one: Prime Intellect", "Ready (simulated)")
+    for _ in range(3):
+        screen.press("down")
+    screen.until("python  ")
+    screen.type(sys.executable, seen=sys.executable[-20:])
+    screen.press("ctrl+backslash")
+    screen.until("a What")
+    screen.press("a")
+    screen.until("engine        trl")  # what a rented machine is for, until something else is chosen
+    screen.press("down")
+    screen.press("down")
+    screen.until("engine  Engine of the run")
+    screen.press("enter")
+    screen.until("Enter chooses", "rollouts")
+    screen.press("up")
+    screen.press("enter")
+    screen.until("engine        rollouts", "Ready (simulated): ")
+    screen.do("launch.start")
+    screen.until("Rent a machine for 2048 greedy?", "a machine without a GPU", "$0.080/h (simulated)", "Your wallet")
+    screen.press("y")
+    screen.until("end episodes=6/6", "finished")
+    screen.do("run.history")
+    screen.until("is ended, and that was")
+    assert not sim.alive
+
+    screen.do("run.metrics")
+    screen.until("Enter: its episodes", "┤")
+    screen.press("enter")
+    screen.until("Groups · 2048-greedy", "board-3x3-seed5")
+    screen.press("escape")
+    screen.until("Enter: its episodes")
+    screen.press("escape")
+    screen.until("1 run ─")
+    screen.do("run.export")
+    screen.until("Export model: it plays tasks and trains no model")
+    screen.do("run.pull")
+    screen.until("Fetched ")
+    screen.do("run.again")
+    screen.until("Rent a machine for 2048 greedy?")
+    screen.press("n")
+    screen.until("1 run ─", gone="Rent a machine")
+    screen.do("run.tags")
+    screen.until("Tags of 2048 greedy")
+    screen.type("base")
+    screen.press("enter")
+    screen.until("Tags of 2048 greedy: base")
+    screen.do("run.archive")
+    screen.until("is archived; U lists archived runs")
+    screen.do("run.archived")
+    screen.until("1 run ─")
+    screen.do("run.stop")
+    screen.until("Remove run 2048-greedy")
+    screen.press("y")
+    screen.until("No run yet.")
+    screen.quit()
+
+
+@pytest.mark.xdist_group("rehearsal")
+def test_a_training_is_rehearsed_and_its_model_exported(demo: Path, log_in: Callable[..., Screen]) -> None:
+    python = Path(__file__).parents[2] / ".venv-train" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("there is no .venv-train: scripts/bootstrap dev makes it")
+    screen = log_in(demo, HUDTUI_TRAINER_PYTHON=str(python))
+    screen.until("no run yet")
+    screen.press("5")
+    screen.until("No run yet.")
+    screen.do("run.start")
+    screen.until("Ready: no machine is rented.")
+    screen.do("launch.rehearse")
+    screen.until("rehearsal", "training is over at step 3", "finished", seconds=300)
+    screen.do("run.metrics")
+    screen.until("reward std", "Enter: its episodes")
+    screen.press("enter")
+    screen.until("step:=3", "1 of 3 groups")
+    screen.press("5")
+    screen.until("Enter: its episodes")
+    screen.do("run.export")
+    screen.until("Export the model of rehearsal")
+    screen.press("enter")
+    screen.until("Folder for the model")
+    screen.press("enter")
+    screen.until("Push it to the Hub as")
+    screen.press("enter")
+    screen.until("The model is in", "not worth serving")
+    screen.quit()
+
+
+SHARED = """for i in 1 2 3 4 5 6 7 8 9; do
+  l=0.$i; [ $i -gt 5 ] && l=NaN
+  echo "{\\"step\\": $i, \\"loss\\": $l, \\"reward\\": 0.5}"
+done; exec sleep 600"""
+"""A training of somebody else, which goes wrong."""
+
+
+def test_a_foreign_session_is_watched_and_a_key_is_set(demo: Path, sim: PrimeSimulator, log_in: Callable[..., Screen]) -> None:
+    screen = log_in(demo, PRIME_API_BASE_URL=sim.url)
+    screen._tmux("new-session", "-d", "-s", "colleague", "sh", "-c", SHARED)
+    screen.until("no run yet")
+    screen.press("5")
+    screen.until("No run yet.")
+    screen.do("run.others")
+    screen.until("Sessions on this machine", "colleague")
+    screen.press("enter")
+    screen.until("read-only", "loss is NaN or infinite since step 6")
+    screen.press("m")
+    screen.until("reward", "┤")
+    screen.press("escape")
+    screen.until("colleague", "M Machine")
+    screen.press("escape")
+    screen.until("No run yet.")
+
+    screen.press("comma")
+    screen.until("HUD_API_KEY", "○ not set")
+    screen.do("list.filter")
+    screen.type("PRIME_API_KEY")
+    screen.press("enter")
+    screen.until("○ not set PRIME_API_KEY", "1 of ")
+    screen.do("settings.edit")
+    screen.until("PRIME_API_KEY in", "Next (Enter)")
+    screen.write(sim.api_key)
+    screen.until("••••")
+    screen.press("enter")
+    screen.until("Write this setting?", "PRIME_API_KEY = ••••")
+    screen.press("y")
+    screen.until("PRIME_API_KEY is set in")
+    screen.do("settings.test")
+    screen.until("The key works: sim@example.invalid.")
+    assert sim.api_key not in screen.text
+
+    screen.press("ctrl+p")
+    screen.until("Search")
+    screen.type("theme")
+    screen.until("Choose the colours")
+    screen.press("enter")
+    screen.until("● hudtui", "monochrome")
+    screen.type("monochrome")
+    screen.press("enter")
+    screen.until("PRIME_API_KEY", gone="ansi-dark")
+    screen.press("question_mark")
+    screen.until("Help: settings", "Esc close")
+    screen.press("escape")
+    screen.until("T Test key", gone="Help: settings")
     screen.quit()

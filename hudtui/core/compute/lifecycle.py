@@ -503,7 +503,7 @@ def _until_beat(now: float, interval: float) -> float:
 
 def offer_title(offer: Offer) -> str:
     """Return the GPUs of an offer, and who has them."""
-    gpus = f"{offer.gpu_count} x {offer.gpu_type}" if offer.gpu_count else "a machine without GPU"
+    gpus = f"{offer.gpu_count} x {offer.gpu_type}" if offer.gpu_count else "a machine without a GPU"
     return clean_line(f"{gpus} at {offer.cloud}" if offer.cloud else gpus)
 
 
