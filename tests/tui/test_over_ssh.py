@@ -74,7 +74,7 @@ class Screen:
         """Type a text, in place of what stands before the cursor, and see it: a key in the middle of others decides nothing."""
         self.press("ctrl+u")
         self.write(text)
-        self.until(seen or f" {text}")
+        self.until(seen or f"  {text} ")
 
     def do(self, action: str) -> None:
         """Press the first key of an action."""
@@ -188,7 +188,7 @@ def test_a_configuration_and_a_task_are_written_and_a_dataset(demo: Path, log_in
     screen.until("One action for each value?")
     screen.press("y")
     screen.until("written by `hudtui rl init`", "✓ saved")
-    screen.type("# ours ")
+    screen.type("# ours ", seen=" # ours #")
     screen.until("# ours #", "not saved")
     screen.do("mapping.save")
     screen.until("# ours #", "✓ saved")
@@ -269,7 +269,7 @@ def test_a_task_is_played_and_its_episodes_are_read(demo: Path, log_in: Callable
     screen.until("the agent sees", "turn 0/")
     screen.do("playing.write")
     screen.until("your turn")
-    screen.type("up()")
+    screen.type("up()", seen=" up()")
     screen.until('"direction": "up"')
     screen.do("playing.send")
     screen.until("turn 1/", "1 up()  by hand", "Moved up")
