@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from hudtui.core.results.search import SearchHit
     from hudtui.core.results.values import EpisodeEntry, IndexProgress, ResultGroup, ResultRun, Transcript
 
-_KEPT = 16
-"""Episodes that are kept in full."""
+_KEPT, _KEPT_BYTES = 16, 4_000_000
+"""Episodes that are kept in full, and the bytes of their records together; in memory they take some five times as many."""
 _SHARE = 0.1
 """Share of the time that is spent on drawing the lists while a file is being read."""
 
@@ -523,7 +523,9 @@ class ResultsScreen(HudtuiScreen):
             return self._kept.get(key)
         found = await asyncio.to_thread(index.read, entry)
         self._kept[key] = found
-        while len(self._kept) > _KEPT:
+        while len(self._kept) > 1 and (
+            len(self._kept) > _KEPT or sum(one.entry.length for one in self._kept.values()) > _KEPT_BYTES
+        ):
             del self._kept[next(iter(self._kept))]
         return found
 

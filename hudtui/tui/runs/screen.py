@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from hudtui.core.compute.provider import Provider
     from hudtui.core.runs.listing import RunRow
+    from hudtui.core.runs.plan_text import PlanLine
     from hudtui.core.runs.request import RunRequest
     from hudtui.core.runs.spec import RunSpec
     from hudtui.core.runs.store import RunRecord, RunStore
@@ -379,15 +380,19 @@ class RunScreen(HudtuiScreen):
         """Show a run until it has ended. Failures are shown, and reading is tried again."""
         from hudtui.core.runs.plan_text import plan_lines
 
+        def read_plan() -> tuple[RunRecord, tuple[PlanLine, ...]]:
+            store = self._open_store()
+            record = store.record(run)
+            return record, plan_lines(record, store)
+
         told, pause = None, _AGAIN
         while True:
             try:
-                store = await asyncio.to_thread(self._open_store)
-                assert self._monitor is not None
-                record = await asyncio.to_thread(store.record, run)
-                self.pane.show_plan(await asyncio.to_thread(plan_lines, record, store))
+                record, lines = await asyncio.to_thread(read_plan)
+                self.pane.show_plan(lines)
                 self.pane.show_settings(record)
                 self._planned = run
+                assert self._monitor is not None
                 async with aclosing(self._monitor.watch(run)) as views:
                     async for view in views:
                         if told is not None and self.message == told:
