@@ -28,7 +28,7 @@ from hudtui.tui.mapping.preview_pane import PreviewPane
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.pane import Panes
-from hudtui.tui.widgets.pick import Pick
+from hudtui.tui.widgets.pick import Pick, pick_file
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -277,15 +277,9 @@ class MappingScreen(HudtuiScreen):
         self.start(self._pick_config, group="open")
 
     async def _pick_config(self) -> None:
-        workspace = await asyncio.to_thread(lambda: self.app.workspace)
-        configs = list(workspace.configs)
-        if not configs:
-            self.say("There is no configuration in this folder.", "warning")
-            return
-        at = configs.index(self.path) if self.path in configs else 0
-        index = await self.app.push_screen_wait(Pick("Configuration", [workspace.relative(path) for path in configs], at=at))
-        if index is not None:
-            await self.open_file(configs[index])
+        now = None if self.path is None else self.app.relative(self.path)
+        if (chosen := await pick_file(self.app, "configs", now)) is not None:
+            await self.open_file(Path(chosen))
 
     async def open_file(self, path: Path) -> None:
         """Show a file. The user is asked about unsaved work in the file before.

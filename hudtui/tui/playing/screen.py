@@ -30,7 +30,7 @@ from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.dialog import whole_number
 from hudtui.tui.widgets.field_rows import FieldRow
 from hudtui.tui.widgets.pane import Panes
-from hudtui.tui.widgets.pick import Pick
+from hudtui.tui.widgets.pick import Pick, pick_file
 
 if TYPE_CHECKING:
     from hudtui.core.flows.playing import ForkPoint, PlayedTurn, PlayEnded, PlayEvent, Playing, PlayRequest
@@ -242,15 +242,9 @@ class PlayingScreen(HudtuiScreen):
     action_policy = partialmethod(_ask, "policy")
 
     async def _ask_tasks(self) -> None:
-        workspace: Workspace = await asyncio.to_thread(lambda: self.app.workspace)
-        files = [workspace.relative(path) for path in workspace.task_files]
-        other = "another file, or a dataset on the Hub …"
-        index = await self.app.push_screen_wait(Pick("Tasks of which file?", [*files, other]))
-        if index is None:
-            return
-        named = files[index] if index < len(files) else await self.app.ask("Tasks of", placeholder="tasks.json, or org/name")
-        if named and named.strip() != self.choice.tasks:
-            self._choose(tasks=named.strip(), task=None)
+        chosen = await pick_file(self.app, "task_files", self.choice.tasks)
+        if chosen is not None and chosen != self.choice.tasks:
+            self._choose(tasks=chosen, task=None)
 
     async def _ask_task(self) -> None:
         from hudtui.core.lockfile import find_lock, read_lock
@@ -281,15 +275,8 @@ class PlayingScreen(HudtuiScreen):
             self._choose(task=tasks[index].id)
 
     async def _ask_config(self) -> None:
-        workspace: Workspace = await asyncio.to_thread(lambda: self.app.workspace)
-        configs = [workspace.relative(path) for path in workspace.configs]
-        if not configs:
-            self.say("There is no configuration in this folder.", "warning")
-            return
-        at = configs.index(self.choice.config) if self.choice.config in configs else 0
-        index = await self.app.push_screen_wait(Pick("Which configuration?", configs, at=at))
-        if index is not None:
-            self._choose(config=configs[index])
+        if (chosen := await pick_file(self.app, "configs", self.choice.config)) is not None:
+            self._choose(config=chosen)
             await self._read_config()
 
     async def _ask_policy(self) -> None:

@@ -28,7 +28,7 @@ from hudtui.tui.widgets.dialog import whole_number
 from hudtui.tui.widgets.field_rows import FieldRow, FieldRows
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.pane import Pane, Panes
-from hudtui.tui.widgets.pick import Pick
+from hudtui.tui.widgets.pick import Pick, pick_file
 from hudtui.tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -186,26 +186,12 @@ class ServingScreen(HudtuiScreen):
                 self.say("The running server is unchanged; this applies to the next one.")
 
     async def _ask_config(self) -> dict[str, Any] | None:
-        workspace: Workspace = await asyncio.to_thread(lambda: self.app.workspace)
-        names = [workspace.relative(path) for path in workspace.configs]
-        now = str(self.request.config)
-        options = ["none: every tool is an action", *names]
-        at = names.index(now) + 1 if now in names else 0
-        index = await self.app.push_screen_wait(Pick("Which configuration?", options, at=at))
-        return None if index is None else {"config": Path(names[index - 1]) if index else None}
+        chosen = await pick_file(self.app, "configs", str(self.request.config), none="none: every tool is an action")
+        return None if chosen is None else {"config": Path(chosen) if chosen else None}
 
     async def _ask_tasks(self) -> dict[str, Any] | None:
-        workspace: Workspace = await asyncio.to_thread(lambda: self.app.workspace)
-        names = [workspace.relative(path) for path in workspace.task_files]
-        options = ["none: one task without a prompt", *names, "another file, or a dataset on the Hub …"]
-        now = self.request.tasks
-        at = names.index(now) + 1 if now in names else len(names) + 1 if now else 0
-        index = await self.app.push_screen_wait(Pick("Tasks of which file?", options, at=at))
-        if index is None:
-            return None
-        if index <= len(names):
-            return {"tasks": names[index - 1] if index else None}
-        return _text("tasks", await self.app.ask("Tasks of", placeholder="tasks.json, or org/name"))
+        chosen = await pick_file(self.app, "task_files", self.request.tasks, none="none: one task without a prompt")
+        return None if chosen is None else {"tasks": chosen or None}
 
     async def _ask_source(self) -> dict[str, Any] | None:
         lines = ("Empty: each task is played in its own environment.",)

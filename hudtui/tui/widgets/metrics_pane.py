@@ -694,18 +694,6 @@ class MetricsPane(Acting, Vertical):
         if self._charts.alone:
             self._zoom(False)
 
-    def action_zoom_in(self) -> None:
-        self._scale(0.5)
-
-    def action_zoom_out(self) -> None:
-        self._scale(2.0)
-
-    def action_pan_earlier(self) -> None:
-        self._pan(-0.5)
-
-    def action_pan_later(self) -> None:
-        self._pan(0.5)
-
     def action_whole(self) -> None:
         self._show_part(*self._charts.whole())
 
@@ -713,6 +701,9 @@ class MetricsPane(Acting, Vertical):
         low, high = self._charts.x_range()
         at = self._cursor()
         self._show_part(at - (at - low) * by, at + (high - at) * by)
+
+    action_zoom_in = partialmethod(_scale, 0.5)
+    action_zoom_out = partialmethod(_scale, 2.0)
 
     def _cursor(self) -> float:
         """Return where the cursor is, or the end of the shown part that is nearest to it; without one the right end."""
@@ -722,6 +713,9 @@ class MetricsPane(Acting, Vertical):
     def _pan(self, by: float) -> None:
         low, high = self._charts.x_range()
         self._show_part(low + (high - low) * by, high + (high - low) * by)
+
+    action_pan_earlier = partialmethod(_pan, -0.5)
+    action_pan_later = partialmethod(_pan, 0.5)
 
     def _show_part(self, low: float, high: float) -> None:
         self._charts.show_part(low, high)

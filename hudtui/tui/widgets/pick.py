@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events
 from textual.app import ComposeResult
@@ -16,6 +17,9 @@ from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.dialog import Dialog, dialog_title
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.lists import Choices
+
+if TYPE_CHECKING:
+    from hudtui.tui.app import HudtuiApp
 
 
 class Pick(Dialog["int | None"]):
@@ -104,3 +108,32 @@ class Pick(Dialog["int | None"]):
     def _take(self, at: int | None) -> None:
         if not self._careful or self.decides("Enter"):
             self.dismiss(self._shown[at] if at is not None and at < len(self._shown) else None)
+
+
+async def pick_file(app: HudtuiApp, kind: Literal["configs", "task_files"], now: str | None, *, none: str = "") -> str | None:
+    """Ask, from a worker, for a configuration or a task file of the project.
+
+    Args:
+        app: The app.
+        kind: Which files are offered; of tasks another source can be named as well.
+        now: The current choice, which the cursor begins on.
+        none: Words for no file, where that is a choice.
+
+    Returns:
+        The file relative to the project, or the source; empty for no file; None if nothing is chosen.
+    """
+    workspace = await asyncio.to_thread(lambda: app.workspace)
+    files = [workspace.relative(path) for path in getattr(workspace, kind)]
+    tasks, first = kind == "task_files", 1 if none else 0
+    options = [*([none] if none else []), *files, *(["another file, or a dataset on the Hub …"] if tasks else [])]
+    if not options:
+        app.say("There is no configuration in this folder.", severity="warning")
+        return None
+    at = files.index(now) + first if now in files else first + len(files) if tasks and now else 0
+    title = "Tasks of which file?" if tasks else "Which configuration?"
+    index: int | None = await app.push_screen_wait(Pick(title, options, at=at))
+    if index is None or index < first:
+        return None if index is None else ""
+    if index - first < len(files):
+        return files[index - first]
+    return (await app.ask("Tasks of", placeholder="tasks.json, or org/name") or "").strip() or None
