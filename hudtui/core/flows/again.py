@@ -16,7 +16,7 @@ from hudtui.core.text import clean_line
 
 
 async def rerun_request(run: str, project: Project, person: Person) -> RunRequest:
-    """Return the request that asks for a run once more. The person learns which of its files have changed since.
+    """Return the request that asks for a run once more. Files that have changed since are reported to the person.
 
     Raises:
         RunError: The run does not exist.

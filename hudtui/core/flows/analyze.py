@@ -29,11 +29,11 @@ async def analyze_source(
 
     Args:
         source: The environment.
-        person: The user. Learns if the analysis cannot be kept; it is returned all the same.
+        person: The user. Gets a warning if the analysis cannot be kept; it is returned in any case.
         live: Start or reach the environment even if the source is a lock file, which lists the tools.
         timeout: Seconds for the start, and again for the listings.
         on_event: Receives the progress.
-        answerer: Answers for the user where a server wants a login; None where that is not asked.
+        answerer: Answers a server that requires a login; None to ask nothing.
 
     Raises:
         InputError: The source cannot be used, or a lock file cannot be read.

@@ -37,7 +37,7 @@ async def export_episodes(
         begins: Called when the writing begins.
 
     Returns:
-        What was written; None if the person gives up.
+        What was written; None if the person cancels.
 
     Raises:
         InputError: The file cannot be written, or an episode cannot be read.

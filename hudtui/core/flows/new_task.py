@@ -167,10 +167,10 @@ async def new_task(
         assert trial is not None  # the servers are agreed to
         if trial.severity == "error":
             why = (trial.verdict, *trial.details)
-            if not await person.confirm(f"The test failed. Write {task.id} all the same?", why, yes="Write", danger=True):
+            if not await person.confirm(f"The test failed. Write {task.id} anyway?", why, yes="Write", danger=True):
                 return
     if held.text is not None:
-        lines = (f"The file has {plural(len(held.records), 'task')}, and what it holds stays as it is.",)
+        lines = (f"The file has {plural(len(held.records), 'task')}; its contents stay as they are.",)
         if not await person.confirm(f"Add {task.id} to {file}?", lines, yes="Add"):
             return
     tasks = await asyncio.to_thread(_write, project, file, task, new=held.text is None)
@@ -225,7 +225,7 @@ def _checked(call: ToolCall, stage: Stage, analysis: Analysis) -> ToolCall:
 def _checked_task(
     project: Project, analysis: Analysis, person: Person, name: str, draft: TaskDraft, config: Mapping[str, Any]
 ) -> Task:
-    """Return the task if it is usable; the person learns what is doubtful about it."""
+    """Return the task if it is usable. Warnings about it go to the person."""
     from hudtui.core.tasks.read import as_task
     from hudtui.core.tasks.validate import Rules, TaskChecker
 
@@ -318,7 +318,7 @@ async def _ask_arguments(name: str, tool: Tool, before: Mapping[str, str], perso
 
 async def _ask_field(name: str, field: FormField, value: str, person: Person) -> str | None:
     if field.name == ALL_ARGUMENTS:
-        lines = ("The environment does not tell which parameters there are.",)
+        lines = ("The environment does not list the parameters.",)
         return await person.ask(f"{name}: arguments, as a JSON object", lines=lines, value=value, accept="Next")
     title = f"{name}: {clean_line(field.name, 60)}"
     if field.choices:

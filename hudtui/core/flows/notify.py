@@ -58,7 +58,7 @@ async def notify(found: Iterable[RunNews], project: Project) -> None:
     settings, store, failure = await asyncio.to_thread(project.settings), project.runs, ""
     for one in found:
         run, mark = one.view.summary.id, f"notified:{one.mark}"
-        with contextlib.suppress(RunError):  # a disk without room, for one, is what the user wants to hear of
+        with contextlib.suppress(RunError):  # a full disk, for example, is what the user wants to hear of
             if await store.run(store.append, run, "notified", {"about": one.about}, once=mark) is None:
                 continue
         told = dump_json(_masked(one.to_json(), settings.redact)).encode()

@@ -286,7 +286,7 @@ class Playing:
         self._tell("reply", text)
 
     def pause(self) -> None:
-        """Let the policy pause before the next reply; the reply that it is working on is given up."""
+        """Let the policy pause before the next reply; a reply that it is working on is cancelled."""
         self._tell("pause")
 
     def resume(self) -> None:
@@ -318,7 +318,7 @@ class Playing:
             self._interrupted.set()
 
     def record(self) -> Episode:
-        """Return the episode as it stands.
+        """Return the episode so far.
 
         Raises:
             RuntimeError: There is none yet.
@@ -338,7 +338,7 @@ class Playing:
         return episode_from_json(redact(episode_to_json(self.record()), self._secrets))
 
     def fork_at(self, turns: int) -> ForkPoint:
-        """Return the point of this episode after so many turns.
+        """Return the point of this episode after a number of turns.
 
         Raises:
             RuntimeError: There is no episode yet.
@@ -499,7 +499,7 @@ class Playing:
                 await self._told.wait()
 
     def _hand_over(self, turns: int | None) -> None:
-        """Let the policy play, for so many turns at most."""
+        """Let the policy play, for at most `turns` turns."""
         self._left = turns
         self.running = self._complete is not None and (turns is None or turns > 0)
 

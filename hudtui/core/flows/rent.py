@@ -248,7 +248,7 @@ async def _account(provider: Provider, person: Person) -> Account | None:
     try:
         return await provider.account()
     except ProviderError as error:
-        person.say(f"{provider.title} does not say what the wallet has: {error.what}", severity="warning")
+        person.say(f"{provider.title} does not report the balance of the wallet: {error.what}", severity="warning")
         return None
 
 
@@ -354,7 +354,7 @@ def _pod_lines(end: PodToEnd) -> list[str]:
         words.append(end.cost)
     lines = [", ".join(words)]
     if end.run is not None:
-        lines.append(f"! The run {end.run} is at work on it.")
+        lines.append(f"! The run {end.run} is using it.")
     elif not end.ours:
         lines.append("! It was not rented by hudtui: another program or person may be using it.")
     return lines
