@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from support import tmux_world
 from support.command import hudtui
+from textual.widgets import Input
 
 from hudtui.cli import art as art_command
 from hudtui.cli import console, rl_run
@@ -179,6 +180,28 @@ async def test_a_page_down_shows_a_plan_that_is_out_of_sight(
         assert "✓ config" in screen_text(app) and app.screen.query_one(PlanPane).has_focus_within
         await pilot.press("escape")
         assert app.screen.NAME == "launch" and "tasks*" in screen_text(app)
+
+
+async def test_a_letter_does_not_look_at_the_machine_again_and_opening_the_screen_does(
+    open_app: Any, workspace: Path, fixed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Any] = []
+
+    async def inspect(*_: Any, **__: Any) -> Hardware:
+        looks.append(None)
+        return PLAIN
+
+    monkeypatch.setattr(machines, "inspect", inspect)
+    async with open_app(workspace) as (app, pilot):
+        app.open_screen("launch", engine="rollouts")
+        await until(pilot, lambda: app.screen.prepared is not None)
+        looked, field = len(looks), app.screen.query_one("#launch-name", Input)
+        for name in ("a", "ab", "abc"):
+            field.value = name
+            await until(pilot, lambda name=name: app.screen.prepared is not None and app.screen.prepared.record.name == name)
+        assert looked and len(looks) == looked
+        app.open_screen("launch", engine="rollouts")
+        await until(pilot, lambda: len(looks) > looked)
 
 
 async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
