@@ -43,7 +43,7 @@ class Screen:
 
     @property
     def text(self) -> str:
-        return self._tmux("capture-pane", "-p", "-t", "mine")
+        return "\n".join(line.ljust(80) for line in self._tmux("capture-pane", "-p", "-t", "mine").split("\n"))
 
     def until(self, *words: str, gone: str = "", seconds: float = 90) -> str:
         """What is on the screen when it holds all of the words, and no longer what is to be gone."""
@@ -502,7 +502,7 @@ def test_a_foreign_session_is_watched_and_a_key_is_set(demo: Path, sim: PrimeSim
     screen.press("comma")
     screen.until("HUD_API_KEY", "○ not set")
     screen.do("list.filter")
-    screen.type("PRIME_API_KEY")
+    screen.type("PRIME_API_KEY", seen="│ PRIME_API_KEY")
     screen.press("enter")
     screen.until("○ not set PRIME_API_KEY", "1 of ")
     screen.do("settings.edit")
