@@ -112,8 +112,8 @@ class ReplyPane(Pane):
 
     BORDER_TITLE = "Reply"
     HELP = (
-        "Write the next reply. Below it is the call that it becomes, or why it is none. A call alone, such as left(), is put in "
-        "the tags that the configuration asks for. {key:playing.send} plays it, Esc leaves the text."
+        "Write the next reply. Below it is the call that it becomes, or why it is no call. A call alone, such as left(), is "
+        "put in the tags that the configuration asks for. {key:playing.send} plays it, Esc leaves the text."
     )
 
     def compose(self) -> ComposeResult:
