@@ -929,7 +929,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             running = tuple(run for run in running if run.id not in getting)
             words = [f"● {one}" for one in getting.values()]
             if self.rented.gives_up:
-                words.append("Quitting cancels that: the machine is ended, and that is verified.")
+                words.append("Quitting cancels it: it is ended, and that is verified.")
             parts.append(words)
         paid = tuple(one for one in await self._paid() if one.run not in getting)
         running = tuple(run for run in running if run.id not in {one.run for one in paid})

@@ -337,9 +337,7 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         said = screen_text(app)
-        assert (
-            "a machine is being prepared for 2048" in said and "Quitting cancels that" in said and "continue without" not in said
-        )
+        assert "a machine is being prepared for 2048" in said and "Quitting cancels it" in said and "continue without" not in said
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
         assert not sim.alive
@@ -363,9 +361,7 @@ async def test_quitting_before_the_run_has_started_ends_its_machine(
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         said = prose(screen_text(app))
-        assert (
-            "Quitting cancels that: the machine is ended, and that is" in said and "costs" not in said and "costing" not in said
-        )
+        assert "Quitting cancels it: it is ended, and that is verified." in said and "costs" not in said and "costing" not in said
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
         assert not sim.alive and not app.parting

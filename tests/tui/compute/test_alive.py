@@ -148,7 +148,7 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         text = screen_text(app)
-        assert f"the machine {name} is being prepared" in text and "Quitting cancels that" in text
+        assert f"the machine {name} is being prepared" in text and "Quitting cancels it" in text
         await pilot.press("n")
         await until(pilot, lambda: not app.screen.is_modal)
         assert world.sim.alive and app.rented.getting, "whoever stays keeps it"
@@ -182,7 +182,7 @@ async def test_a_machine_that_is_ready_stays_and_quitting_waits_for_its_guard(
         await until(pilot, lambda: "the machine is ready: x ends it" in app.screen.message)
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
-        assert "is ready and stays" in screen_text(app) and "Quitting cancels that" not in screen_text(app)
+        assert "is ready and stays" in screen_text(app) and "Quitting cancels it" not in screen_text(app)
         await pilot.press("y")
         await until(pilot, lambda: app.screen.message.endswith("Waiting for the guard"))
         assert app.is_running
