@@ -802,8 +802,8 @@ async def test_a_start_before_the_check_is_forgotten_when_the_user_leaves(
         app.open_screen("home")
         await until(pilot, lambda: app.screen.NAME == "home")
         app.open_screen("launch")
-        await until(pilot, lambda: app.screen.NAME == "launch" and screen.record is not None)
-        assert screen.record.spec.max_turns == 7 and not RunStore(app.workspace.state_dir).runs()
+        await until(pilot, lambda: screen.record is not None and screen.record.spec.max_turns == 7)
+        assert app.screen is screen and not RunStore(app.workspace.state_dir).runs()
         assert not screen.is_busy
 
 
