@@ -290,6 +290,11 @@ class HudtuiScreen(Acting, Screen[None]):
         finally:
             inside._layout = inside._repaint = True
 
+    def _screen_resized(self, size: Size) -> None:
+        """Place the widgets for another size. Textual does so for each message, and sends three of the same size at the start."""
+        if size != self._compositor.size:
+            super()._screen_resized(size)
+
     async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out to its end what mounts or removes widgets, also where the work that waits for it is cancelled meanwhile.
 

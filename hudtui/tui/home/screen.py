@@ -19,6 +19,13 @@ from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.virtual_table import VirtualTable
 
 
+def _hidden(pane: Pane) -> Pane:
+    """The pane, with nothing to show yet."""
+    pane.set_reactive(Widget.disabled, True)
+    pane.display = False
+    return pane
+
+
 class HomeScreen(HudtuiScreen):
     """What comes next, runs in progress, the newest rewards, money, the newest runs, and the project."""
 
@@ -43,26 +50,25 @@ class HomeScreen(HudtuiScreen):
 
     def __init__(self) -> None:
         super().__init__()
+        self.add_class("-stacked", update=False)
         self._aged: tuple[str, ...] = ()
         """The ages that are shown."""
 
     def content(self) -> Iterable[Widget]:
-        """Runs on the left, machines and files on the right; in one column on a narrow terminal."""
+        """Runs on the left, machines and files on the right; in one column on a narrow terminal.
+
+        Until the project was read there is one pane, in one column: no style is worked out twice.
+        """
         with Page(id="home-scroll", can_focus=False), Panes(side_by_side=0, id="home-panes"):
             with Vertical(id="home-left"):
                 yield NextPane(self._key, id="home-next")
-                yield RunningPane(id="home-running")
-                yield RewardPane(id="home-reward")
-            with Vertical(id="home-right"):
-                yield MoneyPane(id="home-money")
-                yield RecentPane(id="home-recent")
-                yield ProjectPane(id="home-project")
-
-    def on_mount(self) -> None:
-        """Until the project was read there is one pane."""
-        self._arrange()
-        for pane in self.query(Pane):
-            self._present(pane, pane.id == "home-next")
+                yield _hidden(RunningPane(id="home-running"))
+                yield _hidden(RewardPane(id="home-reward"))
+            with Vertical(id="home-right") as right:
+                right.display = False
+                yield _hidden(MoneyPane(id="home-money"))
+                yield _hidden(RecentPane(id="home-recent"))
+                yield _hidden(ProjectPane(id="home-project"))
 
     def on_resize(self) -> None:
         self._arrange()
