@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial, partialmethod
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual import events, work
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.driver import Driver
+    from textual.screen import Screen
     from textual.theme import Theme
 
     from hudtui.core.environment.form_args import FormField
@@ -267,6 +268,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def get_default_screen(self) -> HudtuiScreen:
         """Home."""
         self.home = self._opened["home"] = HomeScreen()
+        self.home.add_class(*self._size_classes(), update=False)
         return self.home
 
     def on_mount(self) -> None:
@@ -655,7 +657,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         screen = self._opened.get(name)
         if screen is None:
             screen = self._opened[name] = screen_class(name)()
-            screen.add_class(*self._size_classes())  # Textual adds them late, and works out every style a second time
+            # Textual adds them late, and works out every style a second time.
+            screen.add_class(*self._size_classes(), update=False)
             self.install_screen(screen, name)
             if not self.is_headless:
                 from hudtui.tui import preload
@@ -685,6 +688,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def go_back(self, name: str) -> None:
         """Leave a screen for the screen that opened it, or for home."""
         self.open_screen(self._back.get(name) or "home")
+
+    def read_styles(self, paths: Sequence[PurePath]) -> None:
+        """Read style sheets of screens, each once. A sheet is for its own screen: what is shown already keeps its styles."""
+        unknown = [path for path in paths if not self.stylesheet.has_source(str(path))]
+        if unknown:
+            self.stylesheet.read_all(unknown)
+            self.stylesheet.parse()
+
+    def _load_screen_css(self, screen: Screen[Any]) -> None:
+        """Read the styles of a screen. Textual would read those of all screens again, and work out those of all widgets."""
+        self.read_styles(screen.css_path)
+        super()._load_screen_css(screen)
 
     def _size_classes(self) -> tuple[str, ...]:
         sides = ((self.HORIZONTAL_BREAKPOINTS, self.size.width), (self.VERTICAL_BREAKPOINTS, self.size.height))

@@ -84,11 +84,7 @@ async def prepare(app: HudtuiApp, names: tuple[str, ...]) -> None:
     for name in names:
         screen = screen_class(name)
         if isinstance(screen.CSS_PATH, str):
-            path = str(Path(import_module(screen.__module__).__file__ or "").with_name(screen.CSS_PATH))
-            if not app.stylesheet.has_source(path):
-                # A screen that brings styles of its own makes Textual read all styles again; these are known then.
-                app.stylesheet.read(path)
-                app.stylesheet.parse()
+            app.read_styles([Path(import_module(screen.__module__).__file__ or "").with_name(screen.CSS_PATH)])
 
 
 def _import(names: tuple[str, ...]) -> None:

@@ -40,11 +40,17 @@ async def test_only_what_the_project_has_is_prepared(open_app: Callable[..., Any
         assert preload.soon(app.facts) == ("dataset", *preload.ALWAYS)
 
 
-async def test_a_prepared_station_reads_no_styles_anew(
-    open_app: Callable[..., Any], settle: Callable[[Any], Awaitable[None]], full: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("prepared", [True, False])
+async def test_a_station_reads_no_styles_anew(
+    open_app: Callable[..., Any],
+    settle: Callable[[Any], Awaitable[None]],
+    full: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prepared: bool,
 ) -> None:
     async with open_app(full) as (app, pilot):
-        await preload.prepare(app, preload.soon(app.facts))
+        if prepared:
+            await preload.prepare(app, preload.soon(app.facts))
         monkeypatch.setattr(app.stylesheet, "reparse", lambda: pytest.fail("all styles are read anew"))
         await pilot.press("3")
         await settle(pilot)
@@ -57,6 +63,17 @@ async def test_a_prepared_station_reads_no_styles_anew(
             app.open_screen(name)
             await settle(pilot)
             assert name == app.screen.NAME
+
+
+async def test_a_message_of_the_same_size_makes_no_layout(
+    open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_app(project) as (app, pilot):
+        with monkeypatch.context() as patched:
+            patched.setattr(app.screen._compositor, "reflow", lambda *_: pytest.fail("the widgets are placed again"))
+            await pilot.resize_terminal(*app.size)
+        await pilot.resize_terminal(90, 30)
+        assert app.screen.query_one("#home-panes").region.width == 90
 
 
 def test_everything_that_a_station_imports_at_its_opening_is_there(full: Path) -> None:
