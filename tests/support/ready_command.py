@@ -36,7 +36,7 @@ class ReadyCommand:
         """Begin a use in a session of its own; returns its process id. The streams are its standard input, output and error."""
         order = {"argv": argv, "cwd": str(cwd), "environment": dict(environment)}
         socket.send_fds(self._ours, [json.dumps(order).encode()], streams)
-        return int(self._answer(60))
+        return int(self._answer(300))  # the imports come first, and take a minute on a machine that has much to do
 
     def wait(self, seconds: float) -> int | None:
         """The exit status of the use, negative where a signal ended it; None while it goes on after so many seconds."""
