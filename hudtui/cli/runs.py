@@ -447,7 +447,7 @@ async def acknowledge(
     undo: Annotated[bool, typer.Option("--undo", help="The alarms are not acknowledged any more.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Acknowledge the alarms of a run: they stay listed, and are neither counted nor announced until they come anew.
+    """Acknowledge the alarms of a run: they stay listed, and are neither counted nor announced until they come again.
 
     The kinds are heartbeat, quiet, memory, nan, flat, server, disk and training.
     """

@@ -13,7 +13,7 @@ from hudtui.core.text import clean_line
 
 
 async def acknowledge(view: RunView, store: RunStore, kinds: Collection[str] = (), *, undo: bool = False) -> tuple[Alarm, ...]:
-    """Acknowledge alarms of a run, or undo that. They stay listed, and count as new only when they come anew.
+    """Acknowledge alarms of a run, or undo that. They stay listed, and count as new only when they come again.
 
     Args:
         view: The run with its alarms.

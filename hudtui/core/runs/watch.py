@@ -262,7 +262,7 @@ class Monitor:
         if summary.active and not problems.words:
             gone = seen.acknowledged - {alarm.key for alarm in alarms}
             seen.acknowledged = {alarm.key for alarm in alarms if alarm.acknowledged}
-            if gone := gone.intersection(summary.acknowledged):  # they would come anew
+            if gone := gone.intersection(summary.acknowledged):  # the next one is new
                 with contextlib.suppress(RunError):
                     await self.store.run(self.store.acknowledge, run, gone, undo=True)
         left = time_left(seen.metrics) if summary.active else None

@@ -65,7 +65,7 @@ DELAY = 0.25
 _ADDRESS_WITH_MORE = re.compile(r"://\S*[@?]")
 """An address with a login or a query, which may hold a key."""
 _KEPT = 60.0
-"""Seconds for which neither prices are asked for again nor a machine is looked at, while the plan changes."""
+"""Seconds for which the answers about prices and machines are kept while the plan changes."""
 
 
 class LaunchScreen(HudtuiScreen):

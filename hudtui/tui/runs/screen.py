@@ -129,7 +129,7 @@ class RunScreen(HudtuiScreen):
         AppAction(
             "run.acknowledge",
             "Acknowledge",
-            "Acknowledge the alarms of this run: they stay listed, and are neither counted nor announced until they come anew; "
+            "Acknowledge the alarms of this run: they stay listed, and are neither counted nor announced until they come again; "
             "or undo that.",
             "K",
             show=False,
