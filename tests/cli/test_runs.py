@@ -124,7 +124,7 @@ def test_a_run_that_fails_is_a_failure(workspace: Path) -> None:
     assert "✗ failed: play failed (exit 1): every episode failed" in done.stdout
     (workspace / "tasks.json").write_text('[{"id": "a", "prompt": "no environment"}]')
     refused = hudtui("runs", "start", "-f", code=2)
-    assert "0 of the 1 tasks" in refused.stderr and "mcp_config: required" in refused.stderr, "what would fail is not started"
+    assert "0 of 1 task of" in refused.stderr and "mcp_config: required" in refused.stderr, "what would fail is not started"
 
 
 def test_a_dry_run_shows_the_plan_and_leaves_no_trace(workspace: Path) -> None:

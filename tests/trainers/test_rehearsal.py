@@ -214,7 +214,7 @@ def test_too_few_tasks_end_a_rehearsal_in_words(own_world: Path, trainer_python:
     folder = workspace(own_world / "w", task_records()[:3])
     done = rehearse(folder, trainer_python)
     assert done.returncode == 2
-    assert "3 of the 3 tasks of tasks.json can be used; this run needs 4 at least" in done.stderr
+    assert "3 of 3 tasks of tasks.json can be used; this run needs at least 4" in done.stderr
     assert not list(folder.glob(".hudtui/runs/*"))
 
 

@@ -158,7 +158,7 @@ async def test_an_acknowledged_alarm_counts_again_when_it_comes_anew(
     assert await acknowledge(await monitor.view(record.id), store, ["flat"]) == ()
     (alarm,) = await acknowledge(await monitor.view(record.id), store, ["disk"])
     assert alarm.kind == "disk" and await disk(monitor) == [True] and await disk(Monitor(store)) == [True]
-    assert event_text(store.events(record.id)[-1]) == "alarms are acknowledged: disk"
+    assert "alarms are acknowledged: disk" in map(event_text, store.events(record.id))
     await acknowledge(await monitor.view(record.id), store, undo=True)
     assert await disk(monitor) == [False]
     await acknowledge(await monitor.view(record.id), store)
@@ -170,7 +170,7 @@ async def test_an_acknowledged_alarm_counts_again_when_it_comes_anew(
     assert await disk(Monitor(store)) == [True], "who has not seen the alarm does not know that it is gone"
     monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "none")
     assert await disk(monitor) == []
-    assert event_text(store.events(record.id)[-1]) == "alarms are not acknowledged any more: disk"
+    assert "alarms are not acknowledged any more: disk" in map(event_text, store.events(record.id))
     monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "10000")
     assert await disk(Monitor(store)) == [False], "it has come anew"
     await stop_run(record.id, HOST, store)
