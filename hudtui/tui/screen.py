@@ -187,7 +187,8 @@ class HudtuiScreen(Acting, Screen[None]):
             self.say(f"No desktop to open it on; it is in {path}")
 
     def clear_message(self) -> None:
-        self.query_one(MessageBar).clear()
+        for bar in self.query(MessageBar):  # none any more while the app ends
+            bar.clear()
 
     def forget_message(self, *, older: float = 0.0) -> None:
         """Clear a message that is at least `older` seconds old. Progress stays, and so does an error if an age is given."""

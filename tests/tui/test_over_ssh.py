@@ -75,6 +75,7 @@ class Screen:
         self.press("ctrl+u")
         self.write(text)
         self.until(seen or f"  {text} ")
+        time.sleep(1.0)  # the next key is no part of the burst, also where the app reads both late
 
     def do(self, action: str) -> None:
         """Press the first key of an action."""
