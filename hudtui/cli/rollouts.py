@@ -17,7 +17,7 @@ from hudtui.cli import console
 from hudtui.cli.options import takes_request
 from hudtui.cli.results import app
 from hudtui.core.knobs import knobs_of
-from hudtui.core.rollouts.options import EpisodeOptions, PlayOptions
+from hudtui.core.rollouts.options import EpisodeOptions, PlayTaskOptions
 from hudtui.core.text import plural
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _LONGEST = 1_000_000
 
 
 @app.command("play")
-@takes_request("task", "policy", "by_hand", "take_over", *knobs_of(EpisodeOptions), kind=PlayOptions)
+@takes_request("task", "policy", "by_hand", "take_over", *knobs_of(EpisodeOptions), kind=PlayTaskOptions)
 @console.run_async(compact=True, when_ended="the environment has ended")
 async def play(
     tasks: Annotated[str, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).")],
@@ -56,7 +56,7 @@ async def play(
         ),
     ] = None,
     *,
-    request: PlayOptions,
+    request: PlayTaskOptions,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Trace that gets the episode; outputs/played/traces.jsonl by default.")
     ] = None,

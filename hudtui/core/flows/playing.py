@@ -36,7 +36,7 @@ from hudtui.core.results.foreign import name as short_name
 from hudtui.core.results.index import ResultIndex
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import config_digest, connector, open_policy, playable_tasks, secrets_of
-from hudtui.core.rollouts.options import PlayOptions
+from hudtui.core.rollouts.options import PlayTaskOptions
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.policy import PolicySource, ReplayPolicy, message_text
 from hudtui.core.rollouts.reward import load_playable_config
@@ -81,7 +81,7 @@ class ForkPoint:
 
 
 @dataclass(frozen=True)
-class PlayRequest(PlayOptions):
+class PlayRequest(PlayTaskOptions):
     """An episode as a user asks for it. Relative paths start in the project's folder."""
 
     tasks: str

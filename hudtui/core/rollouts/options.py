@@ -52,7 +52,7 @@ class EvalOptions(EpisodeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayOptions(EpisodeOptions):
+class PlayTaskOptions(EpisodeOptions):
     """How one episode is played."""
 
     task: str | None = knob(None, "Play this task; by default the first.", metavar="ID")

@@ -324,10 +324,8 @@ def _quiet(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
     patience = max(60 * from_when.quiet, 3 * usual)
     for stage in facts.stages:
         if not stage.service and stage.state == "running" and stage.quiet is not None and stage.quiet > patience:
-            text, mark = (
-                f"{stage.name} has logged nothing for {seconds(stage.quiet)}",
-                "" if stage.grew is None else f"{stage.grew:.0f}",
-            )
+            text = f"{stage.name} has logged nothing for {seconds(stage.quiet)}"
+            mark = "" if stage.grew is None else f"{stage.grew:.0f}"
             yield Alarm("quiet", "warning", text, None, stage.name, mark)
 
 

@@ -20,7 +20,7 @@ from textual.widgets import OptionList, TextArea
 
 from hudtui.core.errors import InputError
 from hudtui.core.events import Notice, Progress
-from hudtui.core.rollouts.options import PlayOptions
+from hudtui.core.rollouts.options import PlayTaskOptions
 from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.editor.reply_editor import ReplyEditor
@@ -47,7 +47,7 @@ _ENDPOINT = "http://127.0.0.1:8000/v1"
 
 
 @dataclass(frozen=True)
-class PlayChoice(PlayOptions):
+class PlayChoice(PlayTaskOptions):
     """The choices for the next episode."""
 
     tasks: str | None = None
