@@ -682,15 +682,8 @@ def _checked(setting: Setting, text: str) -> tuple[object, str | None]:
         if setting.minimum is not None and value < setting.minimum:
             return None, f"this must be at least {setting.minimum:g}"
         if setting.maximum is not None and value > setting.maximum:
-            return None, f"this must be at most {setting.maximum:g}; none is for no alarm"
+            return None, f"this must be at most {setting.maximum:g}; none means that there is no alarm"
     return value, None
-
-
-def _threshold(text: str) -> float:
-    try:
-        return parse_limit(text)
-    except ValueError:
-        raise ValueError("this must be a number above 0, or none for no alarm") from None
 
 
 def _key(text: str) -> str:
@@ -738,7 +731,7 @@ _CHECKS: Mapping[Kind, Callable[[str], object]] = {
     "flag": _flag,
     "seconds": _seconds,
     "limit": parse_limit,
-    "threshold": _threshold,
+    "threshold": parse_limit,
     "path": lambda text: Path(os.path.expanduser(text)),  # which leaves the home of a user who is not known as it stands
     "command": _command,
     "text": str,
