@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 from textual.widgets import Input, OptionList
 
@@ -111,3 +111,12 @@ class Palette(CommandPalette):
         """Turn off the blinking, and replace an emoji that many terminals draw too wide."""
         self.query_one(Input).cursor_blink = False
         self.query_one(SearchIcon).icon = "/"
+
+    # A search may end while the palette closes, after its list is gone: Textual's own watchers would end the app then.
+
+    def _watch__list_visible(self) -> None:
+        if self.query(CommandList):
+            super()._watch__list_visible()
+
+    def _watch__show_busy(self) -> Any:
+        return super()._watch__show_busy() if self.query(CommandList) else None

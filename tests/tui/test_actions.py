@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from hudtui.core.paths import app_paths
 from hudtui.tui import preferences, steps
 from hudtui.tui.actions import REGISTRY, RENAMED, Acting, AppAction, load_all_actions, shown
 from hudtui.tui.facts import Facts, Services
+from hudtui.tui.palette import ActionProvider
 from hudtui.tui.widgets.dialog import TextDialog
 from hudtui.tui.widgets.keybar import active_keys
 
@@ -284,6 +286,29 @@ async def test_picking_an_action_of_another_screen_opens_it_and_does_it(
             await pilot.pause(0.02)
         assert app._opened["settings"].is_attached
         assert type(app.screen).__name__ == "Ask", app.screen.message
+
+
+@pytest.mark.parametrize("found", [False, True])
+async def test_a_search_of_the_palette_may_end_while_the_app_does(
+    open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch, found: bool
+) -> None:
+    searched = ActionProvider.search
+
+    async def slow(self: ActionProvider, query: str) -> Any:
+        """Find nothing, or one action, once the list is gone."""
+        while palette.query(OptionList):
+            await asyncio.sleep(0)
+        async for hit in searched(self, "doctor" if found else "no action has this name"):
+            yield hit
+
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        await pilot.press("ctrl+p")
+        palette = app.screen
+        while not _options(app):
+            await pilot.pause(0.02)
+        monkeypatch.setattr(ActionProvider, "search", slow)
+        await pilot.press("z")
+    assert not palette.is_attached
 
 
 async def test_a_theme_is_kept_for_the_next_start(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
