@@ -181,6 +181,12 @@ def _panes_in(node: Widget) -> Iterator[Pane]:
             yield from _panes_in(child)
 
 
+def show(widget: Widget, wanted: bool) -> None:
+    """Show or hide a widget. Textual places all widgets anew for each value of `display`, also for the one that it has."""
+    if widget.display is not wanted:
+        widget.display = wanted
+
+
 def _fitted(titles: list[str], front: int, width: int) -> list[str]:
     """The titles of panes for one border: where they are too long, those of the panes behind the front one are shortened."""
     room = width - 3 * (len(titles) - 1)
@@ -287,11 +293,11 @@ class Panes(Acting, Container):
         if alone and (front is None or not front.is_attached or front.disabled):
             front = self._front = self.current
         for pane in _panes_in(self):
-            pane.display = not pane.disabled and (not alone or pane is front)
+            show(pane, not pane.disabled and (not alone or pane is front))
         for box in reversed(list(self.query(Widget))):
             if not isinstance(box, Pane) and any(isinstance(child, Pane) or child.has_class("-box") for child in box.children):
                 box.add_class("-box", update=False)  # no style asks for it
-                box.display = any(child.display for child in box.children)
+                show(box, any(child.display for child in box.children))
         self.set_class(alone, "-alone")
         self.name_panes()
         self.post_message(self.Changed())
