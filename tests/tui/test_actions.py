@@ -296,7 +296,7 @@ async def test_a_search_of_the_palette_may_end_while_the_app_does(
 
     async def slow(self: ActionProvider, query: str) -> Any:
         """Find nothing, or one action, once the list is gone."""
-        while palette.query(OptionList):
+        while palette.query(OptionList):  # noqa: ASYNC110 - Textual tells of it by no event
             await asyncio.sleep(0)
         async for hit in searched(self, "doctor" if found else "no action has this name"):
             yield hit
