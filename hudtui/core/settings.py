@@ -18,7 +18,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -651,8 +651,10 @@ def check_setting_value(setting: Setting, value: str) -> str | None:
     return _checked(setting, value)[1]
 
 
-def parse_limit(value: str) -> float:
+def parse_limit(value: str, about: str = "limit") -> float:
     """A limit as a number; infinite if the value says that there is no limit.
+
+    `about` is what the text of an error says that `none` turns off.
 
     Raises:
         ValueError: It is not a limit; the text says why.
@@ -662,9 +664,9 @@ def parse_limit(value: str) -> float:
     try:
         number = float(value)
     except ValueError:
-        raise ValueError("this is not a number; none means that there is no limit") from None
+        raise ValueError(f"this is not a number; none means that there is no {about}") from None
     if not number > 0:
-        raise ValueError("this must be more than 0; none means that there is no limit")
+        raise ValueError(f"this must be more than 0; none means that there is no {about}")
     return number
 
 
@@ -731,7 +733,7 @@ _CHECKS: Mapping[Kind, Callable[[str], object]] = {
     "flag": _flag,
     "seconds": _seconds,
     "limit": parse_limit,
-    "threshold": parse_limit,
+    "threshold": partial(parse_limit, about="alarm"),
     "path": lambda text: Path(os.path.expanduser(text)),  # which leaves the home of a user who is not known as it stands
     "command": _command,
     "text": str,

@@ -293,10 +293,11 @@ def test_typed_values(own_world: Path) -> None:
         ("HUDTUI_BUDGET_RUN", "0", "more than 0"),
         ("HUDTUI_BUDGET_DAY", "nan", "more than 0"),
         ("HUDTUI_MAX_HOURS", "-1", "more than 0"),
-        ("HUDTUI_IDLE_MINUTES", "a while", "not a number"),
+        ("HUDTUI_IDLE_MINUTES", "a while", "not a number; none means that there is no limit"),
         ("HUDTUI_ALARM_FLAT_STEPS", "0.5", "at least 1"),
         ("HUDTUI_ALARM_BROKEN_PERCENT", "101", "at most 100; none means that there is no alarm"),
-        ("HUDTUI_ALARM_QUIET_MINUTES", "never", "not a number"),
+        ("HUDTUI_ALARM_QUIET_MINUTES", "never", "not a number; none means that there is no alarm"),
+        ("HUDTUI_ALARM_NAN_STEPS", "-1", "more than 0; none means that there is no alarm"),
     ],
 )
 def test_values_that_cannot_be_right(own_world: Path, name: str, value: str, words: str) -> None:
