@@ -112,6 +112,14 @@ ALARM_SETTINGS: Mapping[str, Setting] = {
         minimum=5,
         maximum=86_400,
     ),
+    "memory": Setting(
+        "HUDTUI_ALARM_MEMORY_PERCENT",
+        "alarm: per cent of the memory of a run's machine, GPUs aside, that is in use, or none",
+        "threshold",
+        "95",
+        minimum=1,
+        maximum=100,
+    ),
     "disk": Setting(
         "HUDTUI_ALARM_DISK_GIB",
         "alarm: less free GiB on the disk of a run's machine, or none",

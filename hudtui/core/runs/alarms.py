@@ -50,6 +50,8 @@ class Thresholds:
     """Per cent of a step's episodes that broke off."""
     server: float = _usual("server")
     """Seconds without an answer, from a server that has answered before."""
+    memory: float = _usual("memory")
+    """Per cent of the machine's memory in use. That of GPUs does not count: servers and trainers reserve it in advance."""
     disk: float = _usual("disk")
     """Free GiB below which a checkpoint of a medium-sized model may no longer fit."""
 
@@ -150,6 +152,9 @@ class RunFacts:
     """Share of the episodes that broke off, one point per step."""
     disk_free: int | None = None
     """Free bytes on the machine's disk."""
+    memory_used: float | None = None
+    """Bytes of the machine's memory in use; of a container its own, as the next."""
+    memory_total: float | None = None
 
 
 _TRAINER_FIX = "Lower batch_size (and raise gradient_accumulation), max_seq_len or num_generations; gradient_checkpointing on."
@@ -273,6 +278,11 @@ def _memory(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
     for stage in facts.stages:
         if stage.state == "ended" and stage.exit == -9 and stage.name not in told and facts.active:
             yield Alarm("memory", "error", f"{stage.name} was killed (SIGKILL), mostly for want of memory", _HOST_FIX, stage.name)
+    used, total = facts.memory_used, facts.memory_total
+    if facts.active and used is not None and total and 100 * used >= from_when.memory * total:
+        text = f"{used / total:.0%} of the machine's memory of {size(int(total))} is in use"
+        fix = "Use a machine with more memory, or fewer episodes at once, before the system kills a process."
+        yield Alarm("memory", "warning", text, fix)
 
 
 def _server(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:

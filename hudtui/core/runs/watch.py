@@ -233,6 +233,7 @@ class Monitor:
         with problems:
             await seen.compare_clocks(host, there if summary.active else None, now)
         silent = seen.silence(there, now - seen.ahead, time.monotonic()) if summary.active and there is not None else None
+        load = seen.machine or MachineLoad()
         group = machine.record.spec.group if machine.record.engine == "rollouts" else None
         facts = RunFacts(
             active=summary.active,
@@ -257,6 +258,8 @@ class Monitor:
             step_times=seen.metrics.quantity("step_time")[-20:],
             broken=seen.metrics.series("broken"),
             disk_free=status.disk_free,
+            memory_used=load.memory_used,
+            memory_total=load.memory_total,
         )
         alarms = find_alarms(facts, await self._thresholds_now(), acknowledged=summary.acknowledged)
         if summary.active and not problems.words:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def test_nothing_is_wrong() -> None:
         ({"broken": points(0, 0.5)}, ("training", "warning")),
         ({"disk_free": 2 * 1024**3}, ("disk", "warning")),
         ({"disk_free": 1024**2}, ("disk", "error")),
+        ({"memory_used": 95.0 * 2**30, "memory_total": 100.0 * 2**30}, ("memory", "warning")),
     ],
 )
 def test_each_trouble_is_told(facts: dict[str, Any], alarm: tuple[str, str]) -> None:
@@ -76,6 +78,7 @@ def test_each_trouble_is_told(facts: dict[str, Any], alarm: tuple[str, str]) -> 
         ("broken", 60, {"broken": points(0, 0.5)}),
         ("server", 40, {"stages": (StageFacts("serve", "ready", True, unanswered=39.0), TRAIN)}),
         ("disk", 1, {"disk_free": 2 * 1024**3}),
+        ("memory", 99, {"memory_used": 97.0 * 2**30, "memory_total": 100.0 * 2**30}),
     ],
 )
 def test_the_user_says_from_when_on_there_is_an_alarm(name: str, value: float, facts: dict[str, Any], own_world: Path) -> None:
@@ -87,6 +90,19 @@ def test_the_user_says_from_when_on_there_is_an_alarm(name: str, value: float, f
         assert find_alarms(found, read_thresholds(own_world)) == ()
     save_user_setting(setting, "soon")
     assert find_alarms(found, read_thresholds(own_world)) == find_alarms(found), "what cannot be read silences nothing"
+
+
+def test_memory_that_is_nearly_full_is_told_with_its_share(own_world: Path) -> None:
+    full = RunFacts(active=True, memory_used=31.0 * 2**30, memory_total=32.0 * 2**30)
+    [alarm] = find_alarms(full)
+    assert alarm.text == "97% of the machine's memory of 32.0 GiB is in use"
+    assert told(memory_used=30.0 * 2**30, memory_total=32.0 * 2**30) == []
+    assert told(memory_used=1.0, memory_total=0.0) == told(memory_used=1.0) == []
+    assert told(memory_used=32.0, memory_total=32.0, active=False) == []
+    save_user_setting(ALARM_SETTINGS["memory"].name, "none")
+    killed = LogSymptom("memory", "train", "Out of memory: Killed process 7")
+    [alarm] = find_alarms(replace(full, signs=(killed,)), read_thresholds(own_world))
+    assert alarm.level == "error", "memory that has run out is told whatever the threshold"
 
 
 def test_a_folder_silences_no_alarm_before_it_is_trusted(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 
 from hudtui.core.errors import InputError, MachineError, RunError
 from hudtui.core.flows.acknowledge import acknowledge
-from hudtui.core.remote.host import Completed
+from hudtui.core.remote.host import Completed, FileStat
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_search import Level, LogFilter
 from hudtui.core.runs import watch
@@ -173,6 +173,33 @@ async def test_an_acknowledged_alarm_counts_again_when_it_comes_anew(
     assert "alarms are not acknowledged any more: disk" in map(event_text, store.events(record.id))
     monkeypatch.setenv("HUDTUI_ALARM_DISK_GIB", "10000")
     assert await disk(Monitor(store)) == [False], "it has come anew"
+    await stop_run(record.id, HOST, store)
+
+
+async def test_the_memory_of_the_machine_is_watched(
+    store: RunStore, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = tmp_path / "loads.jsonl"
+
+    class Loaded(LocalHost):
+        async def stat(self, path: PurePosixPath | str) -> FileStat | None:
+            return await super().stat(loads if Path(path).name == "gpu.jsonl" else path)
+
+        async def get(self, path: PurePosixPath | str, **part: Any) -> bytes:
+            return await super().get(loads if Path(path).name == "gpu.jsonl" else path, **part)
+
+    async def alarms(gib: int, percent: str) -> list[str]:
+        load = {"memory_used": gib * 2**30, "memory_total": 32 * 2**30}
+        loads.write_text(json.dumps({"at": time.time(), "machine": load}) + "\n")
+        monkeypatch.setenv("HUDTUI_ALARM_MEMORY_PERCENT", percent)
+        view = await Monitor(store, hosts=lambda name: Loaded()).view(record.id)
+        return [alarm.text for alarm in view.alarms if alarm.kind == "memory"]
+
+    record = make("sleep 60")
+    await start(record, store)
+    assert await alarms(31, "95") == ["97% of the machine's memory of 32.0 GiB is in use"]
+    assert await alarms(31, "none") == await alarms(8, "95") == []
+    assert await alarms(8, "25") == ["25% of the machine's memory of 32.0 GiB is in use"]
     await stop_run(record.id, HOST, store)
 
 
