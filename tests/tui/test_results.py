@@ -636,6 +636,29 @@ async def test_the_map_leads_to_a_group(open_app: Any, long_training: Path, scre
         await until(pilot, lambda: app.screen is screen)
 
 
+async def test_the_map_follows_a_training_that_goes_on(open_app: Any, long_training: Path, screen_text: Any) -> None:
+    file = long_training / "outputs" / "grpo" / "traces.jsonl"
+
+    def add(task: str, reward: float, step: int) -> None:
+        write_own(file, own_episode(task, reward, rollout=2, step=step, split="train"))
+
+    async with open_app(long_training, size=(120, 35)) as (app, pilot):
+        screen = await opened(pilot)
+        await until(pilot, lambda: len(screen.groups.listed) == 384)
+        await pilot.press("M", "end", "left", "down", "down")
+        await until(pilot, lambda: "step 39 · board-02: mean reward 0.390, 2 episodes" in screen_text(app))
+        add("board-02", 0.99, 39)
+        await until(pilot, lambda: "step 39 · board-02: mean reward 0.590, 3 episodes" in screen_text(app))
+        add("a-board", 0.5, 41)  # a task above the cursor, and a step behind it
+        await until(pilot, lambda: "a-board" in screen_text(app))
+        assert "step 39 · board-02: mean reward 0.590, 3 episodes" in screen_text(app), "the cursor stays where it is"
+        await pilot.press("end", "home", "end", "g", "enter")
+        await until(pilot, lambda: app.screen is screen and screen.panes.current is screen.episodes)
+        assert (screen.groups.row.key.task, screen.groups.row.key.step) == ("a-board", 41)
+        add("board-00", 0.5, 42)
+        await until(pilot, lambda: len(screen.groups.listed) == 386)
+
+
 @pytest.mark.parametrize("theme", ["monochrome", "ansi-dark", "ansi-light"])
 async def test_the_map_is_read_without_shades(
     open_app: Any, long_training: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch, theme: str

@@ -63,6 +63,15 @@ class RewardMap(Acting, Widget, can_focus=True):
         """The group under the cursor; None where nothing is recorded."""
         return self.found.groups.get((self.found.tasks[self.row], self.found.steps[self.column]))
 
+    def show(self, found: StepMap) -> None:
+        """Show newer groups. The cursor stays on its task and step, or where it was when one of them is gone."""
+        task, step = self.found.tasks[self.row], self.found.steps[self.column]
+        self.found = found
+        self._go(
+            found.tasks.index(task) if task in found.tasks else self.row,
+            found.steps.index(step) if step in found.steps else self.column,
+        )
+
     # -- drawing -----------------------------------------------------------------------------------------------------
 
     @property
@@ -170,6 +179,13 @@ class RewardMapDialog(Dialog["ResultGroup | None"]):
 
     def on_mount(self) -> None:
         self.map.focus()
+
+    def show(self, found: StepMap) -> None:
+        """Show newer groups of the training. Groups without a step change nothing."""
+        if found.steps:
+            self.map.show(found)
+            if self.is_mounted:
+                self.on_resize()
 
     def on_resize(self) -> None:
         """The map takes the cells that it needs, or those that there are."""

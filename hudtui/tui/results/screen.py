@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from hudtui.core.errors import HudtuiError, InputError
-from hudtui.core.results.queries import diff_transcripts, failures, histogram
+from hudtui.core.results.queries import diff_transcripts, failures, histogram, step_map
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.facts import Facts
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hudtui.core.results.queries import FailureCause, RewardBucket
     from hudtui.core.results.search import SearchHit
     from hudtui.core.results.values import EpisodeEntry, IndexProgress, ResultGroup, ResultRun, Transcript
+    from hudtui.tui.results.reward_map import RewardMapDialog
 
 _KEPT, _KEPT_BYTES = 16, 4_000_000
 """Episodes that are kept in full, and the bytes of their records together; in memory they take some five times as many."""
@@ -145,6 +146,8 @@ class ResultsScreen(HudtuiScreen):
         """What the message bar said after marking."""
         self._kept: dict[tuple[str, int, int], Transcript] = {}
         self._generation = 0
+        self._map: RewardMapDialog | None = None
+        """The map above this screen, which follows the index as the lists do."""
         self._place: tuple[float | None, str | None] | None = None
         """The step and the task to go to as soon as they are read."""
         self._complete = False
@@ -269,7 +272,8 @@ class ResultsScreen(HudtuiScreen):
             self.run_worker(work, name="forever", group="read", exclusive=True, exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
-        self.workers.cancel_group(self, "read")
+        if self._map is None:
+            self.workers.cancel_group(self, "read")
 
     def on_screen_resume(self) -> None:
         self._follow()
@@ -338,6 +342,8 @@ class ResultsScreen(HudtuiScreen):
         self.rewards.histogram.show(found.buckets)
         self.groups.with_columns(steps=found.steps, runs=len(self.sources) > 1)
         self.groups.show(found.groups)
+        if self._map is not None:
+            self._map.show(step_map(self.groups.listed))
         self._causes = found.causes
         if self.failures.is_attached:
             self.failures.show(found.causes)
@@ -466,12 +472,15 @@ class ResultsScreen(HudtuiScreen):
 
     @started("map")
     async def action_map(self) -> None:
-        from hudtui.core.results.queries import step_map
         from hudtui.tui.results.reward_map import RewardMapDialog
 
         found, row = step_map(self.groups.listed), self.groups.row
         at = next((place for place, group in found.groups.items() if group is row), None)
-        chosen = await self.app.push_screen_wait(RewardMapDialog(found, at))
+        self._map = RewardMapDialog(found, at)
+        try:
+            chosen = await self.app.push_screen_wait(self._map)
+        finally:
+            self._map = None
         if chosen is not None and self.groups.choose(key_text(chosen.key)):
             if self.groups.disabled:
                 await self.action_failures()
