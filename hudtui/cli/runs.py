@@ -479,7 +479,7 @@ def settings(
     """
     with console.failures(as_json=as_json):
         from hudtui.core.row_filter import group
-        from hudtui.core.runs.run_settings import SETTING_FIELDS, settings_of, value_text
+        from hudtui.core.runs.run_settings import SETTING_FIELDS, settings_of
 
         store, _ = runlog.open_store()
         record = store.record(store.find(run))
@@ -490,7 +490,7 @@ def settings(
             console.say("no setting differs from its default")
         else:
             groups = group(found, SETTING_FIELDS, "group")
-            rows = [(f"  {one.label}", one.text, value_text(one.default) if one.changed else "") for one in found]
+            rows = [(f"  {one.label}", one.text, one.default_text if one.changed else "") for one in found]
             titles = [(title, len(members)) for title, members in groups]
             console.table(("SETTING", "VALUE", "DEFAULT"), rows, titles=titles)
 
@@ -502,7 +502,7 @@ def diff(
 ) -> None:
     """Show the settings in which runs differ."""
     with console.failures(as_json=as_json):
-        from hudtui.core.runs.run_settings import differences, value_text
+        from hudtui.core.runs.run_settings import differences
 
         if len(runs) < 2:
             raise typer.BadParameter("name two runs or more", param_hint="RUNS")
@@ -516,7 +516,7 @@ def diff(
             console.say("the settings of these runs are the same")
         else:
             head = ("SETTING", *(record.id for record in records))
-            console.table(head, [(one.field, *(value_text(value) for value in one.values)) for one in found])
+            console.table(head, [(one.field, *one.texts) for one in found])
 
 
 @app.command("rm")

@@ -27,7 +27,7 @@ from hudtui.core.remote.logs import LineBatch
 from hudtui.core.runs.launch import launch
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.training.plan import Plan, PlanOutput, Stage
+from hudtui.core.training.plan import FileRef, Plan, PlanOutput, Stage
 
 own_tmux = tmux_world.own_tmux
 
@@ -293,18 +293,21 @@ def test_names_comments_and_differences(own_world: Path) -> None:
 
 def test_the_settings_of_a_run(own_world: Path) -> None:
     store = RunStore(own_world / ".hudtui")
-    spec = RunSpec("trl", "grpo", str(own_world), training={"temperature": 0.7}, variables={"MY_DSN": "hunter2"})
+    tasks = FileRef("/work/tasks.json", 3 * 2**20, "ab" * 32)
+    spec = RunSpec("trl", "grpo", str(own_world), tasks=tasks, training={"temperature": 0.7}, variables={"MY_DSN": "hunter2"})
     plan = Plan("trl", (Stage("train", ("true",)),))
     store.add(RunRecord("one-aaaa", 1e9, "grpo", "trl", "local", machine_label(), str(store.folder / "one-aaaa"), spec, plan))
     lines = hudtui("runs", "settings").stdout.splitlines()
     assert lines[0].split() == ["SETTING", "VALUE", "DEFAULT"] and "trainer" in lines and "variables" in lines
     rows = [line.split() for line in lines]
     assert ["temperature", "0.7", "1.0"] in rows and ["num_generations", "16"] in rows and ["MY_DSN", "••••"] in rows
+    assert ["tasks.size", "3.0", "MiB"] in rows
     changed = hudtui("runs", "settings", "one", "--changed").stdout.splitlines()
     assert [line.split() for line in changed[1:]] == [["trainer"], ["temperature", "0.7", "1.0"]]
     found = json.loads(hudtui("runs", "settings", "one-aaaa", "--json").stdout)
     (one,) = [row for row in found["settings"] if row["name"] == "training.temperature"]
     assert found["run"] == "one-aaaa" and (one["value"], one["default"], one["changed"]) == (0.7, 1.0, True)
+    assert [row["value"] for row in found["settings"] if row["name"] == "tasks.size"] == [3 * 2**20]
     assert "hunter2" not in json.dumps(found)
     assert "no run" in hudtui("runs", "settings", "two", code=6).stderr
 

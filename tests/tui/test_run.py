@@ -782,6 +782,8 @@ async def test_the_settings_of_a_run_are_filtered_and_copied(open_app: Any, trai
         await pilot.press("tab", *["left_square_bracket"] * 2)
         await _until(pilot, lambda: "num_generations" in screen_text(app))
         assert "2e-05 (default 5e-06)" in screen_text(app) and "hunter2" not in screen_text(app)
+        rows = [" ".join(line.split()) for line in screen_text(app).splitlines()]
+        assert any("tasks.size 2.0 KiB" in row for row in rows) and any("config.size 512 B" in row for row in rows)
         await _until(pilot, lambda: app.focused is app.screen.query_one("#run-settings").table)
         await pilot.press("slash", *"changed:yes temperature", "enter")
         await _until(pilot, lambda: "num_generations" not in screen_text(app) and "0.7 (default 1.0)" in screen_text(app))

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
 
+from hudtui.core.compute.hardware import size
 from hudtui.core.errors import InputError
 from hudtui.core.knobs import knobs_of
 from hudtui.core.row_filter import Fields
@@ -76,12 +77,16 @@ class RunSetting:
 
     @property
     def text(self) -> str:
-        return value_text(self.shown)
+        return value_text(self.shown, self.name)
+
+    @property
+    def default_text(self) -> str:
+        return value_text(self.default, self.name)
 
     @property
     def told(self) -> str:
         """The value, and the default where it is another one."""
-        return f"{self.text} (default {value_text(self.default)})" if self.changed else self.text
+        return f"{self.text} (default {self.default_text})" if self.changed else self.text
 
     def to_json(self) -> dict[str, Any]:
         told = {"name": self.name, "group": self.group, "value": self.shown, "default": self.default, "changed": self.changed}
@@ -92,7 +97,7 @@ SETTING_FIELDS: Fields[RunSetting] = {
     "setting": lambda one: one.name,
     "group": lambda one: one.group,
     "value": lambda one: one.shown if isinstance(one.shown, int | float) and not isinstance(one.shown, bool) else one.text,
-    "default": lambda one: value_text(one.default),
+    "default": lambda one: one.default_text,
     "changed": lambda one: "yes" if one.changed else "no",
     "about": lambda one: one.about,
 }
@@ -243,6 +248,12 @@ class Difference:
     values: tuple[Any, ...]
     """The value in each run as it may be shown, in the order of the runs; None where a run leaves it to the engine."""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The values as texts. Sizes that look the same with units are in bytes."""
+        told, exact = [value_text(value, self.field) for value in self.values], [value_text(value) for value in self.values]
+        return tuple(told if len(set(told)) == len(set(exact)) else exact)
+
 
 def differences(records: Sequence[RunRecord]) -> tuple[Difference, ...]:
     """Return the settings in which runs differ, in the order of `settings_of`.
@@ -270,10 +281,17 @@ def _same_file(name: str, settings: Mapping[str, RunSetting], changed: set[str])
     return part in ("path", "size") and f"{owner}.sha256" in settings and owner not in changed
 
 
-def value_text(value: Any) -> str:
-    """Return a value of a setting as text; a dash where the run leaves it to the engine. Digests are cut."""
+def value_text(value: Any, name: str = "") -> str:
+    """Return the value of a setting as text; a dash where the run leaves it to the engine. Digests are cut.
+
+    The name of the setting tells sizes, which have units: `2.0 KiB`.
+    """
     if value is None:
         return "-"
     if isinstance(value, str):
         return value[:12] if len(value) == 64 and set(value) <= set("0123456789abcdef") else clean_line(value)
+    if name.endswith(".size") and isinstance(value, int):
+        return size(value)
+    if name == "gpu_memory" and isinstance(value, int | float):
+        return size(int(value * 2**30))
     return clean_line(json.dumps(value))

@@ -740,11 +740,11 @@ class RunScreen(HudtuiScreen):
         self.start(partial(self._differences, self._of_the_comparison()), group="differences")
 
     async def _differences(self, runs: Sequence[str]) -> None:
-        from hudtui.core.runs.run_settings import differences, value_text
+        from hudtui.core.runs.run_settings import differences
 
         store = await asyncio.to_thread(self._open_store)
         records = await asyncio.to_thread(lambda: [store.record(run) for run in runs])
-        rows = [(one.field, *(value_text(value) for value in one.values)) for one in differences(records)]
+        rows = [(one.field, *one.texts) for one in differences(records)]
         names = tuple(clean_line(record.name, 40) for record in records)
         if not rows:
             self.say(f"The settings of {' and '.join(names)} are the same.")

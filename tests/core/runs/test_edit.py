@@ -12,7 +12,7 @@ from hudtui.core.errors import InputError, RunError
 from hudtui.core.row_filter import arrange
 from hudtui.core.runs.event_text import event_text
 from hudtui.core.runs.listing import RUN_FIELDS, RunRow
-from hudtui.core.runs.run_settings import Difference, RunSetting, differences, settings_of, value_text
+from hudtui.core.runs.run_settings import Difference, RunSetting, differences, settings_of
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.plan import FileRef, PlanFile, Site
 from hudtui.core.training.setup import environment_folder, python_environment
@@ -101,7 +101,7 @@ def test_settings_that_differ(make: Make) -> None:
     assert differences([spec(first, engine="trl", gpus=1), spec(first, engine="trl", gpus=2)]) == (Difference("gpus", (1, 2)),)
     third = spec(make(run="c-3"), training={"steps": 200}, seed=1)
     (one,) = differences([first, second, third])
-    assert one.values == (1e-6, 1e-5, None) and [value_text(value) for value in one.values] == ["1e-06", "1e-05", "-"]
+    assert one.values == (1e-6, 1e-5, None) and one.texts == ("1e-06", "1e-05", "-")
 
 
 def test_a_file_differs_by_its_content(make: Make) -> None:
@@ -111,7 +111,18 @@ def test_a_file_differs_by_its_content(make: Make) -> None:
     assert differences([first, spec(first, tasks=there)]) == ()
     found = differences([first, spec(first, tasks=changed)])
     assert [one.field for one in found] == ["tasks.size", "tasks.sha256"]
-    assert value_text(found[1].values[0]) == "a" * 12
+    assert found[0].texts == ("10 B", "12 B") and found[1].texts == ("a" * 12, "b" * 12)
+    large, larger = FileRef("/a/tasks.json", 5 * 2**20, "a" * 64), FileRef("/a/tasks.json", 5 * 2**20 + 1, "b" * 64)
+    (size, _) = differences([spec(first, tasks=large), spec(first, tasks=larger)])
+    assert size.texts == ("5242880", "5242881"), "with units they look the same"
+
+
+def test_sizes_have_units(make: Make) -> None:
+    record = spec(make(run="a-1"), engine="trl", gpus=1, gpu_memory=44.5, tasks=FileRef("/a/tasks.json", 2048, "a" * 64))
+    found = by_name(record)
+    assert (found["tasks.size"].text, found["tasks.size"].told) == ("2.0 KiB", "2.0 KiB")
+    assert found["tasks.size"].to_json()["value"] == 2048
+    assert found["gpu_memory"].text == "44.5 GiB" and found["gpu_memory"].to_json()["value"] == 44.5
 
 
 def by_name(record: RunRecord) -> dict[str, RunSetting]:
