@@ -103,23 +103,27 @@ class Terminal:
         sent = await console.ask(lambda: typer.confirm(f"{accept}? (n: {no})", default=True, err=True))
         return typed if sent else None
 
-    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """See `Person.choose`. With `--yes`, the first answer is taken.
+    async def choose(
+        self, title: str, choices: Sequence[Choice], *, lines: tuple[str, ...] = (), value: str | None = None
+    ) -> str | None:
+        """See `Person.choose`. With `--yes`, the suggested answer is taken.
 
         Raises:
             BadParameter: There is no terminal, and the user has not agreed in advance.
         """
+        at = next((number for number, choice in enumerate(choices) if choice.value == value), None)
         if self._yes:
-            return choices[0].value if choices else None
+            return choices[at or 0].value if choices else None
         self._require_terminal()
         console.say(title)
+        for line in lines:
+            console.say(line)
         for number, choice in enumerate(choices, 1):
             console.say(f"  {number}  {choice.label}" + (f"  {choice.help}" if choice.help else ""))
+        prompt, default = ("Number, or empty for none", "") if at is None else ("Number, or 0 for none", str(at + 1))
         while True:
-            answer: str = await console.ask(
-                lambda: typer.prompt("Number, or empty for none", default="", show_default=False, err=True)
-            )
-            if not answer.strip():
+            answer: str = await console.ask(lambda: typer.prompt(prompt, default=default, show_default=bool(default), err=True))
+            if not answer.strip() or (default and answer.strip() == "0"):
                 return None
             if answer.strip().isdecimal() and 1 <= int(answer) <= len(choices):
                 return choices[int(answer) - 1].value

@@ -816,15 +816,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             raise
         return answer
 
-    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+    async def choose(
+        self, title: str, choices: Sequence[Choice], *, lines: tuple[str, ...] = (), value: str | None = None
+    ) -> str | None:
         """Ask, from a worker, for one of several choices; None when the user cancels."""
         from hudtui.tui.widgets.pick import Pick
 
-        lines = [
+        options = [
             Content.assemble(clean_line(one.label), (f"   {clean_line(one.help)}" if one.help else "", "$foreground-muted"))
             for one in choices
         ]
-        index: int | None = await self.push_screen_wait(Pick(title, lines, careful=True))
+        at = next((place for place, one in enumerate(choices) if one.value == value), 0)
+        index: int | None = await self.push_screen_wait(Pick(title, options, at=at, lines=lines, careful=True))
         return None if index is None else choices[index].value
 
     def read(self, title: str, text: str) -> None:

@@ -57,6 +57,20 @@ print(json.dumps(console.run(work())))
 """
 
 
+SUGGESTING = """
+import json
+from hudtui.cli import console
+from hudtui.cli.person import Terminal
+from hudtui.core.flows.person import Choice
+
+async def work():
+    person, choices = Terminal(), [Choice("a", "The first"), Choice("b", "The second")]
+    return [await person.choose("Again?", choices, lines=("It failed.",), value="b") for _ in range(3)]
+
+print(json.dumps(console.run(work())))
+"""
+
+
 def at_terminal(answers: list[tuple[str, str]], script: str = SCRIPT) -> tuple[str, str]:
     """Standard output, and what stood on the terminal, of the script when each prompt gets its answer."""
     master, slave = pty.openpty()
@@ -104,11 +118,17 @@ def test_empty_answers_agree_to_nothing() -> None:
     assert out == '[false, "two", null, null]\n'
 
 
+def test_an_answer_is_suggested() -> None:
+    out, shown = at_terminal([("[2]: ", ""), ("[2]: ", "1"), ("[2]: ", "0")], SUGGESTING)
+    assert out == '["b", "a", null]\n' and "Again?\r\nIt failed.\r\n" in shown
+
+
 def test_yes_agrees_and_takes_what_is_suggested() -> None:
     person = Terminal(yes=True)
     assert asyncio.run(person.confirm("Rent it?"))
     assert asyncio.run(person.ask("Name", value="one")) == "one"
     assert asyncio.run(person.choose("Which?", CHOICES)) == "a"
+    assert asyncio.run(person.choose("Which?", CHOICES, value="b")) == "b"
 
 
 @pytest.mark.parametrize("method", ["confirm", "ask", "choose"])

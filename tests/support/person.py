@@ -88,8 +88,12 @@ class ScriptedPerson:
         assert answer is None or answer is ... or isinstance(answer, dict), (title, answer)
         return None if answer is None else {field.name: field.default for field in fields} | ({} if answer is ... else answer)
 
-    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
-        answer = self._answer(Question(title, choices=tuple(choices)))
+    async def choose(
+        self, title: str, choices: Sequence[Choice], *, lines: tuple[str, ...] = (), value: str | None = None
+    ) -> str | None:
+        suggested = choices[0].value if value is None and choices else value
+        answer = self._answer(Question(title, lines, suggested or "", choices=tuple(choices)))
+        answer = suggested if answer is ... else answer
         assert answer is None or answer in [choice.value for choice in choices], (title, answer, choices)
         return None if answer is None else str(answer)
 

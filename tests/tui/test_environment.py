@@ -380,3 +380,65 @@ async def test_a_new_task_is_asked_for_tested_and_written(open_app: Any, project
         await settle(pilot)
         assert isinstance(app.screen, EnvironmentScreen)
         assert len(json.loads((project / "text-2048-tasks.json").read_text())) == 1
+
+
+async def test_a_call_of_a_new_task_is_corrected_after_a_failed_test(
+    open_app: Any, project: Path, settle: Any, screen_text: Any
+) -> None:
+    async with open_app(project, size=(160, 45)) as (app, pilot):
+
+        async def asked(words: str) -> None:
+            async with asyncio.timeout(30):
+                while words not in screen_text(app):
+                    await pilot.pause(0.02)
+            await pilot.pause()
+
+        await pilot.press("1")
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        await pilot.press("n")
+        await asked("What the agent is asked to do")
+        app.focused.value = "Play."
+        await pilot.press("enter")
+        await asked("Which call sets the task up?")
+        await pilot.press("enter")
+        await asked("setup.board: arguments")
+        app.focused.value = '{"seed": 7}'
+        await pilot.press("enter")
+        await asked("Which call judges the outcome?")
+        await pilot.press("down", "enter")
+        await asked("evaluate.efficiency: arguments")
+        app.focused.value = '{"goal": 64}'
+        await pilot.press("enter")
+        await asked("Task file")
+        app.focused.value = "mine.json"
+        await pilot.press("enter")
+        await asked("The test failed")
+        assert "does not know goal" in screen_text(
+            app
+        ) and 'Correct the evaluation   evaluate {"name": "efficiency"' in screen_text(app)
+        await pilot.press("enter")
+        await asked("Which call judges the outcome?")
+        await pilot.press("enter")
+        await asked("evaluate.efficiency: arguments")
+        assert app.focused.value == '{"goal": 64}', "what was typed is still there"
+        await pilot.press("escape")
+        await asked("The test failed")
+        await pilot.press("down", "enter")
+        await asked("Which call sets the task up?")
+        await pilot.press("enter")
+        await asked("setup.board: arguments")
+        assert app.focused.value == '{"seed": 7}'
+        await pilot.press("escape")
+        await asked("The test failed")
+        await pilot.press("enter")
+        await asked("Which call judges the outcome?")
+        await pilot.press("up", "enter")
+        await asked("evaluate.max_number: arguments")
+        app.focused.value = '{"target": 64}'
+        await pilot.press("enter")
+        await asked("text-2048-1 is added")
+        (written,) = json.loads((project / "mine.json").read_text())
+        assert written["prompt"] == "Play." and written["setup_tool"]["arguments"]["arguments"] == {"seed": 7}
+        assert written["evaluate_tool"]["arguments"] == {"name": "max_number", "arguments": {"target": 64}}

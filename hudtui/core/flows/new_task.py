@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hudtui.core.environment.bundled import find_bundled
-from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField, form_fields, hub_call, read_form, signature
+from hudtui.core.environment.form_args import (
+    ALL_ARGUMENTS,
+    FormField,
+    form_fields,
+    hub_call,
+    read_form,
+    signature,
+    typed_arguments,
+)
 from hudtui.core.environment.source import Source
 from hudtui.core.environment.values import EVALUATE_TOOLS, SETUP_TOOLS, Analysis, Tool
 from hudtui.core.errors import InputError, Location
@@ -32,6 +40,7 @@ Stage = Literal["setup", "evaluate"]
 _SUFFIXES = (".json", ".jsonl", ".ndjson")
 _DONE = ""
 """Value of the choice that ends a list of questions; no tool and no parameter has an empty name."""
+_ANYWAY = "write"
 _WORDS = {"setup": "set-up", "evaluate": "evaluation"}
 _HUBS = {"setup": SETUP_TOOLS, "evaluate": EVALUATE_TOOLS}
 
@@ -109,6 +118,7 @@ async def new_task(
     """Ask for what a task needs, test it, and write it into a task file.
 
     The environment has been started or reached for its analysis, with the person's agreement, and is started again for the test.
+    After a failed test the person can correct a call, beginning with the one that failed, and the task is tested again.
 
     Args:
         project: The project. Files are relative to its folder.
@@ -118,7 +128,7 @@ async def new_task(
         draft: What is decided already.
 
     Yields:
-        The progress of the test, its `Trial`, and at the end the `NewTask`. It ends without one when the person cancels; nothing
+        The progress of each test, its `Trial`, and at the end the `NewTask`. It ends without one when the person cancels; nothing
         is written then.
 
     Raises:
@@ -154,10 +164,14 @@ async def new_task(
         return
     held = await asyncio.to_thread(_read_file, project, file)
     name = draft.id or _free_id(held.ids, environment_name(analysis.image or analysis.source))
-    task = _checked_task(project, analysis, person, name, draft, config)
-    _require_free(task.id, held, file)
     trial: Trial | None = None
-    if draft.test:
+    before: TaskDraft | None = None
+    while draft is not before:
+        before = draft
+        task = _checked_task(project, analysis, person, name, draft, config)
+        _require_free(task.id, held, file)
+        if not draft.test:
+            break
         agreed = {json.dumps(task.mcp_config, sort_keys=True, default=repr)}
         powers: tuple[Power, ...] = source.powers
         async with aclosing(try_task(project, person, task, str(file), agreed=agreed, powers=powers)) as steps:
@@ -166,9 +180,10 @@ async def new_task(
                 yield step
         assert trial is not None  # the servers are agreed to
         if trial.severity == "error":
-            why = (trial.verdict, *trial.details)
-            if not await person.confirm(f"The test failed. Write {task.id} anyway?", why, yes="Write", danger=True):
+            corrected = await _correct(draft, task.id, trial, analysis, person)
+            if corrected is None:
                 return
+            draft = corrected
     if held.text is not None:
         lines = (f"The file has {plural(len(held.records), 'task')}; its contents stay as they are.",)
         if not await person.confirm(f"Add {task.id} to {file}?", lines, yes="Add"):
@@ -238,8 +253,38 @@ def _checked_task(
     return as_task(checked)
 
 
-async def _ask_call(stage: Stage, analysis: Analysis, person: Person) -> tuple[ToolCall, ...] | None:
-    """Return the calls of a stage, at most one; None if the person cancels."""
+async def _correct(draft: TaskDraft, name: str, trial: Trial, analysis: Analysis, person: Person) -> TaskDraft | None:
+    """Return the draft with a call corrected; the draft itself if it is to be written as it is; None if the person cancels."""
+    calls: dict[Stage, tuple[ToolCall, ...]] = {"setup": draft.setup or (), "evaluate": draft.evaluate or ()}
+    made: list[tuple[Stage, int]] = [(stage, place) for stage in calls for place in range(len(calls[stage]))]
+    failed = made[trial.at : trial.at + 1]
+    places = failed + [one for one in made if one not in failed]
+    places += [(stage, 0) for stage in calls if not calls[stage]]
+    choices = []
+    for stage, place in places:
+        told = [_call_text(call) for call in calls[stage][place : place + 1]]
+        choices.append(Choice(f"{stage} {place}", f"Correct the {_WORDS[stage]}", *(told or [f"there is no {_WORDS[stage]}"])))
+    choices.append(Choice(_ANYWAY, f"Write {name} anyway"))
+    while True:
+        chosen = await person.choose("The test failed", choices, lines=(trial.verdict, *trial.details))
+        if chosen is None or chosen == _ANYWAY:
+            return None if chosen is None else draft
+        stage, place = places[[choice.value for choice in choices].index(chosen)]
+        kept = calls[stage]
+        asked = await _ask_call(stage, analysis, person, next(iter(kept[place:]), None))
+        if asked is not None:
+            corrected = (*kept[:place], *asked, *kept[place + 1 :])
+            return replace(draft, setup=corrected) if stage == "setup" else replace(draft, evaluate=corrected)
+
+
+def _call_text(call: ToolCall) -> str:
+    return clean_line(f"{call.name} {json.dumps(call.arguments, ensure_ascii=False, default=repr)}", 100)
+
+
+async def _ask_call(
+    stage: Stage, analysis: Analysis, person: Person, before: ToolCall | None = None
+) -> tuple[ToolCall, ...] | None:
+    """Return the calls of a stage, at most one; None if the person cancels. The call `before` is suggested."""
     offered = {f"{tool.hub}.{tool.name}" if tool.hub else tool.name: tool for tool in _offered(stage, analysis)}
     choices = [Choice(name, signature(tool, name), clean_line(tool.description, 100)) for name, tool in offered.items()]
     if stage == "setup":
@@ -248,12 +293,14 @@ async def _ask_call(stage: Stage, analysis: Analysis, person: Person) -> tuple[T
     else:
         choices.append(Choice(_DONE, "no evaluation", "`rubric.reward` of the configuration judges the outcome"))
         title = "Which call judges the outcome?"
-    chosen = await person.choose(title, choices)
+    suggested, typed = (None, {}) if before is None else _typed_call(before, offered)
+    chosen = await person.choose(title, choices, value=suggested)
     if chosen is None:
         return None
     if chosen == _DONE:
         return ()
-    typed: dict[str, str] = {}
+    if chosen != suggested:
+        typed = {}
     while True:
         filled = await _ask_arguments(chosen, offered[chosen], typed, person)
         if filled is None:
@@ -264,6 +311,17 @@ async def _ask_call(stage: Stage, analysis: Analysis, person: Person) -> tuple[T
             return (_checked(call, stage, analysis),)
         except InputError as error:
             person.say(" ".join(error.lines()), severity="error")
+
+
+def _typed_call(call: ToolCall, offered: Mapping[str, Tool]) -> tuple[str | None, dict[str, str]]:
+    """Return the name of the tool of a call and what is typed for its arguments; None and nothing if it is not offered."""
+    for name, tool in offered.items():
+        if tool.hub is None and tool.name == call.name:
+            return name, typed_arguments(tool, call.arguments)
+        given = call.arguments.get("arguments")
+        if tool.hub == call.name and call.arguments.get("name") == tool.name:
+            return name, typed_arguments(tool, given if isinstance(given, Mapping) else {})
+    return None, {}
 
 
 def _offered(stage: Stage, analysis: Analysis) -> list[Tool]:
@@ -322,7 +380,8 @@ async def _ask_field(name: str, field: FormField, value: str, person: Person) ->
         return await person.ask(f"{name}: arguments, as a JSON object", lines=lines, value=value, accept="Next")
     title = f"{name}: {clean_line(field.name, 60)}"
     if field.choices:
-        return await person.choose(title, [Choice(choice, clean_line(choice, 100)) for choice in field.choices])
+        choices = [Choice(choice, clean_line(choice, 100)) for choice in field.choices]
+        return await person.choose(title, choices, value=value or None)
     return await person.ask(title, value=value or field.default, placeholder=field.type, accept="Next")
 
 

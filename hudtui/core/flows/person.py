@@ -83,8 +83,17 @@ class Person(Protocol):
         """
         ...
 
-    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Return the value of the chosen answer, or None if the user cancels."""
+    async def choose(
+        self, title: str, choices: Sequence[Choice], *, lines: tuple[str, ...] = (), value: str | None = None
+    ) -> str | None:
+        """Return the value of the chosen answer, or None if the user cancels.
+
+        Args:
+            title: The question.
+            choices: The answers.
+            lines: What the user should know before the answer.
+            value: Of the answer that is suggested; None for the first.
+        """
         ...
 
     def say(self, text: str, /, *, severity: Severity = "information") -> None:

@@ -50,6 +50,11 @@ class Trial:
     """Why the test failed, and what to do."""
     seconds: float = 0.0
 
+    @property
+    def at(self) -> int:
+        """Position of the call at which a failed test ended, among the set-up calls and the evaluation calls together."""
+        return next((place for place, step in enumerate(self.steps) if step.failed), max(len(self.steps) - 1, 0))
+
     def to_json(self) -> dict[str, Any]:
         """Return the form of `hudtui tasks test --json`."""
         return {

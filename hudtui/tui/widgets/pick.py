@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import OptionList, Static
 
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean, clean_line
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.dialog import Dialog, dialog_title
 from hudtui.tui.widgets.fields import Field
@@ -29,6 +29,7 @@ class Pick(Dialog["int | None"]):
         title: What is chosen.
         options: One line each, plain or styled.
         at: The choice that the cursor begins on.
+        lines: What to know before choosing, above the list.
         hint: Below the list.
         careful: Something is made or written at once when one is chosen: a key in the middle of a burst chooses nothing.
     """
@@ -39,23 +40,34 @@ class Pick(Dialog["int | None"]):
     DEFAULT_CSS = """
     Pick .dialog { height: auto; max-height: 80%; width: 100; }
     Pick Choices { background: $surface; height: auto; max-height: 24; }
+    Pick .pick-lines { height: auto; max-height: 8; margin-bottom: 1; }
+    Pick.-h20 .pick-lines { max-height: 3; }
     Pick.-h20 Choices { max-height: 9; }
     Pick.-h24 Choices { max-height: 13; }
     """
     _most = 500
 
     def __init__(
-        self, title: str, options: Iterable[str | Content], *, at: int = 0, hint: str = "", careful: bool = False
+        self,
+        title: str,
+        options: Iterable[str | Content],
+        *,
+        at: int = 0,
+        lines: Iterable[str] = (),
+        hint: str = "",
+        careful: bool = False,
     ) -> None:
         super().__init__()
         self._careful = careful
-        self._title, self._at, self._hint = title, at, hint
+        self._title, self._at, self._lines, self._hint = title, at, tuple(lines), hint
         self._options = [Content(clean_line(one)) if isinstance(one, str) else one for one in options]
         self._shown: list[int] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -wide"):
             yield dialog_title(self._title)
+            if self._lines:
+                yield VerticalScroll(Static(Content("\n".join(map(clean, self._lines)))), classes="pick-lines", can_focus=False)
             if len(self._options) > 4:
                 yield Field(placeholder="type to narrow the list", id="pick-word")
             yield Choices(id="pick-rows")

@@ -11,6 +11,7 @@ import pytest
 from support.person import ScriptedPerson
 
 from hudtui.core.environment.discover import analyze
+from hudtui.core.environment.form_args import read_form, typed_arguments
 from hudtui.core.environment.source import Source, parse_source
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
@@ -198,8 +199,53 @@ async def test_the_task_is_tested_before_it_is_written() -> None:
     assert made.to_json()["test"]["ok"] and json.loads(Path("new/t.jsonl").read_text()) == made.to_json()["task"]
 
     broken = replace(draft, evaluate=(read_call('max_number={"goal": 64}', "evaluate", analysis),), file=Path("b.json"))
-    person = ScriptedPerson(False)
+    person = ScriptedPerson(None)
     steps = await make(person, broken, source, analysis)
     assert steps[-1].severity == "error" and not Path("b.json").exists()
-    assert "does not know goal" in person.questions[0].lines[0] and person.questions[0].danger
-    assert isinstance((await make(ScriptedPerson(True), broken, source, analysis))[-1], NewTask) and Path("b.json").exists()
+    (question,) = person.questions
+    assert "does not know goal" in question.lines[0] and "write" not in question.value, "nothing is written by Enter alone"
+    assert isinstance((await make(ScriptedPerson("write"), broken, source, analysis))[-1], NewTask) and Path("b.json").exists()
+
+
+async def test_calls_are_corrected_after_a_failed_test() -> None:
+    source = parse_source("text-2048")
+    analysis = await analyze(source)
+    answers = ("Play.", "setup.board", '{"seed": 7}', "evaluate.max_number", '{"goal": 64}', "far.json")
+    person = ScriptedPerson(*answers, ..., ..., None, ..., ..., '{"target": 64}')
+    steps = await make(person, None, source, analysis)
+    made, trials = steps[-1], [step for step in steps if isinstance(step, Trial)]
+    assert isinstance(made, NewTask) and not person.unasked and str(made.file) == "far.json"
+    assert [trial.severity for trial in trials] == ["error", "success"]
+    failed, tool, arguments = person.questions[6:9]
+    assert failed.choices[0].label == "Correct the evaluation" and "goal" in failed.choices[0].help
+    assert [choice.label for choice in failed.choices[1:]] == ["Correct the set-up", "Write text-2048-1 anyway"]
+    assert tool.title == "Which call judges the outcome?" and tool.value == "evaluate.max_number"
+    assert arguments.value == '{"goal": 64}', "what was typed comes back"
+    assert person.questions[9] == failed, "who gives a correction up is asked again"
+    assert made.task.prompt == "Play." and made.task.setup[0].arguments == {"name": "board", "arguments": {"seed": 7}}
+    assert made.task.evaluate[0].arguments == {"name": "max_number", "arguments": {"target": 64}}
+
+
+async def test_the_call_that_failed_is_the_first_to_be_corrected() -> None:
+    source = parse_source("text-2048")
+    analysis = await analyze(source)
+    setup = tuple(read_call(text, "setup", analysis) for text in ('board={"seed": 2}', 'board={"side": 3}'))
+    judge = read_call('max_number={"target": 64}', "evaluate", analysis)
+    person = ScriptedPerson(..., ..., '{"board_size": 3}')
+    steps = await make(person, TaskDraft("Play.", setup, (judge,), file=Path("t.json")), source, analysis)
+    assert person.questions[0].choices[0].label == "Correct the set-up" and "side" in person.questions[0].choices[0].help
+    assert len(person.questions[0].choices) == 4 and person.questions[2].value == '{"side": 3}'
+    assert [call.arguments["arguments"] for call in steps[-1].task.setup] == [{"seed": 2}, {"board_size": 3}]
+
+    person = ScriptedPerson(..., "")
+    steps = await make(person, TaskDraft("Play.", setup[1:], (judge,), file=Path("u.json")), source, analysis)
+    assert steps[-1].task.setup == (), "a call can be left out"
+
+
+def test_arguments_are_typed_as_a_form_reads_them() -> None:
+    kinds = {"a": "string", "b": "integer", "c": "array", "d": None, "e": None, "f": "string"}
+    properties = {name: {} if kind is None else {"type": kind} for name, kind in kinds.items()}
+    tool = Tool("t", "", {"type": "object", "properties": properties, "required": ["f"]})
+    for arguments in ({"a": "64", "b": 3, "c": ["x"], "d": "64", "e": "plain", "f": ""}, {"f": "é", "d": {"k": None}}):
+        assert read_form(tool, typed_arguments(tool, arguments)) == arguments
+    assert read_form(ANALYSIS.tools[-1], typed_arguments(ANALYSIS.tools[-1], {"target": 64})) == {"target": 64}
