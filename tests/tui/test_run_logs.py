@@ -88,6 +88,40 @@ async def test_the_whole_log_is_searched(open_app: Any, project: Path, screen_te
         await until(pilot, lambda: "“ctrl”: not found" in screen_text(app))
 
 
+async def test_the_keys_of_matches_are_those_of_the_screen_until_something_is_searched_for(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
+    runs.make_run(project, "long-aaaa", "finished", log="".join(f"line {n} {'hit' if n % 2 else ''}\n" for n in range(10)))
+    async with open_app(project, size=(160, 45)) as (app, pilot):
+        await pilot.press("5")
+        await until(pilot, lambda: "line 9" in screen_text(app))
+        log, screen = app.screen.query_one(RunLogs).main, app.screen
+
+        async def in_the_log(*keys: str) -> None:
+            await until(pilot, lambda: app.screen is screen)
+            log.focus()
+            await until(pilot, lambda: app.focused is log.lines)
+            await pilot.press(*keys)
+
+        await in_the_log("n")
+        await until(pilot, lambda: app.screen.NAME == "launch")
+        await pilot.press("escape")
+        await in_the_log("N")
+        await until(pilot, lambda: "Previous match: search first" in screen.message)
+        await in_the_log("slash", *"hit", "enter")
+        await until(pilot, lambda: "“hit”: 1 of 5" in screen_text(app))
+        await pilot.press("n")
+        await until(pilot, lambda: "“hit”: 2 of 5" in screen_text(app))
+        await pilot.press("slash", *["backspace"] * 3, "enter", "n")  # an empty text ends the search
+        await until(pilot, lambda: app.screen.NAME == "launch")
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is screen)
+        screen.pane.turn_to("events")
+        await until(pilot, lambda: isinstance(app.focused, Grid))
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen.NAME == "launch")
+
+
 async def test_a_match_outside_of_the_lines_that_are_there_is_gone_to(open_app: Any, project: Path, screen_text: Any) -> None:
     text = "".join(f"line {n} {'seed' if n == 5 else 'loss'}\n" for n in range(3 * OPENING_LINES))
     runs.make_run(project, "long-aaaa", "finished", log=text)

@@ -402,7 +402,9 @@ class LogView(Acting, Vertical):
         return None
 
     def offers(self, action_id: str) -> bool:
-        """Whether the rest of the log can be asked for."""
+        """What asks for the rest of a log needs one that has more. Until a text is searched for, `n` and `N` are the screen's."""
+        if action_id in ("log.next", "log.previous"):
+            return self._pattern is not None
         return self.reaches or action_id not in ("log.since", "log.cancel")
 
     def action_now(self) -> None:

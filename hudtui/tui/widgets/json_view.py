@@ -331,7 +331,8 @@ class JsonView(Searching, Scrolling, LogLines):
 
     def offers(self, action_id: str) -> bool:
         """Values are folded, texts are not."""
-        return self._cursor is not None or action_id not in ("json.fold", "json.fold-all")
+        foldable = self._cursor is not None or action_id not in ("json.fold", "json.fold-all")
+        return foldable and super().offers(action_id)
 
     def action_copy(self) -> None:
         self.app.copy(self.text)

@@ -20,6 +20,7 @@ SEARCH: tuple[AppAction, ...] = (
     by_key("search.next-match", "Next match", "Go to the next match.", "n"),
     by_key("search.previous-match", "Previous match", "Go to the previous match.", "N"),
 )
+_OF_MATCHES = ("search.next-match", "search.previous-match")
 
 
 class StatusLine(Widget):
@@ -202,9 +203,13 @@ class Searching(Acting, _Base):
 
     def why_not(self, action_id: str) -> str | None:
         """Matches are there once something is searched for."""
-        if action_id in ("search.next-match", "search.previous-match") and self.pattern is None:
+        if action_id in _OF_MATCHES and self.pattern is None:
             return "search first, with {key:search.find}"
         return super().why_not(action_id)
+
+    def offers(self, action_id: str) -> bool:
+        """Until something is searched for, the keys of matches are those of the screen."""
+        return super().offers(action_id) and (action_id not in _OF_MATCHES or self.pattern is not None)
 
     def action_find(self) -> None:
         self._field.open()
