@@ -60,11 +60,11 @@ async def test_a_path_in_the_project_is_relative_and_another_is_not(open_app: An
 async def test_what_needs_no_answer_goes_by_itself_and_is_kept(
     open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch, severity: Any, stays: bool
 ) -> None:
-    monkeypatch.setattr("hudtui.tui.app.EVERY", 0.02)
+    monkeypatch.setattr("hudtui.tui.app.EVERY", 0.1)  # often enough, and the app is at rest in between
     monkeypatch.setattr("hudtui.tui.app.MESSAGE_EXPIRES", 0.1)
     async with open_app(project) as (app, pilot):
         app.screen.say("the task file was written", severity)
-        for _ in range(30):
+        for _ in range(40):
             await pilot.pause(0.02)
             if not app.screen.message:
                 break
