@@ -495,7 +495,7 @@ def test_a_key_is_made_once(sim: PrimeSimulator, run: Run) -> None:
     before = path.read_bytes()
     assert "cannot be written" in run("keys", "create", rc=2).stderr and path.read_bytes() == before
     other = path.with_name("other")
-    run("keys", "create", str(other))
+    assert "makes it known to Prime (simulated)" in run("keys", "create", str(other)).stderr
     assert json.loads(run("keys", "--json").stdout)["path"] == str(other)
 
 
@@ -519,6 +519,7 @@ def test_the_path_of_the_key(sim: PrimeSimulator, key: Path, run: Run, tmp_path:
     other.chmod(0o644)
     done = run("keys", "set-path", str(other))
     assert f"chmod 400 {other}" in done.stderr and "SHA256:" in done.stdout
+    assert "makes it known to Prime (simulated)" in done.stderr
     assert json.loads(run("keys", "list", "--json").stdout)["path"] == str(other)
     run("keys", "set-path", str(key), "--project")
     assert json.loads(run("keys", "list", "--json").stdout)["path"] == str(key)

@@ -1041,7 +1041,33 @@ async def test_a_missing_key_is_set_without_leaving_the_screen(open_app: Any, wo
     assert "s3cret-of-the-game" in (workspace / ".env").read_text()
 
 
-async def test_another_machine_is_chosen_without_leaving_the_screen(open_app: Any, workspace: Path, sim: PrimeSimulator) -> None:
+@pytest.mark.parametrize(("market", "title"), [("off", "Prime Intellect"), ("demo", "Prime (simulated)")])
+async def test_the_list_of_machines_says_whether_those_to_rent_are_simulated(
+    open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch, market: str, title: str
+) -> None:
+    monkeypatch.setenv("HUDTUI_SIM", market)
+    async with open_app(workspace) as (app, pilot):
+        app.open_screen("launch")
+        await until(pilot, lambda: app.screen.NAME == "launch" and app.screen.prepared is not None)
+        shown = [words for words, _ in app.screen.query_one("#launch-machine").entries]
+        assert f"rent one: {title}" in shown and sum("Prime" in words for words in shown) == 1
+
+
+async def test_an_offer_of_a_simulated_market_says_so_among_the_machines(
+    open_app: Any, workspace: Path, sim: PrimeSimulator
+) -> None:
+    async with open_app(workspace) as (app, pilot):
+        session = await app.spending.open()
+        offer = (await session.overview.providers["prime"].offers()).found[0]
+        app.open_screen("launch", offer=offer)
+        await until(pilot, lambda: app.screen.NAME == "launch" and app.screen.prepared is not None)
+        shown = [words for words, value in app.screen.query_one("#launch-machine").entries if value == form.OFFER]
+        assert len(shown) == 1 and shown[0].startswith("rent (simulated) ")
+
+
+async def test_another_machine_is_chosen_without_leaving_the_screen(
+    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
+) -> None:
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
         app.open_screen("launch", engine="trl", machine="local")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
@@ -1049,6 +1075,7 @@ async def test_another_machine_is_chosen_without_leaving_the_screen(open_app: An
         assert screen._to_fix.remedy == "choose-machine"
         await pilot.press("f4")
         await until(pilot, lambda: app.screen.is_modal)
+        assert "from Prime (simulated)" in screen_text(app)
         await pilot.press("enter")  # rent one
         await until(pilot, lambda: app.screen.is_modal and app.screen.query(Field))
         await pilot.press("enter")  # the suggested GPUs

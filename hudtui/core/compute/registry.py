@@ -61,7 +61,27 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
             )
         return PrimeAccess(simulator.rstrip("/"), lookup(SIMULATOR_KEY) or None, None, True)
     base = (lookup("PRIME_API_BASE_URL") or BASE_URL).rstrip("/")
-    return PrimeAccess(base, lookup("PRIME_API_KEY") or None, lookup("PRIME_TEAM_ID"), is_loopback(base))
+    return PrimeAccess(base, lookup("PRIME_API_KEY") or None, lookup("PRIME_TEAM_ID"), is_prime_simulated(lookup))
+
+
+def is_prime_simulated(lookup: Lookup) -> bool:
+    """Return whether the settings put a simulator in Prime Intellect's place. It need not be running."""
+    from hudtui.core.compute.prime.provider import BASE_URL
+
+    simulator = lookup(SIMULATOR)
+    if simulator and simulator != OFF:
+        return simulator == DEMO or is_loopback(simulator)
+    return is_loopback(lookup("PRIME_API_BASE_URL") or BASE_URL)
+
+
+def rental_titles(lookup: Lookup) -> Mapping[str, str]:
+    """Return the providers that machines are rented from, by name, each with its title as `Provider.title` has it.
+
+    A provider need not be set up, and no request is made.
+    """
+    from hudtui.core.compute.prime.provider import prime_title
+
+    return {"prime": prime_title(is_prime_simulated(lookup)), SkyPilotProvider.name: SkyPilotProvider.title}
 
 
 def find_providers(

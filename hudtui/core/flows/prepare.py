@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hudtui.core.compute.provider import Provider
+from hudtui.core.compute.registry import rental_titles
 from hudtui.core.errors import InputError
 from hudtui.core.events import Progress
 from hudtui.core.flows.generate import generate_from
@@ -62,7 +63,7 @@ async def fix(
     if check.remedy == "generate-config":
         return await _generate(request, project, person, on_event)
     if check.remedy == "choose-machine":
-        return await _choose_machine(request, person)
+        return await _choose_machine(request, project, person)
     if check.remedy == "set-key":
         done = await set_key(check.options[0], project, person)
     elif check.remedy == "push-image":
@@ -131,10 +132,11 @@ async def _generate(request: RunRequest, project: Project, person: Person, on_ev
     return replace(request, config=made.file)
 
 
-async def _choose_machine(request: RunRequest, person: Person) -> RunRequest | None:
+async def _choose_machine(request: RunRequest, project: Project, person: Person) -> RunRequest | None:
     """Ask for another machine. The offer, and what narrows the choice of one, go with the machine before."""
+    settings = await asyncio.to_thread(project.settings)
     choices = [
-        Choice("rent", "Rent one", "from Prime Intellect"),
+        Choice("rent", "Rent one", f"from {rental_titles(settings.get)['prime']}"),
         Choice("host", "A machine of yours", "user@host, or a name of ~/.ssh/config"),
         Choice(LOCAL, "This machine"),
     ]

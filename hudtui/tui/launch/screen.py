@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.read import TaskReader
     from hudtui.core.trust import Untrusted
 
-_RENTALS = {"prime": "rent one: Prime Intellect", "sky": "rent one: SkyPilot"}
-"""Providers from whom a machine can be rented for a run."""
+_RENTALS = {"prime": "Prime", "sky": "SkyPilot"}
+"""Providers from whom a machine can be rented for a run; each with what it is called until the settings are read."""
 _OTHER_FILES = {
     **dict.fromkeys(("tasks", "dataset"), "another file, or a dataset on the Hub…"),
     **dict.fromkeys(("config", "art_config"), "another file…"),
@@ -129,6 +129,8 @@ class LaunchScreen(HudtuiScreen):
         self._tasks: TaskReader | None = None
         self._engine = ""
         """The engine that hudtui chose for the machine; empty once the user or the opener has chosen one."""
+        self._rentals: Mapping[str, str] = _RENTALS
+        """Titles of the providers in `_RENTALS`."""
         self._machines: tuple[str, ...] = ()
         """Machines of the user's that were named here or are listed."""
         self._untrusted: Untrusted | None = None
@@ -264,7 +266,10 @@ class LaunchScreen(HudtuiScreen):
 
     async def _read_machines(self) -> None:
         from hudtui.core.compute.owned_hosts import owned_hosts_file, read_owned_hosts
+        from hudtui.core.compute.registry import rental_titles
 
+        self._rentals = await asyncio.to_thread(lambda: rental_titles(self.app.project.settings().get))
+        self._offer_machines()
         listed = await asyncio.to_thread(lambda: read_owned_hosts(owned_hosts_file()))
         self._machines = tuple(dict.fromkeys((*self._machines, *(one.name for one in listed if one.name != "local"))))
         self._offer_machines()
@@ -274,8 +279,11 @@ class LaunchScreen(HudtuiScreen):
         if self.offer is not None:
             from hudtui.core.runs.prepare import offer_text
 
-            entries.append((f"rent {offer_text(self.offer)}", form.OFFER))
-        entries += [(words, name) for name, words in _RENTALS.items()]
+            session = self.app.spending.session
+            provider = session.overview.providers.get(self.offer.provider) if session is not None else None
+            simulated = " (simulated)" if provider is not None and provider.features.simulated else ""
+            entries.append((f"rent{simulated} {offer_text(self.offer)}", form.OFFER))
+        entries += [(f"rent one: {title}", name) for name, title in self._rentals.items()]
         self._choice("machine").offer([*entries, ("another machine of yours…", form.OTHER)])
 
     def facts_changed(self, facts: Facts) -> None:

@@ -8,7 +8,14 @@ import pytest
 
 from hudtui.core.compute.owned_hosts import owned_hosts_file
 from hudtui.core.compute.provider import AuthError, Provider, ProviderError, find_offer
-from hudtui.core.compute.registry import find_providers, open_provider, pod_target, prime_access, unavailable_providers
+from hudtui.core.compute.registry import (
+    find_providers,
+    open_provider,
+    pod_target,
+    prime_access,
+    rental_titles,
+    unavailable_providers,
+)
 from hudtui.core.compute.ssh_key import find_registered, keep_path, key_path, read_key
 from hudtui.core.compute.ssh_key import make_key as new_key
 from hudtui.core.compute.values import Address, Offer, Pod, Price, SshKey
@@ -61,6 +68,21 @@ async def test_an_address_of_this_machine_is_a_simulated_prime(settings: dict[st
         key = prime_access(settings.get).key
         assert key is not None and key == "its-own"
     await prime.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "title"),
+    [
+        ({}, "Prime Intellect"),
+        ({"HUDTUI_SIM": "off"}, "Prime Intellect"),
+        ({"HUDTUI_SIM": "https://api.primeintellect.ai"}, "Prime Intellect"),
+        ({"HUDTUI_SIM": "demo"}, "Prime (simulated)"),  # also before it runs
+        ({"HUDTUI_SIM": "http://127.0.0.1:1"}, "Prime (simulated)"),
+        ({"PRIME_API_BASE_URL": "http://127.0.0.1:1"}, "Prime (simulated)"),
+    ],
+)
+def test_the_title_of_prime_is_known_before_it_is_set_up(settings: dict[str, str], title: str) -> None:
+    assert rental_titles(settings.get) == {"prime": title, "sky": "SkyPilot"}
 
 
 def test_a_simulator_without_its_key_gets_no_other_and_says_what_to_do() -> None:

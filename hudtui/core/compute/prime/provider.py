@@ -32,6 +32,11 @@ _NO_CAPACITY = (
 _NO_QUOTA = ("quota exceeded", "limit exceeded")
 
 
+def prime_title(simulated: bool) -> str:
+    """Return the name of Prime Intellect, or of a simulator in its place, for people."""
+    return "Prime (simulated)" if simulated else "Prime Intellect"
+
+
 class PrimeProvider:
     """Prime Intellect, or a simulator of it.
 
@@ -69,7 +74,7 @@ class PrimeProvider:
 
     @property
     def title(self) -> str:
-        return "Prime (simulated)" if self.features.simulated else "Prime Intellect"
+        return prime_title(self.features.simulated)
 
     @property
     def base_url(self) -> str:
