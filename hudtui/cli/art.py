@@ -38,7 +38,7 @@ class _JudgeMayBeLeftOut(HelpCommand):
 @takes_request(
     *("environment", "art_config", "dataset", "model", "model_name", "project", "scenarios", "val_scenarios", "steps", "epochs"),
     *("groups_per_step", "rollouts_per_group", "learning_rate", "max_turns", "max_seq_length", "gpu_memory_utilization"),
-    *("ruler", "reward", "rehearse", "base_url", "seed", "gpus", "provider", "offer_name", "clouds", "regions", "host"),
+    *("ruler", "reward", "rehearse", "base_url", "seed", "gpus", "provider", "offer_name", "clouds", "regions", "spot", "host"),
     *("output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "python", "environments", "engine_version"),
     kind=ArtRequest,
 )

@@ -54,7 +54,7 @@ class How:
 
 @takes_request(
     *("tasks", "config", "model", "engine", "policy", "training", "steps", "gpus", "provider", "offer_name", "clouds"),
-    *("regions", "host", "output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "group"),
+    *("regions", "spot", "host", "output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "group"),
     *("concurrency", "limit", "seed", "max_turns", "base_url", "environments", "python", "rehearse", "rehearse_model"),
 )
 @takes_request(kind=How, to="how")
@@ -79,12 +79,13 @@ def checked(request: R, settings: list[str] | None) -> R:
     """
     if request.host is not None and request.provider is not None:
         raise typer.BadParameter("these options exclude each other", param_hint="--host, --provider")
-    market = (("--offer", request.offer_name), ("--cloud", request.clouds), ("--region", request.regions))
+    spot = None if request.spot is None else "--spot" if request.spot else "--no-spot"
+    market = (("--offer", request.offer_name), ("--cloud", request.clouds), ("--region", request.regions), (spot, spot))
     chosen = [name for name, value in market if value]
     if chosen and (request.host is not None or request.provider == "local"):
         raise typer.BadParameter("this is only for machines to rent", param_hint=chosen[0])
-    if request.offer_name is not None and (request.clouds or request.regions or request.gpus):
-        raise typer.BadParameter("an offer already has GPUs, cloud and region", param_hint="--offer")
+    if request.offer_name is not None and (request.clouds or request.regions or request.gpus or request.spot is not None):
+        raise typer.BadParameter("an offer already has GPUs, cloud, region and kind", param_hint="--offer")
     if request.rehearse and request.engine not in ("trl", "art"):
         raise typer.BadParameter("only a training (--engine trl or art) can be rehearsed", param_hint="--rehearse")
     if request.rehearse and request.steps is not None and request.steps > _MOST_STEPS:
@@ -96,7 +97,8 @@ def checked(request: R, settings: list[str] | None) -> R:
     except InputError as error:
         raise typer.BadParameter("; ".join(error.lines()), param_hint="--set") from None
     request = replace(request, settings=overrides)
-    if chosen and request.provider is None:
+    names_provider = request.engine == "art" and chosen == [spot]  # ART's configuration may name the provider
+    if chosen and request.provider is None and not names_provider:
         request = replace(request, provider="prime")
     elif request.rehearse and request.host is None and request.provider is None:
         request = replace(request, host="local")

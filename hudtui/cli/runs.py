@@ -282,7 +282,8 @@ async def rerun(run: Run = None, *, how: How, as_json: Json = False) -> None:
     """Start a run again: the same files, settings, kind of machine and limits, in a run of its own.
 
     Everything is checked as by `hudtui rl`, and nothing is rented before you agree. Files are used as they are now. A rented
-    machine is chosen again among the offers with the same GPUs.
+    machine is chosen again among the provider's offers with the same GPUs: a spot machine among the spot offers, any other
+    machine among the others.
     """
     from hudtui.core.flows.again import rerun_request
     from hudtui.core.project import open_project

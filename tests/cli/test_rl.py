@@ -299,11 +299,16 @@ def test_the_very_offer_or_cloud_or_region_can_be_named(workspace: Path, sim: Pr
     for cloud in clouds:
         found = json.loads(hudtui(*words, "--gpus", "H100", "--cloud", cloud).stdout)
         assert cloud in json.dumps(found["machine"]["choice"])
+    for spot, kind in ((True, "--spot"), (False, "--no-spot")):
+        found = json.loads(hudtui(*words, "--gpus", "H100", kind).stdout)
+        assert found["machine"]["choice"]["offer"]["spot"] is spot
     assert "has no offer zzzzzz" in json.dumps(json.loads(hudtui(*words, "--offer", "zzzzzz", code=2).stdout)["checks"])
     for wrong in (
         ("--offer", "x", "--gpus", "H100"),
         ("--cloud", "x", "--host", "local"),
         ("--region", "eu", "--provider", "local"),
+        ("--spot", "--host", "local"),
+        ("--offer", "x", "--no-spot"),
     ):
         assert "Invalid value" in hudtui(*words, *wrong, code=2).stderr
     assert ordered(sim) == 0

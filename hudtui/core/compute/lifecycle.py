@@ -502,9 +502,10 @@ def _until_beat(now: float, interval: float) -> float:
 
 
 def offer_title(offer: Offer) -> str:
-    """Return the GPUs of an offer, and who has them."""
+    """Return the GPUs of an offer, who has them, and whether it is a spot machine."""
     gpus = f"{offer.gpu_count} x {offer.gpu_type}" if offer.gpu_count else "a machine without a GPU"
-    return clean_line(f"{gpus} at {offer.cloud}" if offer.cloud else gpus)
+    where = f" at {offer.cloud}" if offer.cloud else ""
+    return clean_line(f"{gpus}{where}{', spot' if offer.spot else ''}")
 
 
 # --- logging in -----------------------------------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ async def _choose_machine(request: RunRequest, project: Project, person: Person)
     chosen = await person.choose("On which machine?", [one for one in choices if one.value != before])
     if chosen is None:
         return None
-    request = replace(request, offer=None, offer_name=None, clouds=(), regions=(), provider=None, host=chosen)
+    request = replace(request, offer=None, offer_name=None, clouds=(), regions=(), spot=None, provider=None, host=chosen)
     if chosen == LOCAL:
         return replace(request, gpus=None)
     if chosen == "host":

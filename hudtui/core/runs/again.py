@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.compute.gpus import parse_spec
 from hudtui.core.errors import InputError
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -18,7 +19,7 @@ from hudtui.core.training.plan import Continuation, FileRef, PlanFile, file_ref
 from hudtui.core.training.recipe import recipe_for
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.spec import Rental
+    from hudtui.core.compute.values import Offer
 
 _CHECKPOINTS = "out/checkpoints"
 _METRICS, _TRACES = "out/metrics.jsonl", "out/traces.jsonl"
@@ -31,7 +32,8 @@ CONTINUED = ("trl", "rollouts")
 def request_again(record: RunRecord) -> RunRequest:
     """Return the request that asks for a run once more: the same files by their paths, settings, kind of machine and limits.
 
-    A rented machine is chosen again among the offers with the same GPUs, because offers come and go.
+    A rented machine is chosen again among the offers of its provider with the same GPUs, because offers come and go: a spot
+    machine among the spot offers, any other machine among the others.
     """
     spec, rent = record.spec, record.spec.rent
     options = {option.name: getattr(spec, option.name) for option in fields(JobOptions)}
@@ -55,7 +57,8 @@ def request_again(record: RunRecord) -> RunRequest:
         settings=dict(spec.training),
         host=record.host if rent is None else None,
         provider=None if rent is None else rent.provider,
-        gpus=None if rent is None else _gpus(rent),
+        gpus=None if rent is None else _gpus(rent.offer),
+        spot=None if rent is None else rent.offer.spot,
         keep_on_failure=rent is not None and rent.keep_on_failure,
         python=spec.trainer_python,
         output_dir=None if spec.output_dir is None else Path(spec.output_dir),
@@ -130,9 +133,13 @@ def _limit(value: float | None) -> str:
     return "none" if value is None else f"{value:.10g}"
 
 
-def _gpus(rent: Rental) -> str:
-    offer = rent.offer
-    return f"{offer.gpu_count}x{offer.gpu_type}" if offer.gpu_count else "cpu"
+def _gpus(offer: Offer) -> str:
+    """Return the GPUs of an offer as they are typed; with the socket where one can be asked for."""
+    if not offer.gpu_count:
+        return "cpu"
+    gpus = f"{offer.gpu_count}x{offer.gpu_type}"
+    with_socket = f"{gpus} {offer.socket}"
+    return with_socket if offer.socket and parse_spec(with_socket).socket else gpus
 
 
 def _instead(record: RunRecord) -> str:

@@ -467,18 +467,21 @@ def _payable(offers: Sequence[Offer], limits: Limits) -> list[Offer]:
 
 
 def _choose_of(offers: Sequence[Offer], request: RunRequest, demand: Demand | None) -> OfferChoice:
-    """Choose for a training by fit, then by price; for other work a machine without a GPU if there is one."""
+    """Choose for a training by fit, then by price; for other work a machine without a GPU if there is one.
+
+    A spot machine is chosen only if it is asked for, or for other work if no machine is without a GPU.
+    """
     from hudtui.core.compute.choose import choose, select
     from hudtui.core.compute.gpus import has_gpu
     from hudtui.core.compute.values import Query
 
-    query = Query(spot=False, clouds=request.clouds, regions=request.regions)
+    query = Query(spot=bool(request.spot), clouds=request.clouds, regions=request.regions)
     if demand is None:
         if request.gpus is not None:
             return choose(offers, spec=parse_spec(request.gpus), query=query)
         if any(not has_gpu(offer) for offer in offers):
             return choose(offers, spec=parse_spec("cpu"), query=query)
-        return choose(offers, query=replace(query, spot=None))
+        return choose(offers, query=replace(query, spot=request.spot))
     gpus = request.gpus or (DEFAULT_GPUS if demand.shape is None else None)
     if gpus is not None:
         return choose(offers, spec=parse_spec(gpus), query=query, fit=demand.fit)

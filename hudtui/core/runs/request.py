@@ -52,6 +52,12 @@ class RunRequest(JobOptions):
     regions: tuple[str, ...] = knob(
         (), "Region (eu, eu_north), country (FI) or data centre; may be repeated.", "--region", group=WHERE
     )
+    spot: bool | None = knob(
+        None,
+        "Only spot machines, which the provider may take back at any time, or only others; by default others for a training.",
+        "--spot/--no-spot",
+        group=WHERE,
+    )
     budget: str | None = knob(None, "Most that the machine may cost, or none.", group=LIMITS)
     max_hours: str | None = knob(None, "Longest time in hours, or none.", label="max hours", group=LIMITS)
     idle_minutes: str | None = knob(None, "End the machine after this many idle minutes, or none.", group=LIMITS)

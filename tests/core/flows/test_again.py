@@ -18,7 +18,7 @@ from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import InputError
 from hudtui.core.flows.again import continue_request, rerun_request
-from hudtui.core.flows.start import agree_to_request, start
+from hudtui.core.flows.start import agree_to_request, agree_to_start, start
 from hudtui.core.project import Project, open_project
 from hudtui.core.remote.hosts import close_hosts, find_host
 from hudtui.core.runs.again import request_again
@@ -27,6 +27,7 @@ from hudtui.core.runs.prepare import prepare_run, resolve
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.spec import Rental
 from hudtui.core.runs.store import RunRecord
+from hudtui.sim import PrimeSimulator
 
 own_tmux = tmux_world.own_tmux
 ssh_server = sshd.ssh_server
@@ -95,8 +96,35 @@ def test_a_rented_machine_is_asked_for_by_its_gpus_and_limits(project: Project) 
     found = request_again(planned(project, replace(TRAINING, host=None, provider="prime"), rent=rent, limits=limits))
     assert (found.host, found.provider, found.gpus, found.offer) == (None, "prime", "2xH100_80GB", None)
     assert found.limits == {"run_budget": "9", "max_hours": "none", "idle_minutes": "15"} and found.keep_on_failure
+    assert found.spot is False
+    spot = replace(rent, provider="sky", offer=replace(offer, provider="sky", spot=True, socket="SXM5"))
+    found = request_again(planned(project, replace(TRAINING, host=None, provider="sky"), rent=spot))
+    assert (found.provider, found.gpus, found.spot) == ("sky", "2xH100_80GB SXM5", True)
+    odd = replace(rent, offer=replace(offer, socket="Onboard"))  # nothing that can be asked for
+    assert request_again(planned(project, TRAINING, rent=odd)).gpus == "2xH100_80GB"
     bare = replace(rent, offer=replace(offer, gpu_type="CPU_NODE", gpu_count=0))
     assert request_again(planned(project, TRAINING, rent=bare)).gpus == "cpu"
+    assert request_again(planned(project, TRAINING)).spot is None
+
+
+@pytest.mark.parametrize("spot", [True, False])
+async def test_a_run_is_rented_again_as_spot_or_on_demand(project: Project, monkeypatch: pytest.MonkeyPatch, spot: bool) -> None:
+    with PrimeSimulator(step=5) as sim:
+        monkeypatch.setenv("HUDTUI_SIM", sim.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+        asked = RunRequest(engine="rollouts", policy="random", provider="prime", gpus="1xH100", spot=spot)
+        first = await prepare_run(asked, project.workspace(), project.settings(), project.runs, starts=False)
+        assert first.record is not None, first.missing
+        project.runs.add(first.record)
+        person = ScriptedPerson(False)
+        request = await rerun_request(first.record.id, project, person)
+        second = await prepare_run(request, project.workspace(), project.settings(), project.runs, starts=False)
+        assert second.record is not None and second.record.spec.rent is not None, second.missing
+        offer = second.record.spec.rent.offer
+        assert (offer.spot, offer.gpu_type, offer.provider) == (spot, "H100_80GB", "prime")
+        await agree_to_start(second, project, person)
+        machine = person.questions[0].lines[0]
+        assert machine.startswith("Prime (simulated): ") and (", spot: $" in machine) == spot
 
 
 async def test_files_that_have_changed_are_named_before_a_run_starts_again(project: Project) -> None:

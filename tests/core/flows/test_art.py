@@ -285,7 +285,9 @@ async def test_a_cloud_of_the_file_is_a_machine_from_skypilot(project):
     text += "resources:\n  backend: {type: skypilot}\n  skypilot: {gpu: H100-SXM, spot: true}"
     plan = await plan_art(ArtRequest(environment="mine", art_config=write(text)), project)
     assert (plan.provider, plan.gpus) == ("sky", "1xH100")
-    assert any("spot" in remark for remark in plan.remarks)
+    assert any("this one is not a spot machine" in remark for remark in plan.remarks)
+    plan = await plan_art(ArtRequest(environment="mine", art_config=write(text), spot=True), project)
+    assert (plan.provider, plan.spot) == ("sky", True) and not any("spot" in remark for remark in plan.remarks)
     plan = await plan_art(ArtRequest(environment="mine", art_config=write(text), host="me@box"), project)
     assert (plan.provider, plan.host) == (None, "me@box")
 

@@ -406,6 +406,7 @@ def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
         (RunRequest(provider="prime", regions=("united_states",)), "H100_80GB"),
         (RunRequest(engine="rollouts", policy="random", provider="prime"), "CPU_NODE"),
         (RunRequest(provider="prime", rehearse=True), "CPU_NODE"),
+        (RunRequest(provider="prime", gpus="1xH100", spot=True), "H100_80GB"),
         (RunRequest(engine="rollouts", policy="random", provider="prime", gpus="1x4090"), "RTX4090_24GB"),
     ],
 )
@@ -415,6 +416,7 @@ async def test_the_cheapest_machine_that_the_work_fits(
     prepared = await _prepare(project, store, asked, starts=False)
     assert prepared.record is not None, prepared.missing
     assert prepared.choice is not None and prepared.choice.offer.gpu_type == gpu
+    assert prepared.choice.offer.spot is bool(asked.spot)
 
 
 async def test_without_gpus_the_cheapest_that_holds_the_model_is_taken(
