@@ -197,11 +197,16 @@ Keys = Callable[[str], str]
 
 
 def gone_lines(one: PodRecord, keys: Keys, width: int) -> Content:
-    """A machine that was taken back, in full, in lines of at most `width` cells."""
+    """A machine that was taken back, or that has ended, in full, in lines of at most `width` cells."""
+    from hudtui.core.http import is_loopback
+
     pod = one.last_pod()
+    simulated = ("  (simulated)", "bold $warning") if is_loopback(one.endpoint) else ""
+    why = one.why or ("its provider does not say why" if one.unasked else "")
+    glyph, style = ("✗", "bold $error") if one.unasked else ("✓", "bold $success")
     lines = [
-        Content.styled(clean_line(one.name), "bold $primary"),
-        Content.styled(f"✗ It is gone: {clean_line(one.why or 'its provider does not say why')}.", "bold $error"),
+        Content.assemble((clean_line(one.name), "bold $primary"), simulated),
+        Content.styled(f"{glyph} It is gone{f': {clean_line(why)}' if why else ''}.", style),
         Content(""),
     ]
     facts = (
@@ -214,10 +219,8 @@ def gone_lines(one: PodRecord, keys: Keys, width: int) -> Content:
     )
     for name, value in facts:
         lines += fact_lines(name, value, "", width) if value else []
-    lines += [
-        Content(""),
-        Content(keys("{key:compute.noted} dismisses the notice. {key:compute.history} lists the machines that have ended.")),
-    ]
+    dismiss = "{key:compute.noted} dismisses the notice. " if one.unasked else ""
+    lines += [Content(""), Content(keys(f"{dismiss}{{key:compute.history}} lists the machines that have ended."))]
     return Content("\n").join(lines)
 
 

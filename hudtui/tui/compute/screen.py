@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hudtui.core.compute.hardware import Hardware
     from hudtui.core.compute.market import Market, PricePoint
     from hudtui.core.compute.overview import PodRow, PodsSnapshot
+    from hudtui.core.compute.pods import PodRecord
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer
     from hudtui.core.runs.fit import Demand
@@ -127,6 +128,10 @@ class ComputeScreen(HudtuiScreen):
         self._renting = Renting(self, self.look)
         self._on_pods = False
         """The detail shows the machine under the cursor, not the offer."""
+        self._last: str | None = None
+        """Name of the machine that was under the cursor last."""
+        self._ended: PodRecord | None = None
+        """That machine, where it has ended and no other one is listed."""
         self._market: Market | None = None
         self._histories: dict[str, tuple[PricePoint, ...]] = {}
         self._problem = ""
@@ -268,7 +273,7 @@ class ComputeScreen(HudtuiScreen):
     def _why_not_pod(self, name: str) -> str | None:
         row = self.pod
         if row is None:
-            return "it is gone" if self._pods.gone is not None else "no machine is selected"
+            return "it is gone" if self._pods.gone is not None or self._ended is not None else "no machine is selected"
         if name == "limits" and not row.ours:
             return "hudtui did not rent it and does not watch over it"
         if name == "terminal" and not row.pod.addresses:
@@ -502,9 +507,22 @@ class ComputeScreen(HudtuiScreen):
 
     @on(PodsPane.Highlighted)
     def _pod_highlighted(self) -> None:
+        if self.pod is not None:
+            self._last, self._ended = self.pod.pod.name, None
+        elif self._last is not None:
+            self.start(partial(self._read_ended, self._last), group="ended")
         self.refresh_bindings()
         if self._on_pods:
             self.when_keys_rest(self._show_detail)
+
+    async def _read_ended(self, name: str) -> None:
+        """Find out what became of the machine that is not listed any more."""
+        session = self.session
+        record = await session.overview.ledger.run(session.overview.ledger.get, name) if session is not None else None
+        if self.pod is None:
+            self._ended = record if record is not None and not record.open else None
+            if self._on_pods:
+                self._show_detail()
 
     @on(OffersPane.Opened)
     async def _offer_opened(self) -> None:
@@ -567,8 +585,11 @@ class ComputeScreen(HudtuiScreen):
         row, snapshot, keys = self.pod, self.snapshot, self.app.keys_in
         if self._pods.gone is not None:
             return gone_lines(self._pods.gone, keys, width)
+        if row is None and self._ended is not None:
+            return gone_lines(self._ended, keys, width)
         if row is None or snapshot is None:
-            return Content.styled("No machine is selected.", "$foreground-muted")
+            words = "No machine is selected." if snapshot is None else self._pods.table.empty
+            return Content.styled(words, "$foreground-muted")
         provider = self.provider_of(row.pod.provider)
         return pod_lines(
             row,

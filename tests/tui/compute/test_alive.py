@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import Static
 
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
 from hudtui.tui.app import HudtuiApp
+from hudtui.tui.compute.offers import OffersPane
 from hudtui.tui.compute.pods import PodsPane
 
 SIZES = [(160, 45), (80, 24), (60, 20)]
@@ -105,6 +107,49 @@ async def test_rent_log_in_and_end(
         ended = Ledger().get(entry.name)
         assert ended is not None and ended.state == "ended" and ended.why == "ended by hand"
         assert app.spending.money is None and "/h" not in screen_text(app).splitlines()[0]
+
+
+@pytest.mark.parametrize("size", [(160, 45), (80, 24)])
+async def test_the_detail_shows_the_next_machine_and_then_that_the_last_one_is_gone(
+    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any, size: tuple[int, int]
+) -> None:
+    for name, offer in (("hudtui-first-bcdfgh", "2H100.80S"), ("hudtui-second-bcdfgh", "1A100.22V")):
+        await world.rent(name, offer)
+    async with open_app(project, size=size, services=world.services) as (app, pilot):
+
+        def detail() -> str:
+            return str(app.screen.query_one("#compute-detail CalmStatic", Static).content)
+
+        async def end() -> None:
+            await pilot.press("x")
+            await until(pilot, lambda: app.screen.is_modal)
+            await pilot.press("y")
+            await until(pilot, lambda: not app.screen.is_modal and "is gone" in app.screen.message)
+            await settle(pilot)
+
+        for key in ("4", "p", "enter"):
+            await pilot.press(key)
+            await settle(pilot)
+        first = app.screen.pod.pod.name
+        await end()
+        second = app.screen.pod.pod.name
+        await until(pilot, lambda: detail().startswith(second))
+        assert {first, second} == {"hudtui-first-bcdfgh", "hudtui-second-bcdfgh"}
+        await end()
+        await until(pilot, lambda: detail().startswith(f"{second}  (simulated)"))
+        assert "It is gone: ended by hand." in detail() and " billed" in detail() and "Limits" not in detail()
+        assert "It is gone: ended by hand." in screen_text(app) and app.screen.focused is not None
+        await pilot.press("x")
+        await settle(pilot)
+        assert not app.screen.is_modal and "it is gone" in app.screen.message, "nothing else can be ended from there"
+        for _ in range(2):  # to the list of machines, where one pane has room, and to the offers
+            if not app.screen.query_one(OffersPane).has_focus_within:
+                await pilot.press("escape")
+                await settle(pilot)
+        assert app.screen.NAME == "compute" and app.screen.query_one(OffersPane).has_focus_within
+        await pilot.press("p")
+        await settle(pilot)
+        assert app.screen.query_one(PodsPane).has_focus_within
 
 
 async def test_cancelling_ends_what_was_created(
