@@ -361,6 +361,7 @@ async def limits(
     as_json: Json = False,
 ) -> None:
     """Show the limits of a run, or change them while it runs: here, and on its machine."""
+    from hudtui.cli import compute
     from hudtui.core.flows.limits import set_limits
     from hudtui.core.project import open_project
 
@@ -368,7 +369,8 @@ async def limits(
     chosen = project.runs.find(run)
     given = {"max_hours": max_hours, "run_budget": budget, "idle_minutes": idle_minutes}
     wishes = {name: text for name, text in given.items() if text is not None}
-    found = await set_limits(chosen, project, wishes, say=console.say)
+    async with compute.busy(f"telling the machine of {chosen}") as line:
+        found = await set_limits(chosen, project, wishes, say=line.say)
     if as_json:
         console.out_json(found.limits.to_json())
     else:

@@ -150,6 +150,7 @@ class Renting:
         if text is None:
             return
         changed, overview = limits.with_value(name, text), session.overview
+        self._screen.busy(f"Changing the limits of {pod.name}, here and on the machine")
         guard = await change_limits(
             pod, changed, overview.provider_of(pod.provider), overview.ledger, session.settings.get, run=row.run
         )

@@ -276,6 +276,8 @@ class ComputeScreen(HudtuiScreen):
             return "it is gone" if self._pods.gone is not None or self._ended is not None else "no machine is selected"
         if name == "limits" and not row.ours:
             return "hudtui did not rent it and does not watch over it"
+        if name == "limits" and self.going("limits"):
+            return "limits are being changed"
         if name == "terminal" and not row.pod.addresses:
             return "its address is not known yet"
         return None

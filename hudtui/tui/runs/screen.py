@@ -463,6 +463,8 @@ class RunScreen(HudtuiScreen):
             return "it plays tasks and trains no model"
         if name == "limits" and not run.active:
             return f"it has ended already: {run.state}"
+        if name == "limits" and self.going("limits"):
+            return "limits are being changed"
         if name == "differences" and len(self._of_the_comparison()) < 2:
             return "there is no run before it; {key:run.compare} on another run compares the two"
         if name in ("window", "logs") and len(self.view.windows) < 2:

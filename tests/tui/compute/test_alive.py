@@ -12,6 +12,7 @@ from textual.widgets import Static
 
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
+from hudtui.core.flows import rent as rent_flow
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.compute.offers import OffersPane
 from hudtui.tui.compute.pods import PodsPane
@@ -390,6 +391,36 @@ async def test_limits_can_be_changed_while_it_runs(
         await until(pilot, lambda: not app.screen.is_modal and "is 7.5 now" in app.screen.message)
         assert Ledger().limits("hudtui-a") == Limits(run_budget=7.5)
         assert "% of 7.5" in screen_text(app)
+
+
+async def test_changing_limits_is_shown_until_the_machine_has_them(
+    open_app: Any, settle: Any, until: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.rent("hudtui-a", "1H100.80S")
+    change, go_on = rent_flow.change_limits, asyncio.Event()
+
+    async def slowly(*given: Any, **more: Any) -> str:
+        await go_on.wait()
+        return await change(*given, **more)
+
+    monkeypatch.setattr(rent_flow, "change_limits", slowly)
+    async with open_app(project, size=(160, 45), services=world.services) as (app, pilot):
+        await pilot.press("4", "p")
+        await settle(pilot)
+        await pilot.press("b")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen.query("#answer"))
+        app.screen.query_one("#answer").value = "7.5"
+        await pilot.press("enter")
+        await until(pilot, lambda: not app.screen.is_modal and app.screen.is_busy)
+        assert "Changing the limits of hudtui-a" in app.screen.message
+        await pilot.press("b")
+        await pilot.pause()
+        assert not app.screen.is_modal and app.screen.going("limits"), "a change that was begun is not cut off"
+        go_on.set()
+        await until(pilot, lambda: "is 7.5 now" in app.screen.message)
+        assert Ledger().limits("hudtui-a") == Limits(run_budget=7.5) and not app.screen.is_busy
 
 
 async def test_the_guard_ends_a_machine_without_a_run(open_app: Any, settle: Any, until: Any, project: Path, world: Any) -> None:
