@@ -139,11 +139,11 @@ async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
         runlog.print_script(prepared.require())
         return
     if how.dry_run:
-        from hudtui.core.runs.plan_text import preparation_json
+        from hudtui.core.runs.plan_text import plan_json, preparation_json
 
         if how.brief and not as_json:
             planned = prepared.require()
-            runlog.print_plan(planned.plan.to_json(), planned.folder)
+            runlog.print_plan(plan_json(planned), planned.folder)
             return
         console.out_json(preparation_json(prepared, store))
         if prepared.record is None:

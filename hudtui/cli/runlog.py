@@ -396,13 +396,14 @@ def print_plan(plan: dict[str, Any], folder: str) -> None:
 
 
 def print_script(record: RunRecord) -> None:
-    """Print what a run does as a shell script, for any machine."""
+    """Print what a run does as a shell script, for any machine. Variables that may hold a secret are named, without a value."""
+    from hudtui.core.runs.plan_text import without_hidden_variables
     from hudtui.core.training.engine import find_engine
     from hudtui.core.training.plan import Site
     from hudtui.core.training.script import plan_script
 
     plan = find_engine(record.engine).plan(record.spec, Site("run", ("python3",)))
-    sys.stdout.write(plan_script(plan, name=record.name))
+    sys.stdout.write(plan_script(without_hidden_variables(plan, record.spec), name=record.name))
 
 
 def _stage_time(stage: Any, ahead: float) -> str:

@@ -108,6 +108,7 @@ async def list_runs(
 async def show(run: Run = None, as_json: Json = False) -> None:
     """Show one run: state, stages, result, and where everything is."""
     from hudtui.core.rollouts.telemetry import JOB_FILE, read_job
+    from hudtui.core.runs.plan_text import plan_json
     from hudtui.core.runs.results import results_folder
 
     store, monitor = runlog.open_store()
@@ -119,7 +120,7 @@ async def show(run: Run = None, as_json: Json = False) -> None:
         found = record.spec.continues
         continues = {"run": found.run, "step": found.step} if found else None
         told = None if job is None else job.to_json()
-        console.out_json({**view.to_json(), "continues": continues, "job": told, "plan": record.plan.to_json()})
+        console.out_json({**view.to_json(), "continues": continues, "job": told, "plan": plan_json(record)})
     else:
         runlog.print_view(view, record, job)
 

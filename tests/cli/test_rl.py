@@ -173,6 +173,25 @@ def test_a_training_needs_four_tasks_and_a_machine_that_knows_the_key(workspace:
     assert ordered(sim) == 0
 
 
+def test_no_variable_that_may_hold_a_secret_is_printed(workspace: Path, sim: PrimeSimulator) -> None:
+    tasks = json.loads((workspace / "tasks.json").read_text())
+    for task in tasks:
+        for server in task["mcp_config"].values():
+            server.setdefault("env", {})["DSN"] = "$MY_DSN"
+    (workspace / "tasks.json").write_text(json.dumps(tasks))
+    with (workspace / ".env").open("a") as file:
+        file.write("\nMY_DSN=postgres://me:hunter2@db/games\n")
+    found = hudtui(*RENT, "--dry-run").stdout
+    (stage,) = json.loads(found)["plan"]["stages"]
+    assert stage["env"]["MY_DSN"] == "••••" and "hunter2" not in found
+    told = hudtui(*RENT, code=2).stderr  # the plan, and a question that nobody answers
+    assert "MY_DSN=••••" in told and "hunter2" not in told
+    script = hudtui(*RENT[:-2], "--emit-script").stdout
+    (needed,) = [line for line in script.splitlines() if line.startswith("# Set in the environment: ")]
+    assert "MY_DSN" in needed and "hunter2" not in script
+    assert ordered(sim) == 0
+
+
 def test_the_plan_as_a_script(workspace: Path, sim: PrimeSimulator) -> None:
     (Path.home() / ".ssh" / "id_ed25519").unlink()  # nothing is started: nobody has to log in
     script = hudtui(*RENT[:-2], "--emit-script").stdout

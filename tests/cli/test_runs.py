@@ -295,7 +295,7 @@ def test_the_settings_of_a_run(own_world: Path) -> None:
     store = RunStore(own_world / ".hudtui")
     tasks = FileRef("/work/tasks.json", 3 * 2**20, "ab" * 32)
     spec = RunSpec("trl", "grpo", str(own_world), tasks=tasks, training={"temperature": 0.7}, variables={"MY_DSN": "hunter2"})
-    plan = Plan("trl", (Stage("train", ("true",)),))
+    plan = Plan("trl", (Stage("train", ("true",), env={"MY_DSN": "hunter2"}),))
     store.add(RunRecord("one-aaaa", 1e9, "grpo", "trl", "local", machine_label(), str(store.folder / "one-aaaa"), spec, plan))
     lines = hudtui("runs", "settings").stdout.splitlines()
     assert lines[0].split() == ["SETTING", "VALUE", "DEFAULT"] and "trainer" in lines and "variables" in lines
@@ -309,6 +309,8 @@ def test_the_settings_of_a_run(own_world: Path) -> None:
     assert found["run"] == "one-aaaa" and (one["value"], one["default"], one["changed"]) == (0.7, 1.0, True)
     assert [row["value"] for row in found["settings"] if row["name"] == "tasks.size"] == [3 * 2**20]
     assert "hunter2" not in json.dumps(found)
+    shown = hudtui("runs", "show", "one", "--json").stdout
+    assert json.loads(shown)["plan"]["stages"][0]["env"] == {"MY_DSN": "••••"} and "hunter2" not in shown
     assert "no run" in hudtui("runs", "settings", "two", code=6).stderr
 
 

@@ -756,7 +756,9 @@ def trained(project: Path) -> Path:
         variables={"MY_DSN": "hunter2"},
         steps=60,
     )
-    later = replace(record, id="train-dddd", created=NOW, engine="trl", spec=spec, name="grpo lora 16")
+    first, *others = record.plan.stages
+    plan = replace(record.plan, stages=(replace(first, env={"MY_DSN": "hunter2"}), *others))
+    later = replace(record, id="train-dddd", created=NOW, engine="trl", spec=spec, plan=plan, name="grpo lora 16")
     store.add(later)
     store.append("train-dddd", "stopped", {"why": "on request"})
     return project
@@ -772,6 +774,15 @@ def test_picture_of_the_settings(snap: Any, trained: Path, size: tuple[int, int]
         await _until(pilot, lambda: "Qwen2.5" in _picture(pilot.app))
 
     assert snap(_app(trained), size=size, press=["5"], run_before=show)
+
+
+async def test_the_plan_of_a_run_masks_what_its_settings_mask(open_app: Any, trained: Path, screen_text: Any) -> None:
+    async with open_app(trained, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "train-dddd")
+        app.screen.pane.turn_to("plan")
+        await _until(pilot, lambda: "MY_DSN=••••" in screen_text(app))
+        assert "hunter2" not in screen_text(app)
 
 
 async def test_the_settings_of_a_run_are_filtered_and_copied(open_app: Any, trained: Path, screen_text: Any) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from hudtui.core.compute.limits import Limits, money
 from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.runs.prepare import Preparation
 from hudtui.core.runs.results import results_folder
+from hudtui.core.runs.run_settings import shown_address, shown_variable
+from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line, plural
+from hudtui.core.training.plan import Plan, Stage
 from hudtui.core.training.recipe import recipe_for, recipe_text
 
 
@@ -39,9 +43,10 @@ def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None 
     if plan.wheel:
         lines.append(PlanLine("file", "RUN/files/wheel/  this hudtui as a wheel"))
     for stage in plan.stages:
-        words = shlex.join(stage.argv).replace(record.folder, "RUN")
+        words = shlex.join(_shown_words(stage, spec)).replace(record.folder, "RUN")
         lines.append(PlanLine(stage.name, clean_line(_short(words))))
-        variables = [f"{name}={value}".replace(record.folder, "RUN") for name, value in stage.env.items()]
+        shown = _shown_variables(stage, spec)
+        variables = [f"{name}={value}".replace(record.folder, "RUN") for name, value in shown.items()]
         if variables:
             lines.append(PlanLine("", clean_line("with " + " ".join(variables))))
         if stage.secrets:
@@ -126,6 +131,39 @@ def limits_text(limits: Limits, currency: str = "USD") -> str:
     return ", ".join(part for part in parts if part)
 
 
+def plan_json(record: RunRecord) -> dict[str, Any]:
+    """Return the plan of a run as JSON values, with the variables and the endpoint as the settings of the run show them."""
+    found = record.plan.to_json()
+    for told, stage in zip(found["stages"], record.plan.stages, strict=True):
+        told["argv"] = list(_shown_words(stage, record.spec))
+        told["env"] = dict(_shown_variables(stage, record.spec))
+    return found
+
+
+def without_hidden_variables(plan: Plan, spec: RunSpec) -> Plan:
+    """Return a plan to print that can still be carried out: variables that are not shown are to be set in the environment."""
+
+    def without(stage: Stage) -> Stage:
+        shown = _shown_variables(stage, spec)
+        hidden = tuple(name for name, value in stage.env.items() if shown[name] != value)
+        env = {name: value for name, value in stage.env.items() if name not in hidden}
+        return replace(stage, env=env, secrets=(*stage.secrets, *hidden))
+
+    return replace(plan, stages=tuple(map(without, plan.stages)))
+
+
+def _shown_words(stage: Stage, spec: RunSpec) -> tuple[str, ...]:
+    """The command of a stage, with the login in the run's endpoint masked."""
+    if not spec.base_url:
+        return stage.argv
+    return tuple(word.replace(spec.base_url, shown_address(spec.base_url)) for word in stage.argv)
+
+
+def _shown_variables(stage: Stage, spec: RunSpec) -> Mapping[str, str]:
+    """The variables of a stage. Those of the user's settings, which may hold secrets, are masked as `run_settings` masks them."""
+    return {name: shown_variable(name, value) if name in spec.variables else value for name, value in stage.env.items()}
+
+
 def preparation_json(prepared: Preparation, store: RunStore) -> dict[str, Any]:
     """Return the JSON output of `hudtui rl --dry-run --json`."""
     record = prepared.record
@@ -152,7 +190,7 @@ def preparation_json(prepared: Preparation, store: RunStore) -> dict[str, Any]:
         "folder": record.folder,
         "results": str(results_folder(record, store)),
         "secrets": list(record.plan.secrets),
-        "plan": record.plan.to_json(),
+        "plan": plan_json(record),
     }
 
 

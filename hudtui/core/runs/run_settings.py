@@ -135,11 +135,11 @@ def _settings(record: RunRecord) -> Iterator[RunSetting]:
         if key == "rent":
             yield from (_setting(name, found) for name, found in _machine(record))
         elif key == "variables":
-            yield from (_setting(f"{key}.{name}", text, _variable(name, text)) for name, text in spec.variables.items())
+            yield from (_setting(f"{key}.{name}", text, shown_variable(name, text)) for name, text in spec.variables.items())
         elif key == "model_files":
             yield _setting(key, value, plural(len(value), "file") if value else None)
         elif key == "base_url" and isinstance(value, str):
-            yield _setting(key, value, _address(value), about=about[key])
+            yield _setting(key, value, shown_address(value), about=about[key])
         elif isinstance(value, Mapping):
             yield from (_setting(name, found) for name, found in _flat(value, key) if name != "limits.warn_at")
         else:
@@ -210,9 +210,9 @@ def _versions(plan: Plan) -> Iterator[tuple[str, str]]:
             return
 
 
-def _variable(name: str, value: str) -> str:
-    """The value of a variable as it may be shown."""
-    return _address(value) if _kinds().get(name) in _SHOWN_KINDS else MASK
+def shown_variable(name: str, value: str) -> str:
+    """Return the value of a variable as it may be shown: masked, unless it is one of hudtui's settings that hold no secret."""
+    return shown_address(value) if _kinds().get(name) in _SHOWN_KINDS else MASK
 
 
 @cache
@@ -223,8 +223,8 @@ def _kinds() -> Mapping[str, str]:
     return {key.name: key.kind for platform in BUILT_IN for key in known_settings(platform)}
 
 
-def _address(value: str) -> str:
-    """An address without the login and the secret fields in it."""
+def shown_address(value: str) -> str:
+    """Return an address with the login and the secret fields in it masked."""
     from hudtui.core.environment.servers import mask_url
     from hudtui.core.settings import without_login
 

@@ -12,9 +12,10 @@ from hudtui.core.errors import InputError, RunError
 from hudtui.core.row_filter import arrange
 from hudtui.core.runs.event_text import event_text
 from hudtui.core.runs.listing import RUN_FIELDS, RunRow
+from hudtui.core.runs.plan_text import plan_json, plan_lines, without_hidden_variables
 from hudtui.core.runs.run_settings import Difference, RunSetting, differences, settings_of
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.training.plan import FileRef, PlanFile, Site
+from hudtui.core.training.plan import FileRef, PlanFile, Site, Stage
 from hudtui.core.training.setup import environment_folder, python_environment
 
 Make = Callable[..., RunRecord]
@@ -176,6 +177,24 @@ def test_no_secret_is_shown(make: Make) -> None:
     assert differences([record, other]) == (Difference("variables.MY_DSN", ("••••", "••••")),)
     told = [one.to_json() for one in found.values()] + [repr(found), repr(differences([record, other]))]
     assert "hunter" not in str(told)
+
+
+def test_a_plan_shows_no_variable_that_the_settings_mask(make: Make, store: RunStore) -> None:
+    variables = {"HUD_CLIENT_TIMEOUT": "90", "OPENAI_BASE_URL": "https://me:hunter2@host/v1?api_key=hunter2", "MY_DSN": "hunter2"}
+    record = spec(make(run="a-1"), variables=variables, base_url="https://me:hunter2@host/v1")
+    argv = ("hudtui", "eval", "--base-url", "https://me:hunter2@host/v1")
+    stage = Stage("play", argv, env={**variables, "PYTHONUNBUFFERED": "1"}, secrets=("MY_TOKEN",))
+    record = replace(record, plan=replace(record.plan, stages=(stage,)))
+    lines = " ".join(line.text for line in plan_lines(record, store))
+    (told,) = plan_json(record)["stages"]
+    for text in (lines, str(told)):
+        assert "hunter" not in text and "MY_DSN" in text and "••••" in text and "MY_TOKEN" in text
+    assert "HUD_CLIENT_TIMEOUT=90" in lines and "PYTHONUNBUFFERED=1" in lines and "//••••@host/v1" in lines
+    assert told["env"]["MY_DSN"] == "••••" and told["env"]["HUD_CLIENT_TIMEOUT"] == "90"
+    assert record.plan.stages[0].env["MY_DSN"] == "hunter2", "the run itself has it"
+    (printed,) = without_hidden_variables(record.plan, record.spec).stages
+    assert printed.env == {"HUD_CLIENT_TIMEOUT": "90", "PYTHONUNBUFFERED": "1"}
+    assert printed.secrets == ("MY_TOKEN", "OPENAI_BASE_URL", "MY_DSN")
 
 
 def test_versions_are_those_of_the_lock_that_the_plan_installs(make: Make) -> None:
