@@ -232,9 +232,11 @@ def from_text(offer: Offer, simulated: bool) -> str:
 
 def notes_text(offer: Offer) -> str:
     """What is special about an offer's price and stay."""
+    from hudtui.core.compute.limits import money
+
     price = offer.price
     notes = ["spot"] if offer.spot else []
     notes += ["price varies"] if price.variable else []
     notes += [f"{price.prepaid_hours:g} h prepaid"] if price.prepaid_hours else []
-    notes += [f"incl. ${price.disk:.3f}/h disk"] if price.disk else []
+    notes += [f"incl. {money(price.disk, price.currency)}/h disk"] if price.disk else []
     return ", ".join(notes)

@@ -112,7 +112,9 @@ class Spending:
             if first.age_seconds is not None:
                 words.append(f"for {span(first.age_seconds)}")
             if first.cost_text is not None:
-                words.append(f"{first.cost_text.removesuffix(' billed')} so far")
+                provider = self.session.overview.providers.get(first.pod.provider) if self.session is not None else None
+                simulated = " (simulated)" if provider is not None and provider.features.simulated else ""
+                words.append(f"{first.cost_text.removesuffix(' billed')} so far{simulated}")
             more = f" (and {len(orphans) - 1} more)" if len(orphans) > 1 else ""
             self._app.say(
                 f"A machine without a run is alive: {', '.join(words)}{more}. "

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from hudtui.cli import console
 from hudtui.cli.app import build
+from hudtui.cli.compute import notes_text
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.paths import app_paths
@@ -527,6 +528,19 @@ def test_the_path_of_the_key(sim: PrimeSimulator, key: Path, run: Run, tmp_path:
     assert "also set in .env" in run("keys", "set-path", str(other)).stderr
     assert "not a private key" in run("keys", "set-path", str(key) + ".pub", rc=2).stderr
     assert "no such key" in run("keys", "set-path", str(tmp_path / "none"), rc=2).stderr
+
+
+def test_money_is_in_the_currency_of_the_provider(known: PrimeSimulator, run: Run) -> None:
+    price = Price(2.52, "EUR", disk=0.5)
+    assert notes_text(Offer("prime", "x", "H100_80GB", 1, price)) == "incl. €0.50/h disk"
+    made = run("pods", "create", "H100", "--cloud", "scaleway", "--yes")
+    name, charged = made.stdout.strip(), "$2.77"  # the offer was in EUR, and the provider charges USD
+    assert "€2.52" in made.stderr and f"it costs {charged} an hour, not €2.52" in made.stderr
+    known.clock.advance(3600)
+    listed = run("pods", "list").stdout
+    assert charged in listed and "€" not in listed
+    assert f"now       {charged} an hour" in run("wallet").stdout and "€" not in run("wallet").stdout
+    assert ", simulated" in run("pods", "terminate", name, rc=2).stderr
 
 
 def test_the_wallet(known: PrimeSimulator, run: Run) -> None:

@@ -86,6 +86,11 @@ class CostSummary:
         """Those that may still cost money."""
         return tuple(pod for pod in self.pods if pod.open)
 
+    def per_hour_at(self, provider: str, currency: str) -> float | None:
+        """Return what all that is alive at a provider costs per hour; None if some of it is paid in another currency."""
+        there = [pod for pod in self.open if pod.provider == provider]
+        return sum(pod.per_hour for pod in there) if all(pod.currency == currency for pod in there) else None
+
     def of(self, name: str) -> PodCost | None:
         """One pod, by its name or its provider's id. Another account may use an id again: a living pod comes first."""
         found = [pod for pod in self.pods if name == pod.name] or [pod for pod in reversed(self.pods) if name == pod.pod]
@@ -99,8 +104,9 @@ def wallet_text(account: Account, costs: CostSummary, provider: str, hourly: flo
     """
     if account.balance is None:
         return None
-    together = hourly + sum(one.per_hour for one in costs.open if one.provider == provider)
-    hours, balance = account.lasts(together, currency), money(account.balance, account.currency)
+    alive, balance = costs.per_hour_at(provider, currency), money(account.balance, account.currency)
+    together = hourly + (alive or 0.0)
+    hours = None if alive is None else account.lasts(together, currency)
     if hours is None:
         return f"Your wallet has {balance}."
     others = "" if together == hourly else f", together with what is alive ({money(together, account.currency)}/h)"

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 from hudtui.core.compute.budget import grant_new
 from hudtui.core.compute.costs import HOUR, charge_text
 from hudtui.core.compute.limits import Limits, money
-from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord
+from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord, price_facts
 from hudtui.core.compute.provider import AuthError, OutcomeUnknown, PodGone, Provider, ProviderError, ProvisionFailed
 from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, InputError, MachineError
@@ -465,7 +465,7 @@ class _Attempt:
             return
         pod = self.pod or await self.look()
         with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep the pod alive
-            await self.update("created", pod=pod.id, hourly=pod.hourly)
+            await self.update("created", pod=pod.id, **price_facts(pod))
         ended = await terminate_pod(pod, self.provider, self.ledger, why=why, sleep=self.sleep)
         charge = charge_text(ended)
         self.outcome = f"{self.name} was ended, and that was verified." + ("" if charge is None else f" It has cost {charge}.")

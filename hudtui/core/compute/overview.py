@@ -112,8 +112,8 @@ class PodsSnapshot:
         account = self.accounts.get(one.pod.provider)
         if account is None or one.spend is None:
             return None
-        together = sum(pod.per_hour for pod in self.spending.open if pod.provider == one.pod.provider)
-        return account.lasts(together, one.spend.currency)
+        together = self.spending.per_hour_at(one.pod.provider, one.spend.currency)
+        return None if together is None else account.lasts(together, one.spend.currency)
 
     @property
     def unreachable(self) -> tuple[PodRow, ...]:

@@ -90,6 +90,7 @@ class PodRecord:
     hourly: float | None
     """Price an hour as it was ordered, then as the provider says."""
     currency: str
+    """That of `hourly`: the offer's, then the one in which the provider charges."""
     created: float
     """When it was written down, just before it was asked for."""
     updated: float
@@ -413,12 +414,16 @@ def _record(row: tuple[Any, ...]) -> PodRecord:
     )
 
 
+def price_facts(pod: Pod) -> dict[str, Any]:
+    """Return the price of a pod as facts for `Ledger.update`; empty where the provider does not tell it."""
+    return {} if pod.hourly is None else {"hourly": pod.hourly, "currency": pod.currency}
+
+
 def _seen(pod: Pod, at: float) -> dict[str, Any]:
     """The columns that say what a provider told of a machine. A price that it does not tell changes nothing."""
     import msgspec
 
-    told = {"seen": at, "last_json": msgspec.json.encode(pod).decode()}
-    return told if pod.hourly is None else {**told, "hourly": pod.hourly}
+    return {"seen": at, "last_json": msgspec.json.encode(pod).decode(), **price_facts(pod)}
 
 
 def _read(database: sqlite3.Connection, name: str) -> PodRecord:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from hudtui.core.compute.costs import cost_text
 from hudtui.core.compute.lifecycle import PREFIX, UNSEEN_GRACE, find_in_history, mark_terminated
-from hudtui.core.compute.pods import Ledger, PodRecord
+from hudtui.core.compute.pods import Ledger, PodRecord, price_facts
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.values import Account, Pod
 from hudtui.core.http import is_loopback
@@ -214,7 +214,7 @@ async def _compare(
         if entry is not None:
             seen.add(entry.name)
             if entry.pod is None and not entry.held:
-                entry = await asyncio.to_thread(ledger.update, entry.name, "created", pod=pod.id, hourly=pod.hourly)
+                entry = await asyncio.to_thread(ledger.update, entry.name, "created", pod=pod.id, **price_facts(pod))
         if entry is not None or pod.name.startswith(PREFIX):
             ours.append((pod, entry))
     warnings: list[str] = []
@@ -294,7 +294,7 @@ async def _missing(entry: PodRecord, provider: Provider, ledger: Ledger, now: Ca
         return entry
     ordered = await provider.find(entry.name)
     if ordered is not None and ordered.alive:
-        await asyncio.to_thread(ledger.update, entry.name, "created", pod=ordered.id, hourly=ordered.hourly)
+        await asyncio.to_thread(ledger.update, entry.name, "created", pod=ordered.id, **price_facts(ordered))
         return ordered
     if ordered is not None or await find_in_history(provider, name=entry.name) is not None:
         return await mark_terminated(entry, provider, ledger, pod=ordered)

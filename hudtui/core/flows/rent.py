@@ -352,6 +352,8 @@ def _pod_lines(end: PodToEnd) -> list[str]:
         words.append(f"{money(pod.hourly, pod.currency)}/h")
     if end.cost is not None:
         words.append(end.cost)
+    if end.provider.features.simulated:
+        words.append("simulated")
     lines = [", ".join(words)]
     if end.run is not None:
         lines.append(f"! The run {end.run} is using it.")

@@ -203,6 +203,11 @@ class ComputeScreen(HudtuiScreen):
         return self._pods.pod
 
     @property
+    def _gone(self) -> PodRecord | None:
+        """The machine that the detail shows, if it is gone."""
+        return self._pods.gone or (self._ended if self.pod is None else None)
+
+    @property
     def renting(self) -> bool:
         """Whether a machine is being rented."""
         return bool(self.going("rent"))
@@ -273,7 +278,9 @@ class ComputeScreen(HudtuiScreen):
     def _why_not_pod(self, name: str) -> str | None:
         row = self.pod
         if row is None:
-            return "it is gone" if self._pods.gone is not None or self._ended is not None else "no machine is selected"
+            if self._gone is None:
+                return "no machine is selected"
+            return None if name == "copy" else "it is gone"
         if name == "limits" and not row.ours:
             return "hudtui did not rent it and does not watch over it"
         if name == "limits" and self.going("limits"):
@@ -381,7 +388,7 @@ class ComputeScreen(HudtuiScreen):
 
     def action_copy(self) -> None:
         if self._on_pods:
-            row, gone = self.pod, self._pods.gone
+            row, gone = self.pod, self._gone
             data: Any = row.pod.to_json() if row is not None else gone.to_json() if gone is not None else None
         elif self.offer is not None and self.offer.provider == "local" and self.machine is not None:
             data = self.machine.to_json()
@@ -585,10 +592,8 @@ class ComputeScreen(HudtuiScreen):
 
     def _pod_lines(self, width: int) -> Content:
         row, snapshot, keys = self.pod, self.snapshot, self.app.keys_in
-        if self._pods.gone is not None:
-            return gone_lines(self._pods.gone, keys, width)
-        if row is None and self._ended is not None:
-            return gone_lines(self._ended, keys, width)
+        if self._gone is not None:
+            return gone_lines(self._gone, keys, width)
         if row is None or snapshot is None:
             words = "No machine is selected." if snapshot is None else self._pods.table.empty
             return Content.styled(words, "$foreground-muted")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.costs import sum_costs
+from hudtui.core.compute.costs import sum_costs, wallet_text
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.values import Account, Offer, Order, Pod, Price
 
@@ -138,6 +138,14 @@ def test_one_that_was_taken_for_ended_and_is_alive_costs_on() -> None:
 def test_currencies_are_told_apart() -> None:
     found = sum_costs(Book(owned(currency="EUR"), owned("b", currency="EUR"), owned("c")), {}, NOW)
     assert (found.currency, found.mixed) == ("EUR", True)
+    assert found.per_hour_at("prime", "EUR") is None and found.per_hour_at("sky", "EUR") == 0
+    wallet = Account("me", balance=30.0, currency="EUR")
+    assert wallet_text(wallet, found, "prime", 2.0, "EUR") == "Your wallet has €30.00.", (
+        "no rate is known for what is paid in USD"
+    )
+    euros = sum_costs(Book(owned(currency="EUR")), {}, NOW)
+    assert euros.per_hour_at("prime", "EUR") == euros.per_hour > 0
+    assert "lasts" in (wallet_text(wallet, euros, "prime", 2.0, "EUR") or "")
 
 
 @given(st.floats(0, 1e4), st.floats(0, 200), st.floats(0, 100))

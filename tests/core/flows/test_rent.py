@@ -249,7 +249,9 @@ async def test_a_pod_is_ended_after_a_yes_with_its_bill(world: World) -> None:
     (question,) = person.questions
     assert question.title == f"End {pod.name}?" and question.danger
     text = "\n".join(question.lines)
-    assert "$2.10/h, about $1.20" in text and "! The run r1 is using it." in text and "Everything on it is lost." in text
+    assert (
+        "$2.10/h, about $1.20, simulated" in text and "! The run r1 is using it." in text and "Everything on it is lost." in text
+    )
     world.sim.clock.advance(3600)
     progress, ended = await world.end(ScriptedPerson(True), end)
     assert isinstance(progress, Progress) and pod.name in progress.message

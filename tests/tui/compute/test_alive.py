@@ -143,6 +143,8 @@ async def test_the_detail_shows_the_next_machine_and_then_that_the_last_one_is_g
         await pilot.press("x")
         await settle(pilot)
         assert not app.screen.is_modal and "it is gone" in app.screen.message, "nothing else can be ended from there"
+        await pilot.press("y")
+        await until(pilot, lambda: f'"{second}"' in app.clipboard)
         for _ in range(2):  # to the list of machines, where one pane has room, and to the offers
             if not app.screen.query_one(OffersPane).has_focus_within:
                 await pilot.press("escape")
