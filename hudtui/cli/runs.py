@@ -27,6 +27,9 @@ Run = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="Id or name of the run, or the beginning of its id; by default the newest.")
 ]
 NamedRun = Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.")]
+Spot = Annotated[
+    bool | None, typer.Option("--spot/--no-spot", help="Rent a spot machine, or one that is none; by default as before.")
+]
 Window = Annotated[str | None, typer.Option("--window", "-w", help="Only the log of this stage.")]
 
 
@@ -279,7 +282,7 @@ async def resume(run: Run = None, as_json: Json = False) -> None:
 @app.command("rerun")
 @takes_request("yes", "detach", "dry_run", "no_tmux", kind=How, to="how")
 @runlog.run_async(when_ended=runlog.GOES_ON)
-async def rerun(run: Run = None, *, how: How, as_json: Json = False) -> None:
+async def rerun(run: Run = None, spot: Spot = None, *, how: How, as_json: Json = False) -> None:
     """Start a run again: the same files, settings, kind of machine and limits, in a run of its own.
 
     Everything is checked as by `hudtui rl`, and nothing is rented before you agree. Files are used as they are now. A rented
@@ -290,7 +293,7 @@ async def rerun(run: Run = None, *, how: How, as_json: Json = False) -> None:
     from hudtui.core.project import open_project
 
     project = open_project()
-    request = await rerun_request(project.runs.find(run), project, Terminal(yes=how.yes))
+    request = await rerun_request(project.runs.find(run), project, Terminal(yes=how.yes), spot=spot)
     await carry_out(request, how, as_json=as_json)
 
 
@@ -301,6 +304,7 @@ async def continue_run(
     run: Run = None,
     step: Annotated[int | None, typer.Option("--step", min=0, help="Checkpoint to continue from; by default the last.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Steps in all; by default as before.")] = None,
+    spot: Spot = None,
     *,
     how: How,
     as_json: Json = False,
@@ -316,7 +320,8 @@ async def continue_run(
 
     project, (_, monitor) = open_project(), runlog.open_store()
     await monitor.refresh()
-    request = await continue_request(project.runs.find(run), project, step=step, steps=steps, progress=runlog.progress())
+    chosen = project.runs.find(run)
+    request = await continue_request(chosen, project, step=step, steps=steps, spot=spot, progress=runlog.progress())
     await carry_out(request, how, as_json=as_json)
 
 

@@ -309,7 +309,7 @@ _HINTS: dict[str, Callable[[Offer], str]] = {
     "socket": lambda offer: f"with the socket {clean_line(offer.socket, 20) or 'unknown'}",
     "vram": lambda offer: f"with --min-vram {offer.gpu_memory or 0:g}",
     "price": lambda offer: "at a higher --max-price",
-    "spot": lambda offer: "with --spot" if offer.spot else "without --spot",
+    "spot": lambda offer: "with --spot" if offer.spot else "with --no-spot",
     "region": lambda offer: f"with --region {clean_line(offer.region, 30)}",
     "cloud": lambda offer: f"with --cloud {clean_line(offer.cloud, 30)}",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Person
@@ -15,21 +16,43 @@ from hudtui.core.runs.store import RunRecord
 from hudtui.core.text import clean_line
 
 
-async def rerun_request(run: str, project: Project, person: Person) -> RunRequest:
+async def rerun_request(run: str, project: Project, person: Person, *, spot: bool | None = None) -> RunRequest:
     """Return the request that asks for a run once more. Files that have changed since are reported to the person.
 
+    Args:
+        run: Id of the run.
+        project: The project that keeps it.
+        person: Reads which files have changed.
+        spot: Whether to rent a spot machine; None for the same kind as before.
+
     Raises:
+        InputError: `spot` is given, and the run was on no rented machine.
         RunError: The run does not exist.
         Untrusted: The user did not start this run.
     """
     record = await _record(run, project)
     for path in await asyncio.to_thread(changed_files, record):
         person.say(f"{clean_line(path)} has changed since run {record.id}; the file as it is now is used", severity="warning")
-    return request_again(record)
+    return _with_kind(request_again(record), record, spot)
+
+
+def _with_kind(request: RunRequest, record: RunRecord, spot: bool | None) -> RunRequest:
+    """Return the request for a spot machine, or for another one; None keeps the kind."""
+    if spot is None:
+        return request
+    if record.spec.rent is None:
+        raise InputError(f"run {record.id} was on no rented machine", fix="Leave out --spot and --no-spot.")
+    return replace(request, spot=spot)
 
 
 async def continue_request(
-    run: str, project: Project, *, step: int | None = None, steps: int | None = None, progress: Progress | None = None
+    run: str,
+    project: Project,
+    *,
+    step: int | None = None,
+    steps: int | None = None,
+    spot: bool | None = None,
+    progress: Progress | None = None,
 ) -> RunRequest:
     """Return the request for a run that continues a run which has ended. Results on another machine are fetched first.
 
@@ -38,10 +61,12 @@ async def continue_request(
         project: The project that keeps it.
         step: Step of the checkpoint to continue from; None for the last one.
         steps: Number of steps in all; None for as many as the run was asked for.
+        spot: Whether to rent a spot machine; None for the same kind as before.
         progress: Called while results are fetched.
 
     Raises:
-        InputError: The run has not ended, or cannot be continued; see `runs.again.continuation_request`.
+        InputError: The run has not ended, or cannot be continued (see `runs.again.continuation_request`); or `spot` is given,
+            and the run was on no rented machine.
         MachineError: Its machine does not answer, and its checkpoints are not on this computer.
         RunError: The run does not exist.
         Untrusted: The user did not start this run.
@@ -50,7 +75,8 @@ async def continue_request(
     if (await asyncio.to_thread(project.runs.summary, run)).active:
         raise InputError(f"run {run} has not ended", fix=f"Stop it first: hudtui runs stop {run}")
     folder = await results_here(record, project, progress=progress)
-    return await asyncio.to_thread(lambda: continuation_request(record, folder, step=step, steps=steps))
+    request = await asyncio.to_thread(lambda: continuation_request(record, folder, step=step, steps=steps))
+    return _with_kind(request, record, spot)
 
 
 async def _record(run: str, project: Project) -> RunRecord:

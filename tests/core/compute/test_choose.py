@@ -81,7 +81,7 @@ def test_filters(query: Query, spec: str | None, found: list[str]) -> None:
     [
         ("3xH100", Query(), "with 1 GPU: 1x H100_80GB at $1.05"),
         ("4xH100", Query(max_price=8), "at a higher --max-price: 4x H100_80GB at $8.40"),
-        ("4xH100", Query(spot=True), "without --spot"),
+        ("4xH100", Query(spot=True), "with --no-spot"),
         ("A100", Query(min_vram=90), "with --min-vram 40"),
         ("4xH100", Query(regions=("canada",)), "with --region eu_west"),
     ],

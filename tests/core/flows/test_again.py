@@ -122,6 +122,7 @@ async def test_a_run_is_rented_again_as_spot_or_on_demand(project: Project, monk
         assert second.record is not None and second.record.spec.rent is not None, second.missing
         offer = second.record.spec.rent.offer
         assert (offer.spot, offer.gpu_type, offer.provider) == (spot, "H100_80GB", "prime")
+        assert (await rerun_request(first.record.id, project, person, spot=not spot)).spot is not spot
         await agree_to_start(second, project, person)
         machine = person.questions[0].lines[0]
         assert machine.startswith("Prime (simulated): ") and (", spot: $" in machine) == spot
@@ -130,6 +131,8 @@ async def test_a_run_is_rented_again_as_spot_or_on_demand(project: Project, monk
 async def test_files_that_have_changed_are_named_before_a_run_starts_again(project: Project) -> None:
     record, person = planned(project), ScriptedPerson()
     assert (await rerun_request(record.id, project, person)).tasks == str(project.folder / "tasks.json") and not person.said
+    with pytest.raises(InputError, match="on no rented machine"):
+        await rerun_request(record.id, project, person, spot=True)
     (project.folder / "play.yaml").write_text(CONFIG + "# other\n")
     await rerun_request(record.id, project, person)
     (said,) = person.said
