@@ -407,7 +407,13 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     screen.press("enter")
     screen.until("engine        rollouts", "Ready (simulated): ")
     screen.do("launch.start")
-    screen.until("Rent a machine for 2048 greedy?", "a machine without a GPU", "$0.080/h (simulated)", "Your wallet")
+    screen.until(
+        "Rent a machine for 2048 greedy?",
+        "Prime (simulated): hudtui-2048-greedy",
+        "without a GPU",
+        "$0.080/h (simulated)",
+        "Your wallet",
+    )
     screen.press("y")
     screen.until("end episodes=6/6", "finished")
     screen.do("run.history")
