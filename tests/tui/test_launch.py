@@ -1050,7 +1050,7 @@ async def test_the_list_of_machines_says_whether_those_to_rent_are_simulated(
         app.open_screen("launch")
         await until(pilot, lambda: app.screen.NAME == "launch" and app.screen.prepared is not None)
         shown = [words for words, _ in app.screen.query_one("#launch-machine").entries]
-        assert f"rent one: {title}" in shown and sum("Prime" in words for words in shown) == 1
+        assert f"rent: {title}" in shown and sum("Prime" in words for words in shown) == 1
 
 
 async def test_an_offer_of_a_simulated_market_says_so_among_the_machines(

@@ -386,10 +386,10 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     screen.press("a")
     screen.until("machine*")
     screen.press("enter")
-    screen.until("Enter chooses", "rent one: Prime (simulated)")
+    screen.until("Enter chooses", "rent: Prime (simulated)")
     screen.press("down")
     screen.press("enter")
-    screen.until("rent one: Prime (simulated)", "Ready (simulated)")
+    screen.until("rent: Prime (simulated)", "Ready (simulated)")
     for _ in range(3):
         screen.press("down")
     screen.until("python  ")

@@ -283,7 +283,7 @@ class LaunchScreen(HudtuiScreen):
             provider = session.overview.providers.get(self.offer.provider) if session is not None else None
             simulated = " (simulated)" if provider is not None and provider.features.simulated else ""
             entries.append((f"rent{simulated} {offer_text(self.offer)}", form.OFFER))
-        entries += [(f"rent one: {title}", name) for name, title in self._rentals.items()]
+        entries += [(f"rent: {title}", name) for name, title in self._rentals.items()]
         self._choice("machine").offer([*entries, ("another machine of yours…", form.OTHER)])
 
     def facts_changed(self, facts: Facts) -> None:
