@@ -1,6 +1,6 @@
-"""Trajectories of ART: a Parquet file for each step and split, with a row for each trajectory; or JSON lines with a group each.
+"""Trajectories of ART: a Parquet file for each step and split, with one trajectory per row; or JSON lines, one group per line.
 
-The files are named by their step, and lie in a folder that is named by the split: `trajectories/train/0007.parquet`.
+The files are named by their step, in a folder that is named by the split: `trajectories/train/0007.parquet`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     """Return the entries of a line, one for each trajectory of its group.
 
     Raises:
-        ValueError: It is no group of trajectories.
+        ValueError: The line is not a group of trajectories.
     """
     group = decode_as(_groups, line)
     found = []
@@ -55,7 +55,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
 def trajectory_entry(place: Place, part: int, group: int | None, trajectory: Mapping[str, Any], replies: int) -> EpisodeEntry:
     """Return the entry of a trajectory.
 
-    `part` tells which of the line's trajectories it is; `group` is the number of its group in the file, from 0.
+    `part` is the position of the trajectory in its line; `group` is the number of its group in the file, from 0.
     """
     metrics, metadata = mapping(trajectory.get("metrics")), mapping(trajectory.get("metadata"))
     task = next((found for key in _TASK_KEYS if (found := name(metadata.get(key)))), "")
@@ -81,7 +81,7 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
     """Return a trajectory of a line in full.
 
     Raises:
-        ValueError: It is no group of trajectories.
+        ValueError: The line is not a group of trajectories.
     """
     trajectories = sequence(mapping(decode(line)).get("trajectories"))
     return trajectory_transcript(mapping(trajectories[entry.part]) if entry.part < len(trajectories) else {}, entry)

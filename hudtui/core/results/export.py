@@ -1,13 +1,13 @@
 """Export of a selection of episodes: as records, as readable text, for other tools (ATIF), and for fine-tuning on replies (SFT).
 
-- `jsonl`: the records as they stand in their files, so that what wrote them reads them again. Rows of Parquet files become lines
-  of ART's JSON format.
-- `markdown`: transcripts to read.
-- `atif`: the Agent Trajectory Interchange Format of Harbor, version 1.7: a JSON document a line, or for a single episode in a
-  file `*.json` that document.
-- `sft`: `{"prompt", "completion", "task", "reward"}` a line, which `datasets.load_dataset` and TRL's SFTTrainer read; or a
-  Parquet file with the same columns. The prompt is what stands before the agent's first own reply, with a configuration's
-  examples: there is no loss on it. The completion ends with the last reply; episodes without a reply are left out.
+- `jsonl`: the records unchanged from their files, so that the program that wrote them can read them again. Rows of Parquet files
+  become lines of ART's JSON format.
+- `markdown`: transcripts for reading.
+- `atif`: the Agent Trajectory Interchange Format of Harbor, version 1.7, one JSON document per line. A single episode in a file
+  `*.json` is written as one document.
+- `sft`: one `{"prompt", "completion", "task", "reward"}` per line, for `datasets.load_dataset` and TRL's SFTTrainer; or a Parquet
+  file with the same columns. The prompt is everything before the agent's first own reply, including the examples of a
+  configuration; the loss does not include it. The completion ends with the last reply. Episodes without a reply are left out.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ FORMS: tuple[ExportForm, ...] = get_args(ExportForm)
 ATIF_VERSION = "ATIF-v1.7"
 _SUFFIXES: Mapping[str, ExportForm] = {".md": "markdown", ".markdown": "markdown", ".parquet": "sft"}
 _BATCH = 200
-"""Rows of a Parquet file that are written at once."""
+"""Number of rows that are written to a Parquet file at once."""
 
 
 @dataclass(frozen=True)
 class WrittenExport:
-    """What was written."""
+    """The result of an export."""
 
     path: Path
     form: ExportForm
     episodes: int
     skipped: int
-    """Episodes that the form has no place for."""
+    """Number of episodes that were left out because the format cannot represent them."""
     size: int
     """Bytes."""
 
 
 def form_of(path: Path) -> ExportForm | None:
-    """Return the form that the ending of a file says; None where several forms have this ending."""
+    """Return the format for the extension of a file; None if several formats have this extension."""
     return _SUFFIXES.get(path.suffix.lower())
 
 
@@ -66,20 +66,23 @@ def export_results(
     replace: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> WrittenExport:
-    """Write some episodes to a file, whole or not at all. Blocks: a screen calls it in a thread.
+    """Write episodes to a file, completely or not at all. This blocks, so a screen calls it in a thread.
 
-    The episodes are written in the order of `numbers`. A path `*.parquet` is possible for `sft` alone. `progress` is called with
-    the number of episodes that are done, in the thread of the caller. What it raises ends the export.
+    The episodes are written in the order of `numbers`. A path `*.parquet` is possible only for `sft`. `progress` is called in the
+    caller's thread with the number of episodes written so far. An exception from `progress` ends the export.
+
+    Returns:
+        The path, and the numbers of written and skipped episodes.
 
     Raises:
-        InputError: The file exists or cannot be written, no episode is left to write, or an episode cannot be read.
+        InputError: The file exists or cannot be written, there is no episode to write, or an episode cannot be read.
     """
     if not replace and path.exists():
         raise InputError(
             "this file exists already", fix="Choose another name, or replace it (--force).", where=Location(str(path))
         )
     if path.suffix == ".parquet" and form != "sft":
-        raise InputError(f"{form} is text: only sft can be written as Parquet", where=Location(str(path)))
+        raise InputError(f"{form} cannot be written as Parquet; only sft can", where=Location(str(path)))
     count = _Count(progress)
     if path.suffix == ".parquet":
         with tempfile.TemporaryFile() as stream:
@@ -91,8 +94,8 @@ def export_results(
         single = form == "atif" and path.suffix == ".json"
         if single and len(numbers) != 1:
             raise InputError(
-                f"a document of ATIF holds one episode, and {len(numbers)} are chosen",
-                fix="Choose one, or write a document a line to a file that ends in .jsonl.",
+                f"an ATIF document has one episode, and {len(numbers)} are chosen",
+                fix="Choose one episode, or write one document per line to a file that ends in .jsonl.",
                 where=Location(str(path)),
             )
         pieces = _counted(_indented(index, numbers) if single else export_pieces(index, numbers, form), count)
@@ -118,12 +121,12 @@ class _Count:
         if not self.written:
             raise InputError(
                 "there is no episode to write",
-                why="None of the chosen episodes has a reply." if self.skipped else "None is chosen.",
+                why="None of the chosen episodes has a reply." if self.skipped else "No episode is chosen.",
             )
 
 
 class _Pieces:
-    """A stream over pieces that are made when they are read, for `write_atomic`."""
+    """A stream for `write_atomic` over pieces that are created while it is read."""
 
     def __init__(self, first: bytes, rest: Iterator[bytes]) -> None:
         self._first: bytes | None = first
@@ -144,7 +147,7 @@ def _counted(pieces: Iterator[bytes | None], count: _Count) -> Iterator[bytes]:
 
 
 def export_pieces(index: ResultIndex, numbers: Sequence[int], form: ExportForm) -> Iterator[bytes | None]:
-    """Yield the text of each episode; None for an episode that the form has no place for.
+    """Yield the text of each episode; None for an episode that the format cannot represent.
 
     Raises:
         InputError: An episode cannot be read.
@@ -179,7 +182,7 @@ def _records(index: ResultIndex, numbers: Sequence[int]) -> Iterator[bytes]:
         entry = index.entries[number]
         file = index.files[entry.file]
         if isinstance(file, JsonLinesFile):
-            # Several episodes may stand on one line, which is written once.
+            # A line may hold several episodes; it is written once.
             yield b"" if (entry.file, entry.offset) in written else file.line(entry) + b"\n"
             written.add((entry.file, entry.offset))
             continue
@@ -196,7 +199,7 @@ def _records(index: ResultIndex, numbers: Sequence[int]) -> Iterator[bytes]:
 
 
 def markdown(transcript: Transcript) -> str:
-    """Return an episode as Markdown: what is known of it, then every message, reply, call and answer in full."""
+    """Return an episode as Markdown: its metadata, then every message, reply, call and answer in full."""
     entry = transcript.entry
     facts: dict[str, object] = {
         "run": entry.run,
@@ -254,7 +257,7 @@ def _inline(text: str) -> str:
 
 
 def _block(text: str, language: str = "text") -> str:
-    """Return a text as a fenced block; the fence is longer than any run of backticks in it."""
+    """Return a text as a fenced block. The fence is longer than any run of backticks in the text."""
     text = clean(text)
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", text)), 3)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -271,7 +274,7 @@ def atif(transcript: Transcript) -> dict[str, Any]:
         role = message.get("role")
         source = {"system": "system", "developer": "system", "assistant": "agent"}.get(str(role), "user")
         shown = {"step_id": len(steps) + 1, "source": source, "message": _shown(message)}
-        steps.append({**shown, "is_copied_context": True} if source == "agent" else shown)  # an example, no reply of this agent
+        steps.append({**shown, "is_copied_context": True} if source == "agent" else shown)  # an example, not this agent's reply
     for turn in transcript.turns:
         step: dict[str, Any] = {"step_id": len(steps) + 1, "source": "agent", "message": turn.reply}
         if turn.thought:
@@ -331,10 +334,10 @@ def _atif_call(call: TranscriptCall, turn: int, place: int) -> dict[str, Any]:
 
 
 def sft_row(transcript: Transcript) -> dict[str, Any] | None:
-    """Return an episode as a row to fine-tune on: what the agent was shown first, and the rest up to its last reply.
+    """Return an episode as a row for fine-tuning: the messages before the agent's first reply, and those up to its last reply.
 
-    Content is text. Calls have OpenAI's form: their arguments are JSON text, so that all rows have columns of the same types.
-    None if there is no reply.
+    Content is text. Calls have OpenAI's form, with their arguments as JSON text, so that all rows have columns of the same types.
+    Returns None if the episode has no reply.
     """
     messages = list(transcript.messages)
     while messages and messages[-1].get("role") != "assistant":
@@ -385,7 +388,7 @@ def _write_parquet(index: ResultIndex, numbers: Sequence[int], stream: Any, coun
             row = sft_row(index.read(index.entries[number]))
             count.add(written=row is not None)
             if row is not None:
-                rows.append(json.loads(_line(row)))  # halves of surrogate pairs are replaced, as in JSON
+                rows.append(json.loads(_line(row)))  # lone surrogates are replaced, as in JSON
             if len(rows) == _BATCH:
                 writer.write_table(pa.Table.from_pylist(rows, schema=schema))
                 rows.clear()

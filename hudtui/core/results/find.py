@@ -1,4 +1,4 @@
-"""Finding results: those of a project, and those below a path that the user names."""
+"""Find results: those of a project, and those below a path that the user gives."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 _NAMES = ("traces.jsonl", "results.jsonl")
 _TRAJECTORIES = "trajectories"
 _PLACES = ("outputs", ".art")
-"""Where evaluations, verifiers and ART write by themselves."""
+"""Folders that evaluations, verifiers and ART write to by default."""
 _DEEPEST = 6
 _MOST = 5_000
-"""The search ends after this many folders."""
+"""Number of folders after which the search ends."""
 _SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages", "checkpoints", "checkpoint", "model", "weights", "logs"))
 _EVALUATIONS = frozenset(("rollouts",))
 """Engines that play without training."""
@@ -30,7 +30,7 @@ _EVALUATIONS = frozenset(("rollouts",))
 def find_results(folder: Path, store: RunStore | None = None) -> tuple[ResultRun, ...]:
     """Return the results of a project, the newest first: its runs, evaluations in `outputs/`, and ART's trajectories.
 
-    A run on another machine has results here once they are fetched. Names and sizes are read, and no content.
+    A run on another machine has results here once they were fetched. Only names and sizes are read.
     """
     found: dict[Path, ResultRun] = {}
     for run in store.runs() if store is not None else ():
@@ -53,10 +53,10 @@ def find_results(folder: Path, store: RunStore | None = None) -> tuple[ResultRun
 
 
 def results_at(path: Path) -> tuple[ResultRun, ...]:
-    """Return the results that a path holds: a file of episodes, or everything below a folder, in the order of the names.
+    """Return the results at a path: a file of episodes, or all results below a folder, ordered by name.
 
     Raises:
-        InputError: There is no such path, or the folder holds no results.
+        InputError: The path does not exist, or the folder has no results.
     """
     try:
         mode = path.stat().st_mode
@@ -65,7 +65,7 @@ def results_at(path: Path) -> tuple[ResultRun, ...]:
     if not stat.S_ISDIR(mode):
         made = _result(path, path.name if path.name not in _NAMES else path.parent.resolve().name or path.name, "file")
         if made is None:
-            raise InputError("this is not an ordinary file", where=Location(str(path)))
+            raise InputError("this is not a regular file", where=Location(str(path)))
         return (made,)
     if _is_trajectories(path):
         return tuple(filter(None, (_result(path, path.resolve().name, "training"),)))
@@ -77,22 +77,22 @@ def results_at(path: Path) -> tuple[ResultRun, ...]:
             found.append(made)
     if not found:
         raise InputError(
-            "this folder holds no results",
+            "this folder has no results",
             why=f"Results are files named {' or '.join(_NAMES)}, and folders named {_TRAJECTORIES}.",
-            fix="Name the file itself if it has another name.",
+            fix="Give the path of the file itself if it has another name.",
             where=Location(str(path)),
         )
     return tuple(found)
 
 
 def results_named(text: str, folder: Path, store: RunStore | None = None) -> tuple[ResultRun, ...]:
-    """Return the results that a user means by a path, by a name of `find_results`, or by a run of the project.
+    """Return the results for a path, for a name from `find_results`, or for a run of the project.
 
     Paths are relative to `folder`.
 
     Raises:
-        InputError: Nothing has that name, or it has no results.
-        RunError: Several runs have names that begin like this.
+        InputError: Nothing has this name, or it has no results.
+        RunError: The names of several runs begin with this text.
     """
     path = folder / Path(text).expanduser()
     if path.exists():
@@ -114,7 +114,7 @@ def results_named(text: str, folder: Path, store: RunStore | None = None) -> tup
     near = did_you_mean(text, [one.name for one in known])
     raise InputError(
         "there are no results of that name, and no such file or folder",
-        fix=f"Did you mean {near}?" if near else "hudtui rollouts list shows what there is.",
+        fix=f"Did you mean {near}?" if near else "hudtui rollouts list shows all results.",
         where=Location(text),
     )
 
@@ -124,7 +124,7 @@ def _names(store: RunStore) -> Iterator[str]:
 
 
 def _short(name: str) -> str:
-    """Return the name of a run by its path: without the name of the file, and without `out/`, which all runs have."""
+    """Return the name of a run by its path, without the file name and the folder `out`, which are the same for all runs."""
     parts = Path(name).parts
     parts = parts[:-1] if parts[-1:] and parts[-1] in (*_NAMES, _TRAJECTORIES) else parts
     parts = parts[:-1] if len(parts) > 1 and parts[-1] == "out" else parts
@@ -142,7 +142,7 @@ def _result(path: Path, name: str, kind: Literal["evaluation", "training", "file
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Yield files of episodes and folders of trajectories, from the top down; links are not followed."""
+    """Yield files of episodes and folders of trajectories, from the top down. Links are not followed."""
     level, seen = [folder], 0
     for _ in range(_DEEPEST):
         below: list[Path] = []

@@ -1,4 +1,4 @@
-"""Reading foreign records with care: values of the wrong type count as missing, and nothing is taken on trust."""
+"""Read untrusted records of other programs: every value is checked, and values of the wrong type count as missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAME = 300
 _ERROR = 600
 _MOST_PARTS = 40
 _LARGEST = 1e100
-"""Numbers beyond it are no measurement, and squares and sums of them would leave what a float can hold."""
+"""Largest magnitude of a valid number. Larger numbers are not measurements, and their squares and sums would overflow a float."""
 _names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
@@ -27,12 +27,12 @@ def decode(line: bytes) -> Any:
     """Return the JSON value of a line.
 
     Raises:
-        ValueError: It is not JSON, or is nested too deeply.
+        ValueError: The line is not JSON, or is nested too deeply.
     """
     try:
         return msgspec.json.decode(line)
     except msgspec.DecodeError:
-        try:  # Python writes NaN and halves of surrogate pairs, and reads them again
+        try:  # Python's JSON module writes NaN and lone surrogates, and can read them
             return json.loads(line)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
@@ -41,10 +41,10 @@ def decode(line: bytes) -> Any:
 
 
 def decode_as(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
-    """Return a line as the decoder's type, also where `msgspec` cannot read its JSON; see `decode`.
+    """Return a line as the decoder's type, even if `msgspec` cannot read its JSON; see `decode`.
 
     Raises:
-        ValueError: It is not JSON, is nested too deeply, or is of another type.
+        ValueError: The line is not JSON, is nested too deeply, or has another type.
     """
     try:
         return decoder.decode(line)
@@ -55,8 +55,8 @@ def decode_as(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
 
 
 def number(value: object) -> float | None:
-    """Return a number that can be computed with, else None: none that is infinite, and none beyond 1e100."""
-    if type(value) is float:  # nearly all are, and an index reads hundreds of thousands
+    """Return the value if it is a finite number up to 1e100 in magnitude, else None."""
+    if type(value) is float:  # the common case first: an index reads hundreds of thousands of numbers
         return value if -_LARGEST <= value <= _LARGEST else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -68,7 +68,7 @@ def number(value: object) -> float | None:
 
 
 def whole(value: object) -> int | None:
-    """Return a whole number from 0 that fits into 64 bits, else None."""
+    """Return the value if it is a whole number from 0 that fits into 64 bits, else None."""
     if type(value) is int:
         return value if 0 <= value < 2**63 else None
     if value is None:
@@ -78,7 +78,7 @@ def whole(value: object) -> int | None:
 
 
 def name(value: object) -> str:
-    """Return a text or a number as a short text, shared among all entries that have it; empty for anything else."""
+    """Return a text or a number as a short interned text; empty for anything else."""
     if type(value) is str and len(value) <= _NAME:
         return sys.intern(value)
     if isinstance(value, str | int | float) and not isinstance(value, bool):
@@ -87,7 +87,7 @@ def name(value: object) -> str:
 
 
 def error_text(value: object) -> str | None:
-    """Return what an error says, cut to what an entry keeps. Errors are texts, or objects with a type and a message."""
+    """Return the message of an error, cut to the length that an entry keeps. An error is a text, or has a type and a message."""
     if value is None:
         return None
     if isinstance(value, Mapping):
@@ -99,12 +99,12 @@ def error_text(value: object) -> str | None:
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """Return a mapping as it is, else an empty one."""
+    """Return the value if it is a mapping, else an empty mapping."""
     return value if type(value) is dict or isinstance(value, Mapping) else {}
 
 
 def sequence(value: object) -> Sequence[Any]:
-    """Return a list as it is, else an empty one."""
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list | tuple) else ()
 
 
@@ -114,7 +114,7 @@ def mappings(value: object) -> tuple[Mapping[str, Any], ...]:
 
 
 def numbers(*sources: object) -> dict[str, float]:
-    """Return the numbers of some mappings together; the first mapping wins, and few enough to show are kept."""
+    """Return the numbers of several mappings in one. The first mapping wins, and only as many as can be shown are kept."""
     found: dict[str, float] = {}
     for source in sources:
         for key, value in mapping(source).items():
@@ -126,7 +126,7 @@ def numbers(*sources: object) -> dict[str, float]:
 
 @dataclass
 class Place:
-    """Where a line or a row stands, and what the name of its file says about it."""
+    """The place of a line or a row, and the facts in the name of its file."""
 
     run: str
     file: int
@@ -157,7 +157,7 @@ class Place:
         seconds: float | None = None,
         started_at: str | None = None,
     ) -> EpisodeEntry:
-        """Return the entry of an episode of this line, and count it."""
+        """Return the entry of the next episode of this line."""
         names = tuple(parts)
         self.number += 1
         return EpisodeEntry(
@@ -222,7 +222,7 @@ def content_images(content: object) -> tuple[TranscriptImage, ...]:
 
 
 def calls_of(message: Mapping[str, Any]) -> tuple[TranscriptCall, ...]:
-    """Return the calls of an assistant's message, in OpenAI's form, in that of verifiers, or as JSON text."""
+    """Return the calls of an assistant's message; they may have the form of OpenAI or of verifiers, or be JSON text."""
     calls = []
     for call in sequence(message.get("tool_calls")):
         if isinstance(call, str):
@@ -255,7 +255,8 @@ def conversation(
 ) -> tuple[tuple[Message, ...], tuple[TranscriptTurn, ...]]:
     """Split a conversation into what comes before the first reply, and its turns.
 
-    `most` is the number of the agent's replies, which are the last ones: replies before them are examples. None: all are its own.
+    `most` is the number of the agent's own replies. These are the last ones; earlier replies are examples. None: all replies are
+    the agent's own.
     """
     starts = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     starts = starts if most is None else starts[max(len(starts) - most, 0) :]

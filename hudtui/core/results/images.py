@@ -1,4 +1,4 @@
-"""The images of an episode: counted, described, and as bytes. What a record says of their type and size is not relied on."""
+"""The images of an episode: their numbers, descriptions and bytes. The type and size in a record are not trusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hudtui.core.text import clean_line, plural
 
 
 def images_by_turn(transcript: Transcript) -> dict[int, list[tuple[int, TranscriptImage]]]:
-    """Return the images of an episode with their numbers, from 1, by the turn that they answer; turn 0 is the opening."""
+    """Return the images of an episode with their numbers, from 1, by the turn that shows them; turn 0 is the opening."""
     opening = transcript.images or tuple(
         image for message in transcript.opening for image in content_images(message.get("content"))
     )
@@ -32,7 +32,7 @@ def image_named(transcript: Transcript, number: int) -> bytes:
     """Return the bytes of an image by its number.
 
     Raises:
-        InputError: There is no such image, or the record does not hold it.
+        InputError: There is no such image, or the record does not contain it.
     """
     images = dict(pair for pairs in images_by_turn(transcript).values() for pair in pairs)
     if number not in images:
@@ -46,11 +46,11 @@ def image_named(transcript: Transcript, number: int) -> bytes:
 def write_image(transcript: Transcript, number: int, path: Path | None = None, *, replace: bool = False) -> tuple[Path, str]:
     """Write an image to a file, and return the file and a description of the image.
 
-    Images are counted from 1. By default the file is `episode-EPISODE-image-NUMBER` in the current folder, with an ending by the
-    image's own bytes.
+    Images are counted from 1. By default the file is `episode-EPISODE-image-NUMBER` in the current folder, with an extension
+    according to the image's bytes.
 
     Raises:
-        InputError: There is no such image, the record does not hold it, or the file exists or cannot be written.
+        InputError: There is no such image, the record does not contain it, or the file exists or cannot be written.
     """
     data = image_named(transcript, number)
     kind = image_type(data)
@@ -67,11 +67,11 @@ def image_data(image: TranscriptImage) -> bytes:
     """Return the bytes of an image.
 
     Raises:
-        InputError: The record does not hold them, or holds no base64.
+        InputError: The record does not contain the image, or the image is not valid base64.
     """
     if image.data is None or not image.kind:
         what = "it was too large" if image.kind else f"it is at {clean_line(image.data or '', 200)}"
-        raise InputError("the record does not hold this image", why=f"{what[:1].upper()}{what[1:]}.")
+        raise InputError("the record does not contain this image", why=f"{what[:1].upper()}{what[1:]}.")
     try:
         return base64.b64decode(image.data, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -79,7 +79,7 @@ def image_data(image: TranscriptImage) -> bytes:
 
 
 def describe_image(image: TranscriptImage) -> str:
-    """Return type and size, such as `image/png, 640x480, 12.3 kB`; or why there is none: `image/png, 9000.0 kB, not kept`."""
+    """Return type and size, such as `image/png, 640x480, 12.3 kB`, or `image/png, 9000.0 kB, not kept` if it was too large."""
     said = clean_line(image.kind, 60)
     if not image.kind:
         return clean_line(image.data or "", 200)

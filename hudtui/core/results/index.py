@@ -1,4 +1,4 @@
-"""The index: an entry for each episode of some files, read piece by piece, and the files again when they have grown."""
+"""The index: an entry for each episode in the files of some runs. Files are read in pieces, and read further when they grow."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from hudtui.core.results.values import (
 )
 
 BLOCK = 1 << 20
-"""Bytes of one read: they stay in the processor's cache."""
+"""Bytes per read; so many fit into the processor's cache."""
 OVERLAP = 4096
-"""Bytes that two blocks of a search have in common: longest text that is found where they meet."""
+"""Bytes by which two blocks of a search overlap: the longest text that is found across their border."""
 _SEEN = 256
-"""Bytes before the end of what was read, by which a file that was cut and written again is known."""
+"""Bytes before the end of the part that was read. They are compared to detect that a file was truncated and rewritten."""
 _MOST_UNREAD = 100
-"""Most unread lines that are kept; further ones are counted."""
+"""Largest number of unread lines that are kept; further ones are only counted."""
 _STEP = re.compile(r"\d{1,12}")
 _SUFFIXES = (".jsonl", ".parquet", ".ndjson")
 
 
 @dataclass(frozen=True)
 class LineFormat:
-    """How the lines of a format are read. Both functions raise ValueError for a line that is no record of it."""
+    """The functions that read the lines of a format. Both raise ValueError for a line that is not a record of the format."""
 
     entries: Callable[[bytes, Place], list[EpisodeEntry]]
     transcript: Callable[[bytes, EpisodeEntry], Transcript]
@@ -58,7 +58,7 @@ _LINES: Mapping[Format, LineFormat] = {
 
 
 def format_of(line: bytes) -> Format | None:
-    """Return the format that a line is written in; None if it is in none that is known.
+    """Return the format of a line; None if the format is unknown.
 
     Raises:
         ValueError: The line is not JSON.
@@ -74,7 +74,7 @@ def format_of(line: bytes) -> Format | None:
 
 
 Find = Callable[[bytes, int], tuple[int, int] | None]
-"""Where the first match in some bytes is, from a place on."""
+"""Returns the place of the first match in some bytes at or after an offset."""
 
 
 class EpisodeFile(Protocol):
@@ -82,28 +82,28 @@ class EpisodeFile(Protocol):
 
     path: Path
     size: int
-    """Bytes at the last look."""
+    """Size in bytes when the file was last checked."""
     done: int
-    """Bytes that are read."""
+    """Number of bytes read so far."""
 
     def replaced(self) -> bool:
-        """Look at the file; return whether it is another one than before, or shorter than what was read."""
+        """Check the file, and return whether it was replaced, or is shorter than the part that was read."""
         ...
 
     def advance(self, deadline: float, place: Place, unread: Unread) -> list[EpisodeEntry]:
-        """Read on until `deadline` (`time.monotonic`) or the end, and return the new entries. At least one piece is read."""
+        """Read one piece, then continue until `deadline` (`time.monotonic`) or the end. Return the new entries."""
         ...
 
     def read(self, entry: EpisodeEntry) -> Transcript:
         """Return an episode in full.
 
         Raises:
-            InputError: It cannot be read, or the file has changed.
+            InputError: The episode cannot be read, or the file has changed.
         """
         ...
 
     def matching(self, entries: Sequence[EpisodeEntry], find: Find) -> Iterator[EpisodeEntry]:
-        """Yield those of some entries whose bytes have a match. They stand in the order of the file.
+        """Yield those of `entries` whose bytes have a match. The entries must be in the order of the file.
 
         Raises:
             InputError: The file cannot be read.
@@ -113,7 +113,7 @@ class EpisodeFile(Protocol):
 
 @dataclass
 class Unread:
-    """The lines that were passed over."""
+    """The lines that were skipped because they could not be read."""
 
     count: int = 0
     first: list[UnreadLine] = field(default_factory=list)
@@ -125,7 +125,7 @@ class Unread:
 
 
 class JsonLinesFile:
-    """A file with a JSON value a line, of any of the formats; the first good line decides which."""
+    """A file with one JSON value per line, in any of the formats; the first valid line determines the format."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -151,14 +151,14 @@ class JsonLinesFile:
             return True
         if found.st_size == self.size:
             return False
-        if self._rest and self.done >= self.size:  # what was half written is read again: its writer may have begun again
+        if self._rest and self.done >= self.size:  # an incomplete line is read again: its writer may have started over
             self.done -= len(self._rest)
             self._rest = b""
         self.size = found.st_size
         return self.size < self.done or not self._continues()
 
     def _continues(self) -> bool:
-        """Return whether what was read last still stands there."""
+        """Return whether the bytes that were read last are unchanged in the file."""
         if not self._seen:
             return True
         end = self.done - len(self._rest)
@@ -166,7 +166,7 @@ class JsonLinesFile:
             with open_file(self.path) as stream:
                 return os.pread(stream.fileno(), len(self._seen), end - len(self._seen)) == self._seen
         except InputError:
-            return True  # `advance` says why it cannot be read
+            return True  # `advance` reports why the file cannot be read
 
     def advance(self, deadline: float, place: Place, unread: Unread) -> list[EpisodeEntry]:
         found: list[EpisodeEntry] = []
@@ -182,7 +182,7 @@ class JsonLinesFile:
                 self.done += len(data)
                 if time.monotonic() >= deadline:
                     return found
-        if self._rest and self._tried != self.done:  # a whole record that merely lacks the end of its line counts
+        if self._rest and self._tried != self.done:  # a complete record without a line end counts
             self._tried = self.done
             self._take_last(place, found)
         return found
@@ -217,7 +217,7 @@ class JsonLinesFile:
     def _entries(self, line: bytes, offset: int, place: Place) -> list[EpisodeEntry]:
         kind = self.format or format_of(line)
         if kind is None:
-            raise ValueError("this is no record of an episode in a known format")
+            raise ValueError("this is not the record of an episode in a known format")
         place.offset, place.length, place.line = offset, len(line), self._line
         first = place.number
         try:
@@ -264,7 +264,7 @@ class JsonLinesFile:
             ) from None
 
     def matching(self, entries: Sequence[EpisodeEntry], find: Find) -> Iterator[EpisodeEntry]:
-        """See `EpisodeFile`. Adjoining lines are searched as one stretch."""
+        """See `EpisodeFile`. Adjacent lines are searched together."""
         with open_file(self.path) as stream:
             handle = stream.fileno()
             first = 0
@@ -276,7 +276,7 @@ class JsonLinesFile:
 
 
 def _stretch(handle: int, entries: Sequence[EpisodeEntry], find: Find) -> Iterator[EpisodeEntry]:
-    """Yield the entries with a match, of lines that follow each other."""
+    """Yield the entries with a match; their lines are adjacent."""
     starts = [entry.offset for entry in entries]
     place, end = starts[0], entries[-1].offset + entries[-1].length
     while place < end:
@@ -288,7 +288,7 @@ def _stretch(handle: int, entries: Sequence[EpisodeEntry], find: Find) -> Iterat
             number = bisect_right(starts, place + span[0]) - 1
             line = entries[number]
             first = bisect_left(starts, line.offset)
-            yield from entries[first : number + 1]  # several episodes may stand on one line
+            yield from entries[first : number + 1]  # a line may hold several episodes
             start = line.offset + line.length - place
             if start >= len(block):
                 break
@@ -298,8 +298,8 @@ def _stretch(handle: int, entries: Sequence[EpisodeEntry], find: Find) -> Iterat
 class ResultIndex:
     """The episodes of some runs.
 
-    All methods may be called from any thread: calls of `advance` wait for each other, entries are only ever appended, and a
-    replaced file gives the index new lists. The order of the runs is that of the entries, as far as they are read.
+    All methods may be called from any thread: calls of `advance` wait for each other, entries are only appended, and after a
+    file was replaced the index has new lists. Entries have the order of the runs.
     """
 
     def __init__(self, runs: Iterable[ResultRun]) -> None:
@@ -307,7 +307,7 @@ class ResultIndex:
         self.entries: Sequence[EpisodeEntry] = ()
         """The episodes so far; `EpisodeEntry.number` is the position."""
         self.generation = 0
-        """Grows when the index begins again, because a file was replaced."""
+        """Increases when the index starts over because a file was replaced."""
         self.files: list[EpisodeFile] = []
         self._lock = threading.Lock()
         self._begin()
@@ -326,21 +326,21 @@ class ResultIndex:
 
     @property
     def unread(self) -> tuple[UnreadLine, ...]:
-        """The first lines that were passed over because they are no episodes."""
+        """The first lines that were skipped because they are not episodes."""
         return tuple(self._unread.first)
 
     @property
     def unread_count(self) -> int:
-        """Number of all lines that were passed over."""
+        """Number of all skipped lines."""
         return self._unread.count
 
     def advance(self, seconds: float = 0.1) -> IndexProgress:
-        """Read on for about `seconds`, from where the last call ended; at the end of the files, look whether they have grown.
+        """Continue to read for about `seconds`; at the end of the files, check whether they have grown.
 
         A file that cannot be read is counted among the `unread`.
 
         Returns:
-            The state then. Progress that is `complete` means that nothing is left to read at this moment.
+            The progress afterwards. `complete` means that the files were read to their current end.
         """
         with self._lock:
             deadline = time.monotonic() + seconds
@@ -373,7 +373,7 @@ class ResultIndex:
             )
 
     def _look(self, run: ResultRun) -> None:
-        """Take up the files of a run that are not known yet."""
+        """Add new files of a run."""
         for path in files_of(run.path):
             if path not in self._known:
                 self._known[path] = len(self.files)
@@ -395,7 +395,7 @@ class ResultIndex:
             self._groups[key] = _group(key, [self._entries[number] for number in numbers])
 
     def groups(self) -> list[ResultGroup]:
-        """Return the groups so far, in the order in which they first occur."""
+        """Return the groups so far, in order of their first episode."""
         return list(self._groups.values())
 
     def members(self, group: ResultGroup) -> list[EpisodeEntry]:
@@ -404,11 +404,11 @@ class ResultIndex:
         return [entries[number] for number in group.numbers if number < len(entries)]
 
     def path(self, entry: EpisodeEntry) -> Path:
-        """Return the file that an episode stands in."""
+        """Return the path of the file that contains an episode."""
         return self.files[entry.file].path
 
     def format_of(self, entry: EpisodeEntry) -> Format | None:
-        """Return the format that an episode is recorded in; None for one of a Parquet file."""
+        """Return the format of the file that contains an episode; None for a Parquet file."""
         file = self.files[entry.file]
         return file.format if isinstance(file, JsonLinesFile) else None
 
@@ -416,16 +416,16 @@ class ResultIndex:
         """Read an episode from the disk.
 
         Raises:
-            InputError: The file cannot be read, or it has changed since.
+            InputError: The file cannot be read, or has changed since it was indexed.
         """
         return self.files[entry.file].read(entry)
 
 
 async def follow(index: ResultIndex, *, every: float | None = 1.0, piece: float = 0.1) -> AsyncGenerator[IndexProgress, None]:
-    """Advance an index in a thread, and yield its state after each piece that brought something, and when it is complete.
+    """Advance an index in a thread, and yield its progress after each piece with new entries, and when it is complete.
 
-    `every` is the number of seconds between two looks at files that are read to their end; None: end there. One piece takes about
-    `piece` seconds.
+    `every` is the number of seconds between two checks of files that were read to their end; None ends the generator there. One
+    piece takes about `piece` seconds.
     """
     before: IndexProgress | None = None
     while True:
@@ -443,7 +443,7 @@ def _group(key: GroupKey, entries: Sequence[EpisodeEntry]) -> ResultGroup:
     rewards = [entry.reward for entry in entries if entry.reward is not None]
     mean = math.fsum(rewards) / len(rewards) if rewards else None
     std = None
-    if mean is not None and len(rewards) > 1:  # `statistics` computes with fractions, which takes as long as the whole index
+    if mean is not None and len(rewards) > 1:  # `statistics` uses fractions: as slow as the whole index
         std = math.sqrt(math.fsum((reward - mean) ** 2 for reward in rewards) / (len(rewards) - 1))
     return ResultGroup(
         key=key,
@@ -466,7 +466,7 @@ def _open(path: Path) -> EpisodeFile:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files of a run: the file itself, or the steps of a folder of trajectories, split by split."""
+    """Return the files of a run: the file itself, or the files of a folder of trajectories, ordered by split and step."""
     if not path.is_dir():
         return [path]
     found = [
@@ -481,5 +481,5 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _named_by(path: Path) -> tuple[str, int | None]:
-    """Return the split and the step that ART's names of files and folders say."""
+    """Return the split and the step in ART's names of folders and files."""
     return path.parent.name, int(path.stem) if _STEP.fullmatch(path.stem) else None

@@ -1,4 +1,4 @@
-"""Traces of hudtui: one episode a line. `core.rollouts.trace` writes them and describes the record."""
+"""Traces of hudtui, one episode per line. `core.rollouts.trace` writes them and describes the record."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     """Return the entry of a line.
 
     Raises:
-        ValueError: It is no record of an episode.
+        ValueError: The line is not a record of an episode.
     """
     head = _head(line)
     info = head.info
@@ -75,13 +75,13 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
 
 
 def _head(line: bytes) -> _Head:
-    """Read what stands before the messages, where the record has them last; else the whole line."""
+    """Read the part of a line before the messages if they come last in the record, otherwise the whole line."""
     if line.startswith(VERSION_MARK):
         end = line.find(HEAD_END, 0, HEAD_BYTES)
         if end > 0:
             try:
                 return _heads.decode(line[:end] + b"}")
-            except msgspec.DecodeError:  # the words stand deeper inside
+            except msgspec.DecodeError:  # the text occurs deeper in the record
                 pass
     try:
         return _heads.decode(line)
@@ -96,7 +96,7 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
     """Return an episode in full.
 
     Raises:
-        ValueError: It is no record of an episode.
+        ValueError: The line is not a record of an episode.
     """
     record = mapping(decode(line))
     messages = tuple(filter(None, map(as_message, sequence(record.get("messages")))))
@@ -104,7 +104,7 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
     opening, plain = conversation(messages, most=len(recorded))
     turns = []
     for count, turn in enumerate(recorded, 1):
-        # The last observation is no message: no reply answered it.
+        # The last observation is not among the messages, because no reply follows it.
         said = plain[count - 1] if count <= len(plain) else None
         turns.append(_turn(count, turn, said))
     return Transcript(

@@ -1,4 +1,4 @@
-"""ART's Parquet files. A file is written whole, so it is read once; its conversations are read when they are asked for."""
+"""ART's Parquet files. ART writes a file at once, so it is read only once. Conversations are read on request."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 _SHORT = ("group_index", "reward", "metrics", "metadata")
 _LONG = ("messages", "tools", "logs")
 _ROLES = "roles"
-"""The roles of the messages without their content: a column inside of `messages`."""
+"""The column with the roles of the messages, which is nested in `messages` and can be read without the content."""
 _BATCH = 64
-"""Rows that are decoded at once."""
+"""Number of rows that are decoded at once."""
 
 
 class ParquetFile:
-    """A Parquet file with a trajectory a row; see `index.EpisodeFile`."""
+    """A Parquet file with one trajectory per row; see `index.EpisodeFile`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,12 +81,12 @@ class ParquetFile:
 
     @contextmanager
     def _rows(self, names: tuple[str, ...], *, skip: int = 0) -> Iterator[Iterator[Mapping[str, Any]]]:
-        """Open the file, and give some of its columns row by row, from row `skip` on."""
+        """Open the file, and yield some of its columns row by row, from row `skip` on."""
         import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
         import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
 
         try:
-            open_file(self.path).close()  # refuses what is no ordinary file
+            open_file(self.path).close()  # raises unless it is a regular file
             with pq.ParquetFile(self.path) as file:
                 columns = file.schema_arrow.names
                 if "reward" not in columns or "messages" not in columns:
@@ -116,7 +116,7 @@ def _records(file: Any, names: list[str], skip: int) -> Iterator[Mapping[str, An
 
 
 def _decoded(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with the values that it holds as JSON text; what is not JSON is left out."""
+    """Return a row with its JSON texts decoded; values that are not JSON are left out."""
     found = dict(record)
     for name in ("metrics", "metadata", "tools"):
         text = found.get(name)

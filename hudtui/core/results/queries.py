@@ -1,4 +1,4 @@
-"""Questions to results: how rewards are spread, why episodes failed, how often k tries succeed, and how two episodes differ."""
+"""Queries over results: the histogram of rewards, the causes of failures, pass@k, and the differences between two episodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EPISODE_FIELDS: Fields[EpisodeEntry] = {
     "started": lambda entry: entry.started_at,
     "number": lambda entry: entry.number,
 }
-"""What episodes are filtered, sorted and grouped by, with `core.row_filter`."""
+"""The fields by which episodes are filtered, sorted and grouped with `core.row_filter`."""
 
 GROUP_FIELDS: Fields[ResultGroup] = {
     "task": lambda group: group.key.task,
@@ -46,12 +46,12 @@ GROUP_FIELDS: Fields[ResultGroup] = {
     "turns": lambda group: group.turns,
     "run": lambda group: group.key.run,
 }
-"""What groups are filtered and sorted by."""
+"""The fields by which groups are filtered and sorted."""
 
 
 @dataclass(frozen=True)
 class RewardBucket:
-    """A bar of the histogram: rewards from `low` up to `high`, which belongs to the next bar but for the last one."""
+    """A bar of the histogram: rewards from `low` up to, but not including, `high`; the last bar includes `high`."""
 
     low: float
     high: float
@@ -59,9 +59,9 @@ class RewardBucket:
 
 
 def histogram(entries: Iterable[EpisodeEntry], buckets: int = 10) -> tuple[RewardBucket, ...]:
-    """Return how the rewards are spread, in bars of equal width from the smallest to the largest; empty without rewards.
+    """Return the histogram of the rewards, in bars of equal width; empty without rewards.
 
-    Rewards within 0 and 1 are spread over 0 to 1, so that the bars of two runs can be compared.
+    The bars cover 0 to 1 if all rewards are within it, so that two runs can be compared, otherwise the range of the rewards.
     """
     rewards = [entry.reward for entry in entries if entry.reward is not None]
     if not rewards:
@@ -70,13 +70,13 @@ def histogram(entries: Iterable[EpisodeEntry], buckets: int = 10) -> tuple[Rewar
     if low >= 0 and high <= 1:
         low, high = 0.0, 1.0
     width = (high - low) / buckets
-    if not width:  # all are equal, or as good as equal
+    if not width:  # all rewards are equal, or nearly equal
         return (RewardBucket(low, high, len(rewards)),)
     edges = [low + (high - low) * place / buckets for place in range(buckets)] + [high]
     counts = [0] * buckets
     for reward in rewards:
         place = min(int((reward - low) / width), buckets - 1)
-        # The edges are what the filter compares with, so they decide where rounding leaves room for doubt.
+        # The filter compares with the edges, so the edges decide where rounding is ambiguous.
         place += (place + 1 < buckets and reward >= edges[place + 1]) - (reward < edges[place])
         counts[place] += 1
     return tuple(RewardBucket(edges[place], edges[place + 1], count) for place, count in enumerate(counts))
@@ -91,7 +91,7 @@ _VARIABLE = (
 
 
 def cause_of(entry: EpisodeEntry) -> str | None:
-    """Return why an episode failed, without what differs between failures: numbers, ids, paths. None if it did not fail."""
+    """Return why an episode failed, without the numbers, ids and paths that vary between failures. None if it did not fail."""
     return _cause(entry.error or entry.stop) if entry.failed else None
 
 
@@ -111,7 +111,7 @@ class FailureCause:
     numbers: tuple[int, ...]
     """`EpisodeEntry.number`."""
     example: str
-    """The error of the first one."""
+    """The error of the first episode."""
     tasks: int
     """Number of different tasks."""
 
@@ -139,17 +139,17 @@ class StepMap:
     """The groups of a training by task and step."""
 
     tasks: tuple[GroupKey, ...]
-    """Run, split and task of each row, by their names, evaluations last; their `step` is None."""
+    """Run, split and task of each row, sorted by name, with evaluations last; their `step` is None."""
     steps: tuple[int, ...]
     """In order."""
     groups: Mapping[tuple[GroupKey, int], ResultGroup]
-    """By row and step; none where a step has not played the task, or has not recorded it."""
+    """Groups by row and step; without an entry if the task was not played or recorded at that step."""
     low: float
     """The smallest mean reward of a group."""
     high: float
 
     def name(self, task: GroupKey) -> str:
-        """Return the name of a row: the task, with split and run where they tell rows apart."""
+        """Return the name of a row: the task, with split and run if these are needed to distinguish rows."""
         split = f" ({task.split})" if task.split not in ("", "train") else ""
         return task.task + split + (f" · {task.run}" if len({one.run for one in self.tasks}) > 1 else "")
 
@@ -181,7 +181,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     1 - C(n-c, k) / C(n, k), by Chen et al., Evaluating Large Language Models Trained on Code (2021), section 2.1.
 
     Raises:
-        ValueError: It is not 0 <= c <= n and 1 <= k <= n.
+        ValueError: `0 <= c <= n` or `1 <= k <= n` does not hold.
     """
     if not (0 <= c <= n and 1 <= k <= n):
         raise ValueError(f"pass@{k} cannot be estimated from {c} of {n}")
@@ -190,13 +190,13 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 @dataclass(frozen=True)
 class TaskPasses:
-    """How often a task was solved."""
+    """The success rate of a task."""
 
     task: str
     episodes: int
     solved: int
     rates: Mapping[int, float]
-    """pass@k by k, for each k that the number of episodes allows."""
+    """pass@k by k, for each k up to the number of episodes."""
 
 
 @dataclass(frozen=True)
@@ -217,8 +217,8 @@ def pass_table(
 ) -> PassTable:
     """Return pass@k for each task and over all tasks. Failed episodes, and those without a reward, count as not solved.
 
-    The episodes of one task count together, whatever their run and step. Values of k larger than the number of a task's episodes
-    are left out for it.
+    The episodes of a task count together, regardless of run and step. For a task, values of k above its number of episodes are
+    left out.
     """
     counts: dict[str, list[int]] = {}
     for entry in entries:
@@ -249,9 +249,9 @@ class GroupPair:
 
 
 def compare_groups(left: Iterable[ResultGroup], right: Iterable[ResultGroup]) -> tuple[GroupPair, ...]:
-    """Return two sets of groups side by side, by their tasks, in the order of the left ones.
+    """Return two sets of groups side by side, matched by task, in the order of the left groups.
 
-    Where a side has several groups of a task (at several steps), the last one counts.
+    If a side has several groups of a task (at several steps), the last group counts.
     """
     lefts = {group.key.task: group for group in left}
     rights = {group.key.task: group for group in right}
@@ -259,7 +259,7 @@ def compare_groups(left: Iterable[ResultGroup], right: Iterable[ResultGroup]) ->
 
 
 Change = Literal["same", "changed", "left", "right"]
-"""Of a turn: in both alike, in both but not alike, in one episode alone."""
+"""Whether a turn is the same in both episodes, differs, or exists only in one episode."""
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class TurnDiff:
     left: TranscriptTurn | None
     right: TranscriptTurn | None
     fields: tuple[str, ...] = ()
-    """What is not alike: `reply`, `thought`, `calls`, `observation`, `is_error`."""
+    """The fields that differ, of `reply`, `thought`, `calls`, `observation` and `is_error`."""
 
 
 @dataclass(frozen=True)
@@ -284,14 +284,14 @@ class EpisodeDiff:
 
     @property
     def first(self) -> TurnDiff | None:
-        """The first turn in which the episodes differ; None if all are alike."""
+        """The first turn in which the episodes differ; None if all turns are the same."""
         return next((turn for turn in self.turns if turn.change != "same"), None)
 
 
 def diff_transcripts(left: Transcript, right: Transcript) -> EpisodeDiff:
-    """Compare two episodes turn by turn: the n-th turn of one with the n-th of the other.
+    """Compare two episodes turn by turn: the n-th turn of one episode with the n-th turn of the other.
 
-    Turns are not shifted against each other, because each one answers the whole conversation before it.
+    Turns are not aligned in any other way, because each turn depends on the whole conversation before it.
     """
     turns = []
     for number, (one, other) in enumerate(zip_longest(left.turns, right.turns), 1):
@@ -325,10 +325,10 @@ _MOST_WORDS = 4_000
 
 
 def word_diff(left: str, right: str) -> tuple[tuple[Change, str], ...]:
-    """Return two texts as pieces: in both (`same`), in the left one alone (`left`), in the right one alone (`right`).
+    """Return two texts as pieces: in both texts (`same`), only in the left (`left`), or only in the right (`right`).
 
-    Joined, the pieces that are not `right` are the left text, and those that are not `left` the right one. Texts of more than a
-    few thousand words are compared line by line.
+    The pieces that are not `right` form the left text, and the pieces that are not `left` form the right text. Texts of more than
+    a few thousand words are compared line by line.
     """
     ones, others = _WORD.findall(left), _WORD.findall(right)
     if max(len(ones), len(others)) > _MOST_WORDS:
@@ -338,7 +338,7 @@ def word_diff(left: str, right: str) -> tuple[tuple[Change, str], ...]:
     end = next((place for place in range(shorter - begin) if ones[-1 - place] != others[-1 - place]), shorter - begin)
     left_end, right_end = len(ones) - end, len(others) - end
     pieces: list[tuple[Change, str]] = [("same", "".join(ones[:begin]))]
-    # Words that are everywhere are no beginning of a match: with them, texts like a board take minutes.
+    # Very frequent words do not start a match: otherwise, texts such as boards would take minutes.
     for what, a, b, c, d in SequenceMatcher(None, ones[begin:left_end], others[begin:right_end]).get_opcodes():
         left, right = "".join(ones[begin + a : begin + b]), "".join(others[begin + c : begin + d])
         pieces += [("same", left)] if what == "equal" else [("left", left), ("right", right)]

@@ -20,17 +20,17 @@ from hudtui.core.results.index import OVERLAP, ResultIndex
 from hudtui.core.results.values import EpisodeEntry, Transcript
 
 _REGION = 32 << 20
-"""Bytes that are searched between two reports of progress."""
+"""Number of bytes that are searched between two reports of progress."""
 _WORKERS = min(4, os.cpu_count() or 1)
 _MOST_OF_EPISODE = 20
-"""Most hits of one episode."""
+"""Largest number of hits in one episode."""
 _LONGEST = OVERLAP // 12
-"""Most characters of a text: in JSON one may take up to 12 bytes."""
+"""Largest length of the searched text; a character takes up to 12 bytes in JSON."""
 _LONGEST_NAME = 64
-"""Bytes after a match in which the end of a name is looked for."""
+"""Number of bytes after a match in which the end of a field name is searched."""
 _BACKSLASH = 0x5C
 _BEFORE, _AFTER = 40, 120
-"""Characters around the begin of a match in an excerpt."""
+"""Number of characters around the start of a match in an excerpt."""
 
 
 @dataclass(frozen=True)
@@ -42,28 +42,28 @@ class SearchHit:
     turn: int
     """`TranscriptTurn.number`; 0 for what comes before the first reply, and for the episode's task and error."""
     field: str
-    """Where it is: `reply`, `thought`, `call`, `observation`, `opening`, `task` or `error`."""
+    """The place of the match: `reply`, `thought`, `call`, `observation`, `opening`, `task` or `error`."""
     excerpt: str
     """The text around the match."""
     start: int
-    """Character at which the match begins in the excerpt."""
+    """Offset of the match in the excerpt, in characters."""
     end: int
 
 
 @dataclass(frozen=True)
 class EpisodeSearchProgress:
-    """How far a search is."""
+    """The progress of a search."""
 
     hits: tuple[SearchHit, ...]
     """Hits since the last progress, in the order of the episodes."""
     found: int
     """Hits so far."""
     read: int
-    """Bytes that were searched."""
+    """Number of bytes searched so far."""
     size: int
     """Bytes of all files."""
     complete: bool
-    """Everything is searched, or the limit is reached."""
+    """Whether everything was searched, or the limit is reached."""
 
 
 async def search(
@@ -71,14 +71,14 @@ async def search(
 ) -> AsyncGenerator[EpisodeSearchProgress, None]:
     """Search for a text in the conversations, and yield hits as they are found. Close the generator to stop.
 
-    A text in small letters matches large ones too. What the index has not read yet is read on the way. The text is searched for
-    literally, in all episodes or those of the numbers `within`; there are `limit` hits at most.
+    A text in lower case matches upper case, too. The text is searched for literally, in all episodes or in those with the numbers
+    `within`, up to `limit` hits. Files that are not indexed yet are indexed on the way.
 
     Raises:
         InputError: The text is empty or too long.
     """
     if not text.strip() or len(text) > _LONGEST:
-        raise InputError(f"a text of 1 to {_LONGEST} characters can be searched for")
+        raise InputError(f"the searched text must have 1 to {_LONGEST} characters")
     wanted, stop = _Wanted(text), threading.Event()
     chosen = None if within is None else frozenset(within)
     begun, read, found = 0, 0, 0
@@ -109,7 +109,7 @@ async def search(
 
 
 def _regions(index: ResultIndex, begin: int, end: int, chosen: frozenset[int] | None) -> Iterator[tuple[int, list[EpisodeEntry]]]:
-    """Yield successive entries of one file that take about `_REGION` bytes together."""
+    """Yield runs of successive entries of one file, each of about `_REGION` bytes."""
     region: list[EpisodeEntry] = []
     size = 0
     entries = index.entries
@@ -129,7 +129,7 @@ def _regions(index: ResultIndex, begin: int, end: int, chosen: frozenset[int] | 
 def _search_region(
     index: ResultIndex, file: int, entries: Sequence[EpisodeEntry], wanted: _Wanted, stop: threading.Event
 ) -> list[SearchHit]:
-    """Search some entries of a file, in the order in which they stand in it."""
+    """Search entries of a file, in the order of the file."""
     found: list[SearchHit] = []
     source = index.files[file]
     try:
@@ -137,7 +137,7 @@ def _search_region(
             found += wanted.hits(source.read(entry))
             if stop.is_set():
                 break
-    except InputError:  # the file was replaced meanwhile: the index begins again, and its reader with it
+    except InputError:  # the file was replaced meanwhile: the index starts over, and so must its reader
         return []
     return found
 
@@ -147,7 +147,7 @@ def _stopped_search(wanted: _Wanted, stop: threading.Event, block: bytes, start:
 
 
 class _Wanted:
-    """What is searched for: as bytes of JSON, and as text."""
+    """The searched text, as a pattern for bytes of JSON and for text."""
 
     def __init__(self, text: str) -> None:
         import re2
@@ -161,7 +161,7 @@ class _Wanted:
         self._text = re.compile(re.escape(text), 0 if sensitive else re.IGNORECASE)
 
     def span(self, block: bytes, start: int) -> tuple[int, int] | None:
-        """Return where the first match in some bytes of a file is, from `start` on. Names of fields are passed over."""
+        """Return start and end of the first match at or after `start` in bytes of a file, or None. Field names do not count."""
         while (match := self._bytes.search(block, start)) is not None:
             begin, start = match.span()
             if not _is_name(block, start):
@@ -186,7 +186,7 @@ class _Wanted:
 
 
 def _is_name(block: bytes, end: int) -> bool:
-    """Return whether the JSON string around a place is the name of a field: it ends in a quotation mark and a colon."""
+    """Return whether the JSON string around a place is a field name, that is, followed by a colon."""
     quote = block.find(b'"', end, end + _LONGEST_NAME)
     return quote > 0 and block[quote - 1] != _BACKSLASH and block[quote + 1 : quote + 2] == b":"
 

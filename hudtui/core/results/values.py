@@ -12,11 +12,11 @@ import msgspec
 from hudtui.core.rollouts.values import Message
 
 Format = Literal["hudtui", "verifiers", "verifiers-old", "art-jsonl"]
-"""Of JSON lines: traces of hudtui; `traces.jsonl` of verifiers 0.4; `results.jsonl` of verifiers before 0.4; trajectories of ART
-before it wrote Parquet files."""
+"""Formats of JSON lines: traces of hudtui; `traces.jsonl` of verifiers 0.4; `results.jsonl` of earlier verifiers; trajectories of
+ART from before it wrote Parquet files."""
 
 EXPECTED_STOPS = frozenset(("done", "max_turns"))
-"""Stops of hudtui's episodes that were played to an end."""
+"""Values of `stop` for hudtui's episodes that were played to the end."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class ResultRun:
     """A place with recorded episodes: an evaluation, a training, or a file of another framework."""
 
     name: str
-    """Short, and unique among the runs that were found together."""
+    """A short name, unique among the runs that were found together."""
     path: Path
     """A file of episodes, or a folder of ART's trajectories."""
     kind: Literal["evaluation", "training", "file"]
     run: str | None = None
-    """Id of the run of the project that wrote it."""
+    """Id of the project's run that wrote the results; None for other results."""
     size: int = 0
     """Bytes."""
     modified: float = 0.0
@@ -37,7 +37,7 @@ class ResultRun:
 
 
 class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
-    """What the index knows of an episode: enough for a row of a table. `ResultIndex.read` reads the rest."""
+    """The entry of an episode in the index: enough for a row of a table. `ResultIndex.read` reads the rest."""
 
     number: int
     """Position in the index, from 0."""
@@ -46,32 +46,32 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
     file: int
     """Number of the file in the index."""
     offset: int
-    """Byte at which the episode's line begins; in a Parquet file the row."""
+    """Byte offset of the episode's line; in a Parquet file, its row."""
     length: int
-    """Bytes of the line without its end; in a Parquet file 0."""
+    """Length of the line in bytes, without its line end; 0 in a Parquet file."""
     part: int
-    """Which of the line's episodes it is, from 0. Other frameworks write several episodes on a line."""
+    """Position of the episode in its line, from 0. Other frameworks write several episodes on a line."""
     task: str
     step: int | None
     """Step of the training; None outside of trainings."""
     split: str
-    """`train`, `eval` or what the file says; empty outside of trainings."""
+    """`train`, `eval` or another split named in the file; empty outside of trainings."""
     rollout: int | None
-    """Which rollout of its task, from 0, if the record says so."""
+    """Number of the rollout of its task, from 0; None if it is not recorded."""
     reward: float | None
-    """None if there is no reward that is a number."""
+    """None without a valid reward."""
     part_names: tuple[str, ...]
     part_values: tuple[float, ...]
     stop: str
     """Why it ended; for hudtui's episodes see `rollouts.values.Episode.stop`."""
     error: str | None
-    """What broke it off, cut to a few hundred characters."""
+    """The error that ended the episode, cut to a few hundred characters."""
     turns: int
-    """Replies of the agent."""
+    """Number of the agent's replies."""
     prompt_tokens: int | None
     completion_tokens: int | None
     seconds: float | None
-    """Duration of the episode."""
+    """Duration of the episode, in seconds."""
     started_at: str | None
 
     @property
@@ -81,7 +81,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def failed(self) -> bool:
-        """Whether something broke the episode off."""
+        """Whether an error ended the episode."""
         return self.error is not None or self.stop in ("error", "cancelled")
 
     @property
@@ -97,7 +97,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class GroupKey(msgspec.Struct, frozen=True, gc=False):
-    """What the episodes of a group have in common."""
+    """The fields that all episodes of a group share."""
 
     run: str
     split: str
@@ -113,7 +113,7 @@ class ResultGroup:
     numbers: tuple[int, ...]
     """`EpisodeEntry.number` of its episodes, in the order of the file."""
     failed: int
-    """Episodes that something broke off."""
+    """Number of episodes that ended with an error."""
     reward: float | None
     """Mean reward of the episodes that have one."""
     reward_std: float | None
@@ -126,7 +126,7 @@ class ResultGroup:
 
 @dataclass(frozen=True)
 class UnreadLine:
-    """A line, or a row, that is no episode and was passed over."""
+    """A line or row that is not an episode and was skipped."""
 
     file: Path
     line: int
@@ -136,18 +136,18 @@ class UnreadLine:
 
 @dataclass(frozen=True)
 class IndexProgress:
-    """How far an index has read."""
+    """The progress of an index."""
 
     entries: int
-    """Episodes so far."""
+    """Number of episodes so far."""
     read: int
-    """Bytes."""
+    """Number of bytes read so far."""
     size: int
-    """Bytes of all files, as they are now."""
+    """Current size of all files, in bytes."""
     unread: int
-    """Lines that were passed over; `ResultIndex.unread` has the first ones."""
+    """Number of skipped lines; `ResultIndex.unread` has the first ones."""
     complete: bool
-    """Everything is read that is written so far."""
+    """Whether the files were read to their current end."""
     generation: int
 
 
@@ -157,7 +157,7 @@ class TranscriptCall:
 
     name: str
     arguments: Mapping[str, Any] | str
-    """By name; as text if the agent's own text is no JSON object."""
+    """Arguments by name; the agent's text if it is not a JSON object."""
     id: str | None = None
 
 
@@ -166,16 +166,16 @@ class TranscriptImage:
     """An image in a message."""
 
     kind: str
-    """Its type, such as `image/png`."""
+    """Media type, such as `image/png`."""
     data: str | None
-    """Base64; the address if `kind` is empty; None if the image was too large to be kept."""
+    """The image as base64; its URL if `kind` is empty; None if the image was too large to be kept."""
     size: int = 0
-    """Bytes, of an image that was not kept."""
+    """Size in bytes of an image that was not kept."""
 
 
 @dataclass(frozen=True)
 class TranscriptTurn:
-    """One reply of the agent, and what it was shown in answer."""
+    """One reply of the agent, and the observation that followed."""
 
     number: int
     """From 1."""
@@ -190,11 +190,11 @@ class TranscriptTurn:
     """The environment answered with an error, or the reply was refused."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     tokens: Mapping[str, int] = field(default_factory=dict)
-    """`prompt` and `completion`, as far as they are recorded."""
+    """Number of tokens of `prompt` and `completion`, if recorded."""
     result: Any = None
     """Structured content of the answer."""
     interpretation: Mapping[str, Any] | None = None
-    """How hudtui understood the reply."""
+    """hudtui's interpretation of the reply."""
 
 
 @dataclass(frozen=True)
@@ -208,15 +208,15 @@ class Transcript:
     messages: tuple[Message, ...]
     """The whole conversation in OpenAI's form. Content is text or a list of parts."""
     tools: tuple[Mapping[str, Any], ...] = ()
-    """Definitions of the tools, where they are recorded."""
+    """Definitions of the tools, if recorded."""
     error: str | None = None
-    """What broke it off, in full."""
+    """The error that ended the episode, in full."""
     evaluation: Any = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     images: tuple[TranscriptImage, ...] = ()
-    """Images of the opening that its messages do not hold."""
+    """Images of the opening that are not in its messages."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """Everything else that is recorded: policy, seed, model, metadata."""
+    """All other recorded fields: policy, seed, model, metadata."""
 
     @property
     def opening_titles(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Records of verifiers: `traces.jsonl` of 0.4, an episode with the traces of its agents a line; and `results.jsonl` of before."""
+"""Records of verifiers: `traces.jsonl` of 0.4, one episode with its agents' traces per line; and the older `results.jsonl`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     """Return the entries of a line, one for each agent's trace; one for the episode if it has no trace.
 
     Raises:
-        ValueError: It is no record of an episode.
+        ValueError: The line is not a record of an episode.
     """
     record = decode_as(_lines, line)
     run = record.run or {}
@@ -131,10 +131,10 @@ def _iso(moment: float | None) -> str | None:
 
 
 def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
-    """Return an agent's episode in full. Of a conversation with branches, the branch that ends with the last message.
+    """Return an agent's episode in full; of a conversation with branches, the branch that ends with the last message.
 
     Raises:
-        ValueError: It is no record of an episode.
+        ValueError: The line is not a record of an episode.
     """
     record = mapping(decode(line))
     traces = sequence(record.get("traces"))
@@ -198,7 +198,7 @@ def _error_in_full(error: Mapping[str, Any]) -> str:
 
 
 _TEXT = "text"
-"""Role of what a model without a chat format reads and says."""
+"""Role of the prompt and the completion of a model without a chat format."""
 _REPLIES = ("assistant", _TEXT)
 
 
@@ -227,7 +227,7 @@ def old_entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     """Return the entry of a line of `results.jsonl`.
 
     Raises:
-        ValueError: It is no record of an episode.
+        ValueError: The line is not a record of an episode.
     """
     row = decode_as(_rows, line)
     error = error_text(row.error)
@@ -257,7 +257,7 @@ def old_transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
     """Return an episode of `results.jsonl` in full.
 
     Raises:
-        ValueError: It is no record of an episode.
+        ValueError: The line is not a record of an episode.
     """
     row = mapping(decode(line))
     messages = (*_said(row.get("prompt"), "user"), *_said(row.get("completion"), "assistant"))

@@ -54,7 +54,7 @@ def test_images_of_other_frameworks_stand_in_the_messages(tmp_path: Path) -> Non
     assert image_data(found[0][0][1]) == RAW
     ((number, address),) = found[1]
     assert number == 2 and "\x1b" not in describe_image(address)
-    with pytest.raises(InputError, match="does not hold this image"):
+    with pytest.raises(InputError, match="does not contain this image"):
         image_data(address)
 
 

@@ -390,10 +390,10 @@ def test_reading_a_large_file_in_pieces_shows_the_first_group_first(tmp_path: Pa
 def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         results_at(tmp_path / "none")
-    with pytest.raises(InputError, match="holds no results"):
+    with pytest.raises(InputError, match="has no results"):
         results_at(tmp_path)
     os.mkfifo(tmp_path / "traces.jsonl")
-    with pytest.raises(InputError, match="ordinary"):
+    with pytest.raises(InputError, match="regular file"):
         results_at(tmp_path / "traces.jsonl")
     damaged = tmp_path / "0001.parquet"
     damaged.write_bytes(b"PAR1" + b"\0" * 100)
