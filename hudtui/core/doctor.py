@@ -67,7 +67,7 @@ class DoctorReport:
         return tuple(fact for fact in self.facts if fact.state in states)
 
     def lines(self) -> list[str]:
-        """The report as text: the facts of each group, then what is missing and what is wrong, with the fixes."""
+        """Return the report as text: the facts of each group, then the missing and faulty parts with their fixes."""
         width = max(len(fact.name) for fact in self.facts)
         found: list[str] = []
         for group in GROUPS:

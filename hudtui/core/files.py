@@ -63,10 +63,10 @@ def decode(data: bytes, name: str) -> str:
 
 
 def open_file(path: Path | str) -> BinaryIO:
-    """Open an ordinary file for reading. Neither waits for a pipe nor opens a device.
+    """Open a regular file for reading. Neither waits for a pipe nor opens a device.
 
     Raises:
-        InputError: The file is missing, a folder or not an ordinary file, or cannot be opened.
+        InputError: The file is missing, a folder or not a regular file, or cannot be opened.
     """
     name = os.fspath(path)
     try:
@@ -81,11 +81,11 @@ def open_file(path: Path | str) -> BinaryIO:
     os.close(handle)
     if stat.S_ISDIR(kind):
         raise InputError("this is a folder, and a file is needed", where=Location(name))
-    raise InputError("this is not an ordinary file", fix="Save its content in an ordinary file first.", where=Location(name))
+    raise InputError("this is not a regular file", fix="Save its content in a regular file first.", where=Location(name))
 
 
 def read_bytes(path: Path | str, *, limit: int = MAX_BYTES) -> bytes:
-    """The content of an ordinary file.
+    """The content of a regular file.
 
     Args:
         path: The file.

@@ -397,7 +397,7 @@ def load_settings(folder: Path, platform: Platform | None = None, *, environ: Ma
         environ: The environment; the process's own by default.
 
     Raises:
-        InputError: No platform is given, and the one that `HUDTUI_PLATFORM` names cannot be used.
+        InputError: No platform is given, and the platform in `HUDTUI_PLATFORM` cannot be used.
     """
     platform = platform or choose_platform(folder)
     environment = dict(os.environ if environ is None else environ)

@@ -96,7 +96,7 @@ def open_file(path: str) -> "int | None":
         raise Trouble(error.strerror) from None
     if not stat.S_ISREG(os.fstat(stream).st_mode):
         os.close(stream)
-        raise Trouble("it is not an ordinary file")
+        raise Trouble("it is not a regular file")
     return stream
 
 
@@ -128,7 +128,7 @@ class FollowedFile:
         """Offset and bytes that are new, at most `size`; None when nothing came, so that a pause is due.
 
         Raises:
-            Trouble: The file cannot be read, or is not an ordinary file.
+            Trouble: The file cannot be read, or is not a regular file.
         """
         while True:
             if self._stream is None:

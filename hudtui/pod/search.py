@@ -88,7 +88,7 @@ def _stands_alone(line: str, start: int, end: int) -> bool:
 class Pattern:
     """What is searched for. Small letters match large ones as well, unless the pattern holds a large one.
 
-    With `regex` it is a regular expression. One that does not compile is searched for literally.
+    With `regex` it is a regular expression; an invalid expression is searched for literally.
     """
 
     def __init__(self, text: str, *, regex: bool = False) -> None:

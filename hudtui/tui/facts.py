@@ -151,7 +151,7 @@ def _now() -> datetime:
 
 
 def _late(module: str = "hudtui.tui.workspace_facts") -> Any:
-    """A module that is imported when it is first needed; by default the one that reads the project."""
+    """A module that is imported when it is first needed; by default the module that reads the project."""
     return import_module(module)
 
 

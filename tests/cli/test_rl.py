@@ -267,13 +267,13 @@ def test_an_image_of_this_computer_alone_is_pushed_first(
     monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
     said = json.loads(hudtui(*RENT, "--dry-run", code=2).stdout)
     (missing,) = [check for check in said["checks"] if check["state"] == "missing"]
-    assert "my-env:dev is on this computer alone" in missing["text"] and "--push-image" in missing["fix"]
+    assert "my-env:dev exists only on this computer" in missing["text"] and "--push-image" in missing["fix"]
     assert "an image is pushed for a run" in hudtui(*RENT, "--push-image", "ghcr.io/me/", "--dry-run", code=2).stderr
     done = hudtui(*RENT, "--push-image", "ghcr.io/me/", code=2)  # there is no terminal to ask for the rest
     assert f"pushed ghcr.io/me/my-env:dev as {DIGEST}" in done.stderr and "--yes" in done.stderr
     assert f"ghcr.io/me/my-env@{DIGEST}" in lock.read_text() and "# built here" in lock.read_text()
     assert json.loads(hudtui(*RENT, "--dry-run").stdout)["ready"] and ordered(sim) == 0
-    assert "no image of this project" in hudtui(*RENT, "--push-image", "ghcr.io/me/", code=2).stderr
+    assert "this project has no image" in hudtui(*RENT, "--push-image", "ghcr.io/me/", code=2).stderr
 
 
 def test_a_rehearsal_on_a_machine_that_is_named(workspace: Path, sim: PrimeSimulator) -> None:
@@ -290,7 +290,7 @@ def test_a_rehearsal_on_a_machine_that_is_named(workspace: Path, sim: PrimeSimul
 def test_environments_of_this_computer_can_run_on_the_platform(workspace: Path, sim: PrimeSimulator) -> None:
     words = (*RENT, "--environments", "remote", "--dry-run")
     said = json.loads(hudtui(*words, code=2).stdout)
-    assert "no lock file names an image" in " ".join(check["text"] for check in said["checks"])
+    assert "no lock file contains an image" in " ".join(check["text"] for check in said["checks"])
     (workspace / "hud.lock.yaml").write_text(f"version: '1.3'\nimages:\n  local: my-env:dev\n  pushed: me/my-env@{DIGEST}\n")
     found = json.loads(hudtui(*words).stdout)
     assert any(check["name"] == "environment" and check["text"].startswith("hud: at ") for check in found["checks"]), found[
@@ -303,7 +303,7 @@ def test_environments_of_this_computer_can_run_on_the_platform(workspace: Path, 
     (workspace / ".env").unlink()
     said = json.loads(hudtui(*words, code=2).stdout)
     assert "HUD_API_KEY is not set" in " ".join(check["text"] for check in said["checks"])
-    assert "is no place for environments" in hudtui(*RENT, "--environments", "moon", "--yes", code=2).stderr
+    assert "is not a place for environments" in hudtui(*RENT, "--environments", "moon", "--yes", code=2).stderr
 
 
 def test_the_very_offer_or_cloud_or_region_can_be_named(workspace: Path, sim: PrimeSimulator) -> None:
@@ -313,7 +313,7 @@ def test_the_very_offer_or_cloud_or_region_can_be_named(workspace: Path, sim: Pr
     rented = [offer for offer in offers if offer["provider"] == "prime" and not offer["price"]["prepaid_hours"]]
     dear = max(rented, key=lambda offer: offer["price"]["hourly"])
     machine = json.loads(hudtui(*words, "--offer", dear["short"]).stdout)["machine"]
-    assert machine["hourly"] == dear["price"]["hourly"] and "chosen by you" in " ".join(machine["choice"]["reasons"])
+    assert machine["hourly"] == dear["price"]["hourly"] and "you have chosen" in " ".join(machine["choice"]["reasons"])
     clouds = {offer["cloud"] for offer in offers if offer["gpu_count"] == 1 and not offer["spot"]}
     for cloud in clouds:
         found = json.loads(hudtui(*words, "--gpus", "H100", "--cloud", cloud).stdout)

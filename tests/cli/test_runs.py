@@ -190,7 +190,7 @@ def test_stopping_asks_unless_told_not_to(endless: str) -> None:
 def test_attach_names_the_session(endless: str) -> None:
     assert hudtui("runs", "attach", endless).stdout.strip() == "tmux attach-session -t =hudtui-endless-1"
     hudtui("runs", "stop", endless, "--yes")
-    assert "it has ended" in hudtui("runs", "attach", endless, code=6).stderr
+    assert "the run has ended" in hudtui("runs", "attach", endless, code=6).stderr
 
 
 @pytest.mark.parametrize("words", [("runs", "start"), ("rehearse", "--yes")])
@@ -288,7 +288,7 @@ def test_names_comments_and_differences(own_world: Path) -> None:
     ]
     assert "are the same" in hudtui("runs", "diff", "one-aaaa", "one-aaaa").stderr
     assert "two runs or more" in hudtui("runs", "diff", "one-aaaa", code=2).stderr
-    assert "not a name" in hudtui("runs", "rename", "one-aaaa", "\x1b[31m", code=2).stderr
+    assert "not a valid name" in hudtui("runs", "rename", "one-aaaa", "\x1b[31m", code=2).stderr
 
 
 def test_the_settings_of_a_run(own_world: Path) -> None:
@@ -340,7 +340,7 @@ def test_several_runs_are_removed_at_once(own_world: Path) -> None:
     assert "add --yes" in hudtui("runs", "rm", "one", "two", code=2).stderr
     gone = json.loads(hudtui("runs", "rm", "one", "two-bbbb", "--yes", "--json").stdout)
     assert [one["run"] for one in gone] == ["one-aaaa", "two-bbbb"]
-    assert "run one-aaaa is not listed any more" in gone[0]["removed"]
+    assert "run one-aaaa is no longer listed" in gone[0]["removed"]
     assert [run.id for run in RunStore(own_world / ".hudtui").runs()] == ["now-cccc"]
 
 

@@ -89,7 +89,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     done = hudtui("runs", "watch", "local", "--once")
     assert done.exit_code != 0 and "has no tmux session" in done.stderr and "--file PATH" in done.stderr
     done = hudtui("watch", str(tmp_path), "--once")
-    assert done.exit_code != 0 and "no file of W&B, TensorBoard or transformers is in it" in done.stderr
+    assert done.exit_code != 0 and "is a folder without files of W&B, TensorBoard or transformers" in done.stderr
     (tmp_path / "log").write_text("loss=1\n")
     done = hudtui("runs", "watch", "local", "--file", str(tmp_path / "log"), "--session", "b")
     assert done.exit_code != 0 and "Give --session or --file" in done.stderr
@@ -164,9 +164,9 @@ def test_a_file_without_numbers_is_refused_on_one_line_of_json(tmp_path: Path) -
     path = tmp_path / "model.bin"
     path.write_bytes(b"\0" * 100)
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json")
-    assert done.exit_code != 0 and "not read" in done.stderr
+    assert done.exit_code != 0 and "is not a text file" in done.stderr
     [line] = [line for line in done.stdout.splitlines() if line]
-    assert "not read" in json.loads(line)["error"]["what"]
+    assert "is not a text file" in json.loads(line)["error"]["what"]
 
 
 def test_a_file_of_a_tracker_is_shown(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_many_values_that_build_on_one_another(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
-    for name, words in ((".", "this is a folder"), ("pipe", "not an ordinary file"), ("zero", "not an ordinary file")):
+    for name, words in ((".", "this is a folder"), ("pipe", "not a regular file"), ("zero", "not a regular file")):
         with pytest.raises(InputError, match=words):
             read_env(tmp_path / name)
     (tmp_path / "big").write_bytes(b"A=1\n" * (MAX_BYTES // 4 + 1))

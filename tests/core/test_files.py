@@ -383,8 +383,8 @@ def test_only_ordinary_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("12345")
     (tmp_path / "link").symlink_to("plain")
     for name, words in (
-        ("pipe", "not an ordinary file"),
-        ("zero.yaml", "not an ordinary file"),
+        ("pipe", "not a regular file"),
+        ("zero.yaml", "not a regular file"),
         (".", "folder"),
         ("no", "no such"),
     ):

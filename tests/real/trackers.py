@@ -217,7 +217,7 @@ class Trial:
                 [*HUDTUI, "--file", copy, "--once", "--json", "-n", str(ALL)], capture_output=True, text=True, check=False
             )
             assert "Traceback" not in done.stderr, done.stderr
-            assert done.returncode == 0 or "cannot be read" in done.stderr or "no database" in done.stderr, done.stderr
+            assert done.returncode == 0 or "cannot be read" in done.stderr or "not a database" in done.stderr, done.stderr
             found = parse(done.stdout) if done.returncode == 0 else {}
             shorter += len(found) < len(whole)
             values, equal = values + len(found), equal + sum(whole.get(key, "none") == value for key, value in found.items())

@@ -207,7 +207,7 @@ class Ledger:
     ) -> PodRecord:
         """Add the record of a pod that is about to be requested, claimed by this process.
 
-        `endpoint` is the address of the provider's service, and `account` the one that pays, as the provider names it. `grant`
+        `endpoint` is the address of the provider's service, and `account` the provider's name of the paying account. `grant`
         says until when the pod may live. It is called inside the transaction, so that of two launches at the same moment the
         second one knows of the first. If it raises, nothing is written.
 

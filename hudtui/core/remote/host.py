@@ -21,13 +21,13 @@ Notify = Callable[[Notice], None]
 READ_LIMIT = 16 * 1024 * 1024
 """Bytes of a file that is read as a whole, at most. Larger files are read in pieces."""
 TOO_LARGE = f"it is larger than {READ_LIMIT // 2**20} MiB"
-NOT_A_FILE = "it is not an ordinary file"
+NOT_A_FILE = "it is not a regular file"
 OUTPUT_LIMIT = 64 * 1024 * 1024
 """Bytes that a command may print, at most."""
 
 
 class FileRefused(MachineError):
-    """The machine answers, but a file there cannot be read, or is not an ordinary file."""
+    """The machine answers, but a file there cannot be read, or is not a regular file."""
 
 
 class Disconnected(MachineError):
@@ -74,7 +74,7 @@ class FileStat:
     modified: float
     """Seconds since the epoch, by the clock there."""
     regular: bool = True
-    """Whether it is an ordinary file, or a link to a file: no folder, device or pipe."""
+    """Whether it is a regular file, or a link to a file: no folder, device or pipe."""
 
 
 class Host(Protocol):
@@ -118,7 +118,7 @@ class Host(Protocol):
         Without `limit` up to the end of the file.
 
         Raises:
-            FileRefused: The file does not exist, is not an ordinary file, or is larger than `READ_LIMIT` and `limit` is None.
+            FileRefused: The file does not exist, is not a regular file, or is larger than `READ_LIMIT` and `limit` is None.
             MachineError: The machine does not answer.
         """
         ...

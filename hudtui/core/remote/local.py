@@ -217,7 +217,7 @@ class _Collector(asyncio.SubprocessProtocol):
 
 
 def _opened(path: PurePosixPath | str) -> BinaryIO:
-    """Open an ordinary file; anything else, such as a pipe, is refused without waiting."""
+    """Open a regular file; anything else, such as a pipe, is refused without waiting."""
     handle = os.open(_place(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)

@@ -28,7 +28,7 @@ async def follow_file(path: Path, *, offset: int = 0) -> AsyncIterator[FileChunk
     start; the old file's last bytes come first. The consumer notices by a chunk whose offset is not the end of the chunk before.
 
     Raises:
-        MachineError: The file is not an ordinary file, or may not be read.
+        MachineError: The file is not a regular file, or may not be read.
     """
     file = FollowedFile(str(path), Cursor(offset))
     try:
@@ -76,7 +76,7 @@ class TailReader:
         """Fetch what is new, as a whole.
 
         Raises:
-            FileRefused: The file cannot be read, or is not an ordinary file.
+            FileRefused: The file cannot be read, or is not a regular file.
             MachineError: The machine does not answer.
         """
         found = [piece async for piece in self.pieces(host)]
@@ -86,7 +86,7 @@ class TailReader:
         """Fetch what is new, piece by piece; the first piece tells what happened to the file.
 
         Raises:
-            FileRefused: The file cannot be read, or is not an ordinary file.
+            FileRefused: The file cannot be read, or is not a regular file.
             MachineError: The machine does not answer.
         """
         self.stat, cursor = await host.stat(self.path), self._cursor

@@ -563,7 +563,7 @@ def connection_error(
 
 
 def is_regular(found: asyncssh.SFTPAttrs) -> bool:
-    """Whether it is an ordinary file, as far as the server tells."""
+    """Whether it is a regular file, as far as the server tells."""
     return found.permissions is None or stat.S_ISREG(found.permissions)
 
 
@@ -571,7 +571,7 @@ async def check_regular(files: asyncssh.SFTPClient, path: PurePosixPath | str) -
     """Refuse a folder, device or pipe before it is opened: a pipe would hold the server up.
 
     Raises:
-        asyncssh.SFTPError: The path is not an ordinary file, or does not exist.
+        asyncssh.SFTPError: The path is not a regular file, or does not exist.
     """
     if not is_regular(await files.stat(str(path))):
         raise asyncssh.SFTPFailure(NOT_A_FILE)

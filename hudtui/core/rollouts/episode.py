@@ -392,7 +392,7 @@ class EpisodePlayer:
 async def drive(player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | None = None) -> Episode:
     """Play an episode to its end.
 
-    The player stays at hand when this is cancelled. `on_turn` is told of each turn; it may be async.
+    The player can still be used after a cancellation. `on_turn` is called with each turn; it may be async.
 
     Returns:
         The episode, also when the environment died or the policy failed: `stop` is `error` then.

@@ -304,7 +304,7 @@ class _Workers:
             worker = asyncio.current_task()
             if worker is None or worker.cancelling():
                 raise
-            # Nobody asked for it: a connection that broke tore its own task down.
+            # Not requested by the caller: a broken connection has cancelled its own task.
             self._broken(job, player, ConnectError("the connection to the environment was lost"), events)
         except Exception as error:
             self._broken(job, player, error, events)

@@ -1,1 +1,1 @@
-"""Runs: a spec becomes a plan, a plan is carried out on a host, and its events are kept and followed."""
+"""Runs: plan a run from its spec, carry out the plan on a host, and store and follow its events."""

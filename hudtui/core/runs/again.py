@@ -67,15 +67,15 @@ def request_again(record: RunRecord) -> RunRequest:
 
 
 def changed_files(record: RunRecord) -> tuple[str, ...]:
-    """Return the paths of the run's input files that are gone, or hold something else than when the run was planned."""
+    """Return the paths of the run's input files that are missing, or have changed since the run was planned."""
     return tuple(file.path for file in _inputs(record) if not _is_same(file, Path(file.path)))
 
 
 def continuation_request(record: RunRecord, folder: Path, *, step: int | None = None, steps: int | None = None) -> RunRequest:
     """Return the request for a run that continues another one, with the same files and settings. Reads and hashes files.
 
-    It continues from the last checkpoint unless `step` names one, to as many steps as the earlier run was asked for unless
-    `steps` says how many.
+    The run continues from the checkpoint of `step`, by default the last one, up to `steps` steps in all, by default as many as
+    the earlier run was to do.
 
     Raises:
         InputError: There is no complete checkpoint, nothing is left to do, or an input file has changed.
@@ -119,14 +119,14 @@ def remove_unused(store: RunStore, *, of: RunRecord | None = None, minimum_age: 
         return
     listed, records = {run.id for run in store.runs()}, store.records()
     if listed - set(records):
-        return  # of a newer hudtui, perhaps: what it was planned with is not known
+        return  # perhaps the run of a newer hudtui: its files are unknown
     used = {Path(file.path).resolve() for run in listed for file in _inputs(records[run])}
     candidates = {Path(file.path).resolve() for file in _inputs(of)} if of is not None else set(folder.rglob("*"))
     for path in candidates - used:
         if path.is_relative_to(folder) and path.is_file() and time.time() - path.stat().st_mtime >= minimum_age:
             path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
-                path.parent.rmdir()  # empty now, or not
+                path.parent.rmdir()  # fails if the folder is not empty
 
 
 def _limit(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""A training with ART as its user asks for it: the options of `hudtui art train`. Commands import this module at their start."""
+"""The options of `hudtui art train`, as a value. Commands import this module at start-up, so it imports little."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hudtui.core.runs.request import RunRequest
 from hudtui.core.training.options import TRAINING, WHAT, WHERE
 
 ART_VERSIONS = ("0.5.17",)
-"""Versions of ART that a lock file exists for. Later ones are not to be had from the package index alone."""
+"""Versions of ART with a lock file. Later versions cannot be installed from the package index alone."""
 JUDGE = "openai/o3"
-"""The judge of RULER where none is named."""
+"""The default judge of RULER."""
 SCENARIOS, VAL_SCENARIOS = 16, 8
-"""Tasks to train on and to evaluate on by default."""
+"""Default number of tasks to train on, and to evaluate on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArtRequest(RunRequest):
-    """A training with ART as its user asks for it. None leaves the choice to the file, and then to what is built in."""
+    """A request for a training with ART. For a field that is None, the file decides, and without a value there the default."""
 
     environment: str = knob("2048", "Environment: 2048, browser, gmail, or one of --config.", "--env", group=WHAT)
     art_config: Path | None = knob(
@@ -39,15 +39,15 @@ class ArtRequest(RunRequest):
         group=TRAINING,
     )
     model_name: str | None = knob(None, "Name of the trained model; by default ENV-MODEL.", group=TRAINING)
-    steps: int | None = knob(None, "Most training steps; 10 by default.", minimum=1, group=TRAINING)
+    steps: int | None = knob(None, "Largest number of training steps; 10 by default.", minimum=1, group=TRAINING)
     max_turns: int | None = knob(
         None, "Most replies in an episode; by default the environment's.", minimum=1, label="max turns", group=TRAINING
     )
     rehearse: bool = knob(
-        False, "Train nothing: play, judge and record on this computer's CPU, with random calls or --base-url.", group=TRAINING
+        False, "Do not train: play, judge and record on this computer's CPU, with random calls or --base-url.", group=TRAINING
     )
     base_url: str | None = knob(None, "Endpoint whose model plays in a rehearsal.", label="endpoint", group=TRAINING)
-    seed: int | None = knob(None, "Decides which tasks are taken, and their order.", group=TRAINING)
+    seed: int | None = knob(None, "Seed for the choice of the tasks and their order.", group=TRAINING)
     gpus: str | None = knob(None, "GPUs to rent, one or two: 1xA100 by default.", "--gpus", "-g", label="GPUs", group=WHERE)
     provider: str | None = knob(None, "Provider to rent from: prime, or sky (SkyPilot); local for this machine.", group=WHERE)
     project: str | None = knob(None, "Project in ART's records; hud-art by default.", group=TRAINING)
@@ -55,13 +55,13 @@ class ArtRequest(RunRequest):
     val_scenarios: int | None = knob(
         None, f"Tasks to evaluate on; {VAL_SCENARIOS} by default.", minimum=0, label="evaluate on", group=TRAINING
     )
-    epochs: int | None = knob(None, "Times that each task is trained on; 1 by default.", minimum=1, group=TRAINING)
+    epochs: int | None = knob(None, "Number of times that each task is trained on; 1 by default.", minimum=1, group=TRAINING)
     groups_per_step: int | None = knob(
         None, "Tasks per step; by default enough for --steps to see every task.", minimum=1, label="tasks a step", group=TRAINING
     )
     rollouts_per_group: int | None = knob(None, "Episodes of a task that are compared; 4 by default.", minimum=2, group=TRAINING)
     learning_rate: float | None = knob(
-        None, "Learning rate; by the size of the model by default.", minimum=1e-12, maximum=1, group=TRAINING
+        None, "Learning rate; by default it depends on the size of the model.", minimum=1e-12, maximum=1, group=TRAINING
     )
     max_seq_length: int | None = knob(None, "Tokens of a conversation; 8192 by default.", minimum=16, group=TRAINING)
     gpu_memory_utilization: float | None = knob(

@@ -1,4 +1,4 @@
-"""The events of a run in words, for the command line and the screens."""
+"""The events of a run as text, for the command line and the screens."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ENDED_BY = {
 
 
 def event_text(event: RunEvent) -> str:
-    """Return what has happened, in one cleaned line of at most 400 characters. The data is the machine's, and may be anything."""
+    """Return an event as one cleaned line of at most 400 characters. The event's data is untrusted and may have any type."""
     return clean_line(_text(event), 400)
 
 

@@ -1,4 +1,4 @@
-"""Which machines hold the model of a training: the estimate of `training.memory` against offers and machines."""
+"""Whether a machine has enough memory for the model of a training, by the estimate of `training.memory`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.store import RunStore
 
 GIB_PER_GB = 1e9 / 2**30
-"""Offers give GB, drivers GiB: the driver of a 48 GB card may report 45."""
+"""GiB in one GB. Offers state memory in GB, and drivers report GiB: the driver of a 48 GB card may report 45."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Demand:
 
     recipe: Recipe
     shape: ModelShape | None = None
-    """The size of the model; None if it is not known here."""
+    """The size of the model; None if it is unknown."""
 
     @property
     def title(self) -> str:
@@ -37,7 +37,7 @@ class Demand:
 
     @property
     def size(self) -> str:
-        """What the estimate is based on: `3.09 billion parameters by the name`."""
+        """The basis of the estimate: `3.09 billion parameters by the name`."""
         if self.shape is None:
             return "of a size that is not known here"
         return f"{self.shape.parameters / 1e9:.3g} billion parameters by {self.shape.source}"
@@ -66,7 +66,7 @@ class Demand:
 
 
 def check_rental(demand: Demand, offer: Offer) -> str:
-    """Return in a sentence whether the GPUs of an offer hold the model.
+    """Return a sentence that says whether the GPUs of an offer hold the model.
 
     Raises:
         InputError: The model certainly does not fit.
@@ -79,7 +79,7 @@ def check_rental(demand: Demand, offer: Offer) -> str:
 
 
 def newest_demand(store: RunStore, folder: Path) -> Demand | None:
-    """Return what the newest training of a project with TRL needs; None without one. Rehearsals do not count. Reads the store.
+    """Return the demand of the project's newest training with TRL; None without one. Rehearsals do not count. Reads the store.
 
     Relative paths of models start in `folder`.
     """
@@ -95,7 +95,7 @@ def newest_demand(store: RunStore, folder: Path) -> Demand | None:
 
 
 def find_demand(request: RunRequest, folder: Path) -> Demand:
-    """Return what the training of a request needs. Reads the training file, and the files of the model that are here.
+    """Return the demand of the training of a request. Reads the training file, and local files of the model.
 
     Relative paths start in `folder`.
 

@@ -1,6 +1,6 @@
-"""What a training will cost in all: from its steps and the measured time of a step, before it starts and while it runs.
+"""The cost of a whole training, from its steps and the measured time of a step, before it starts and while it runs.
 
-A time that was not measured is not guessed: without an earlier run of the same work, the forecast says that it is not known.
+Times are never guessed: without an earlier run of the same work, the forecast says that the time of a step is not known.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from hudtui.core.training.recipe import Recipe, recipe_for
 
 HOUR = 3600.0
 _MOST = 16 * 1024 * 1024
-"""Most bytes of an earlier run's metrics that are read: the first."""
+"""Largest number of bytes of an earlier run's metrics that are read, from the start."""
 _LOOKED = 50
-"""Earlier runs that are searched, the newest."""
+"""Number of the newest earlier runs that are searched."""
 _FEWEST = 2
-"""Steps between which a time must have been measured."""
+"""Smallest number of steps over which a time must have been measured."""
 _WORK = (
     *("batch_size", "gradient_accumulation", "num_generations", "num_iterations", "max_tokens", "max_seq_len", "max_turns"),
     *("lora", "lora_rank", "gradient_checkpointing", "bf16", "enforce_eager", "gpu_memory_utilization"),
@@ -40,16 +40,16 @@ _WORK = (
 
 @dataclass(frozen=True)
 class StepTime:
-    """The time of a step, as an earlier run took it."""
+    """The time of a step, measured in an earlier run."""
 
     seconds: float
-    """From step to step, evaluations and checkpoints included."""
+    """Seconds from one step to the next, including evaluations and checkpoints."""
     steps: int
-    """Steps between which it was measured."""
+    """Number of steps over which the time was measured."""
     run: str
     """Id of that run."""
     besides: float | None = None
-    """Seconds that its rented machine was paid for besides the steps: set-up, downloads, results. None if not measured."""
+    """Seconds of paid machine time besides the steps: set-up, downloads, results. None if not measured."""
 
 
 @dataclass(frozen=True)
@@ -57,22 +57,22 @@ class Forecast:
     """Time and cost of a whole training before it starts."""
 
     steps: int
-    """Steps that will be carried out."""
+    """Number of steps that the training will do."""
     text: str
     """The forecast in one sentence, for people."""
     step: StepTime | None = None
-    """None: the time of a step is not known yet."""
+    """The measured time of a step; None if it is not known yet."""
     seconds: float | None = None
-    """Expected time of the steps, and of what comes besides if that was measured."""
+    """Expected duration in seconds: of the steps, and of set-up and results if that was measured."""
     expected: float | None = None
     """Expected cost in `currency`; None if it is not known, or the machine is the user's own."""
     highest: float | None = None
-    """Most that the machine can cost before its limits end it; None if no such amount is certain."""
+    """The most that the machine can cost before its limits end it; None if no amount is certain."""
     at_limit: float | None = None
     """Cost at which the limits stop the work; None without a limit, or if the price is not stated."""
     currency: str = "USD"
     exceeds: bool = False
-    """A limit ends the machine before the steps are done."""
+    """Whether a limit ends the machine before the steps are done."""
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui rl --dry-run --json`."""
@@ -82,8 +82,8 @@ class Forecast:
 def forecast(spec: RunSpec, store: RunStore, *, ends: bool, host: str = "local", gpu: str = "") -> Forecast | None:
     """Return the expected time and cost of a training. Reads the metrics of earlier runs.
 
-    A machine that is not rented is `host`. `ends`: the machine is ended at its limits even if hudtui is closed. `gpu` names the
-    GPUs in sentences; by default they are those of the offer.
+    `host` names a machine that is not rented. `ends` says that the machine is ended at its limits even if hudtui is closed. `gpu`
+    is the name of the GPUs for sentences; by default that of the offer's GPUs.
 
     Returns:
         None for rollouts and rehearsals.
@@ -118,9 +118,7 @@ def forecast(spec: RunSpec, store: RunStore, *, ends: bool, host: str = "local",
         return replace(made, seconds=seconds, text=f"About {duration(seconds)}: {took}; the price is not known.")
     expected = rent.offer.price.for_hours(seconds / HOUR)
     besides = (
-        f", and {duration(step.besides)} for set-up and results"
-        if step.besides is not None
-        else "; the time of set-up is not in it"
+        f", and {duration(step.besides)} for set-up and results" if step.besides is not None else ", without the time of set-up"
     )
     made = replace(made, seconds=seconds, expected=expected, exceeds=limit is not None and seconds > limit * HOUR)
     return replace(made, text=_sentence(f"About {money(expected, rent.currency)} in all: {took}{besides}", made))
@@ -139,11 +137,11 @@ def _sentence(text: str, made: Forecast) -> str:
 def highest_cost(rent: Rental, limits: Limits, *, ends: bool) -> float | None:
     """Return the most that a rented machine can cost before its limits end it.
 
-    `ends`: the machine is ended at its limits even if hudtui is closed.
+    `ends` says that the machine is ended at its limits even if hudtui is closed.
 
     Returns:
-        None if no amount is certain: without a limit, with a price that may change or is not stated, if only hudtui could end it,
-        or if the machine of a failed run is kept.
+        The amount, or None if no amount is certain: without a limit, with a price that may change or is not stated, if only
+        hudtui could end the machine, or if the machine of a failed run is kept.
     """
     price, hours = rent.offer.price, _limit_hours(rent, limits)
     if hours is None or not ends or not price.stated or price.variable or rent.keep_on_failure:
@@ -160,9 +158,9 @@ def _limit_hours(rent: Rental, limits: Limits) -> float | None:
 
 
 def expected_cost(spec: RunSpec, summary: RunSummary, left: float | None, now: float) -> float | None:
-    """Return the expected whole cost of a run whose rented machine is at work.
+    """Return the expected total cost of a run that is active on a rented machine.
 
-    `left` is the number of seconds until its last step, by the measured pace.
+    `left` is the estimated number of seconds until the last step.
 
     Returns:
         The cost until the last step, in `summary.currency`; None if it is not known.
@@ -177,10 +175,10 @@ def expected_cost(spec: RunSpec, summary: RunSummary, left: float | None, now: f
 
 
 def find_step_time(spec: RunSpec, store: RunStore, *, host: str = "local") -> StepTime | None:
-    """Return the time of a step as the newest run of the same work took it; None if there was none.
+    """Return the time of a step, measured in the newest run of the same work; None without such a run.
 
-    The same work is: the engine, the model, the GPUs and their number, and the settings on which the time of a step depends. A
-    machine that is not rented is `host`.
+    The same work means the same engine, model, kind and number of GPUs, and settings on which the time of a step depends. `host`
+    names a machine that is not rented.
     """
     wanted = _work(spec, host)
     for summary in [one for one in reversed(store.runs()) if one.engine == spec.engine][:_LOOKED]:
@@ -204,13 +202,13 @@ def _work(spec: RunSpec, host: str) -> tuple[Any, ...]:
 
 
 def _gpu(rent: Rental) -> tuple[str, float | None]:
-    """Return the kind of a GPU whoever rents it out: its bare name and its memory."""
+    """Return the kind of a GPU independently of the provider: its plain name, and its memory in GB."""
     name, memory = split_type(rent.offer.gpu_type)
     return name, rent.offer.gpu_memory or memory
 
 
 def measure_steps(record: RunRecord, summary: RunSummary, store: RunStore) -> StepTime | None:
-    """Return the time of a step as a run took it, from its metrics on this computer; None if they do not say it."""
+    """Return the time of a step in a run, from its metrics on this computer; None if they do not contain it."""
     output = record.plan.output("metrics")
     if output is None:
         return None
@@ -238,7 +236,7 @@ def _pace(reader: MetricsReader) -> tuple[float, int, float, float] | None:
     points = [point for point in reader.quantity("reward") if point.at is not None]
     if len(points) > _FEWEST:
         spans = [(after.x - before.x, (after.at or 0.0) - (before.at or 0.0)) for before, after in pairwise(points)]
-        # The mean counts evaluations and checkpoints; a pause between two attempts would spoil it.
+        # The mean includes evaluations and checkpoints, but not the pause between two attempts.
         usual = median(span / steps for steps, span in spans if steps > 0)
         good = [(steps, span) for steps, span in spans if steps > 0 and 0 < span < 20 * usual * steps]
         if good:

@@ -1,4 +1,4 @@
-"""The judge of RULER: the model that it is, the endpoint that is asked, and what it costs in calls."""
+"""The judge of RULER: its model, its endpoint, and the number of its calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEY = "OPENAI_API_KEY"
 
 
 def judge_power(judge: str, settings: Settings, file: Path) -> trust.Power:
-    """Return what the user has to agree to before a judge that a file names is asked: its endpoint, and the key that is sent."""
+    """Return what the user must agree to before a judge from a file is used: its endpoint, and the key that is sent to it."""
     endpoint = _endpoint(settings)
     text = f"{mask_url(endpoint)} with {_KEY}, for the judge {judge}: each group of episodes is a paid call"
     return trust.power("address", text, file, "judge", judge, endpoint)
@@ -40,7 +40,7 @@ def require_judge(request: RunRequest, settings: Settings) -> None:
     """Check that the user has agreed to a judge that a file with settings of the trainer names.
 
     Raises:
-        Untrusted: The user has not.
+        Untrusted: The user has not agreed.
     """
     judge = judge_of(request)
     if judge is not None and request.training is not None and "ruler" not in request.settings:
@@ -48,7 +48,7 @@ def require_judge(request: RunRequest, settings: Settings) -> None:
 
 
 def check_judge(request: RunRequest, settings: Settings, report: PreflightReport, *, remote: bool) -> None:
-    """Check the judge of a training with ART: its endpoint, its key, and how often it is asked."""
+    """Check the judge of a training with ART: its endpoint, its key, and the number of its calls."""
     judge = judge_of(request)
     if judge is None:
         return
@@ -81,7 +81,7 @@ def _settings(request: RunRequest) -> dict[str, Any]:
     try:
         file = {} if request.training is None else read_settings(read_text(request.training), name=str(request.training))
     except InputError:
-        file = {}  # the plan says so
+        file = {}  # the plan reports the error
     return {**file, **request.settings}
 
 

@@ -1,6 +1,6 @@
 """Starting, stopping and removing runs. Once started, a run continues without hudtui.
 
-Every step can be repeated: existing files stay as they are, and the machine starts a run once, however often it is asked.
+Every step can be repeated: existing files are not changed, and the machine starts a run only once.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from hudtui.core.training.package_data import PACKAGE_FOLDER, wheel_bytes
 from hudtui.core.training.plan import WHEELS, Plan, PlanFile, Site
 
 Lookup = Callable[[str], str | None]
-"""The value of a setting by its name; `Settings.get` is one."""
+"""Returns the value of a setting by its name, such as `Settings.get`."""
 
 _IN_MEMORY = 16 * 1024 * 1024
-"""Bytes of a file that is read into memory before it is put onto a machine, at most."""
+"""Largest size in bytes of a file that is read into memory before it is sent to a machine."""
 _SAY_EVERY = 2.0
-"""Seconds between looks at how much of a large file is sent."""
+"""Seconds between two reports of how much of a large file was sent."""
 _SHORTEST_SECRET = 6
-"""Characters: a shorter value may stand in a plan by chance."""
+"""Smallest length of a secret that is searched for in a plan; a shorter value may occur there by chance."""
 
 
 def draft_run(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
@@ -97,7 +97,7 @@ def _secrets(plan: Plan, lookup: Lookup | None) -> dict[str, str]:
     text = json.dumps(plan.to_json())
     for name, value in found.items():
         if len(value) >= _SHORTEST_SECRET and json.dumps(value)[1:-1] in text:
-            raise RunError(f"the value of {name} stands in the plan of this run, where it could be read by others")
+            raise RunError(f"the plan of this run contains the value of {name}, where others could read it")
     return found
 
 
@@ -134,7 +134,7 @@ async def continue_launch(
             try:
                 reported = await reports.read()
             except MachineError:
-                break  # the run has started, and goes on; whoever follows it reads again
+                break  # the run has started and continues; its followers read the events again
             for event in reported:
                 yield event
             if store.summary(run).started is not None or time.monotonic() >= until:
@@ -174,10 +174,10 @@ async def _prepare(machine: RunFolder, store: RunStore, *, tmux: bool) -> AsyncG
 
 
 async def _send(machine: RunFolder, store: RunStore, content: Path, file: PlanFile) -> AsyncGenerator[RunEvent, None]:
-    """Send a large file. What an earlier attempt has sent is not sent again."""
+    """Send a large file. Parts that an earlier attempt has sent are not sent again."""
     there = await machine.host.stat(machine.path(file.path))
     if there is not None and there.size == file.size:
-        return  # it appears there whole, or not at all
+        return  # the file appears there completely or not at all
     sent = 0
 
     def note(done: int, _: int) -> None:
@@ -217,7 +217,7 @@ async def _step(store: RunStore, run: str, name: str, began: float) -> RunEvent 
 
 
 def _content(file: PlanFile) -> bytes | Path:
-    """Return what is put into the run's folder; a large file, such as a checkpoint, is not read into memory."""
+    """Return the content of a file for the run's folder; for a large file, such as a checkpoint, its path."""
     if file.source is None:
         return file.text
     path = Path(file.source.path)
@@ -226,7 +226,7 @@ def _content(file: PlanFile) -> bytes | Path:
             data = stream.read() if file.source.size <= _IN_MEMORY else None
             digest = hashlib.file_digest(stream, "sha256").hexdigest() if data is None else hashlib.sha256(data).hexdigest()
     except OSError as error:
-        raise MachineError(f"{file.source.path} cannot be read any more", why=error.strerror) from None
+        raise MachineError(f"{file.source.path} can no longer be read", why=error.strerror) from None
     if digest != file.source.sha256:
         raise MachineError(f"{file.source.path} was changed after this run was planned", fix="Start the run again.")
     return path if data is None else data
@@ -240,8 +240,8 @@ def error_sentence(error: HudtuiError) -> str:
 async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None = None, why: str | None = None) -> RunSummary:
     """Stop a run and verify that none of its processes is left. A run that has ended stays as it is.
 
-    `grace` is the time in seconds between the polite and the hard request, by default the plan's own; `why` the reason, where the
-    user did not ask for it.
+    `grace` is the time in seconds between SIGTERM and SIGKILL, by default that of the plan; `why` is the reason, if the stop was
+    not requested by the user.
 
     Raises:
         MachineError: The machine does not answer, or a process of the run is left.
@@ -257,7 +257,7 @@ async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None
         await store.run(store.append, run, "stop_requested", {"grace": grace}, once="stop_requested")
     if not await machine.begun():
         if store.summary(run).started is not None:
-            return store.summary(run)  # its folder is gone, and the supervisor with it
+            return store.summary(run)  # the folder is gone, and so is the supervisor
         # If it is being launched, the supervisor finds the request when it starts.
         if await host.stat(machine.record.folder) is not None:
             await host.put(json.dumps({"why": "stopped before it started"}).encode(), machine.path("stop.json"))
@@ -271,7 +271,7 @@ async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None
     while (left := await _left(machine, store)) is not None:
         if time.monotonic() > until:
             if not (await machine.status()).processes:
-                raise MachineError(f"run {run} was ended, but its end could not be recorded", why="Perhaps the disk is full.")
+                raise MachineError(f"run {run} has ended, but its end could not be recorded", why="Perhaps the disk is full.")
             raise MachineError(f"run {run} did not end within {patience:.0f} s", why=left)
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, 0.5)
@@ -284,6 +284,7 @@ async def set_time_limit(run: str, host: Host, store: RunStore, hours: float | N
     Raises:
         MachineError: The machine does not answer.
         RunError: The run has ended.
+        Untrusted: The user did not start this run.
     """
     if not store.summary(run).active:
         raise RunError(f"run {run} has ended")
@@ -296,11 +297,15 @@ async def set_time_limit(run: str, host: Host, store: RunStore, hours: float | N
 async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -> tuple[str, ...]:
     """Remove an ended run: its folder on its machine, its files on this computer, and its place in the list.
 
-    What was removed is returned, in sentences. `keep_results` leaves the files on this computer.
+    `keep_results` keeps the files on this computer.
+
+    Returns:
+        Sentences that describe what was removed.
 
     Raises:
         RunError: The run has not ended, or its rented machine may still exist.
         MachineError: The machine does not answer, and nothing is removed; or a file here cannot be removed.
+        Untrusted: The user did not start this run.
     """
     store.require_own(run)
     summary, record = store.summary(run), store.record(run)
@@ -322,23 +327,23 @@ async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -
         gone.append(f"removed {here}")
     await store.run(store.append, run, "removed", once="removed")
     await asyncio.to_thread(remove_unused, store, of=record)
-    return (*gone, f"run {run} is not listed any more")
+    return (*gone, f"run {run} is no longer listed")
 
 
 async def _left(machine: RunFolder, store: RunStore) -> str | None:
-    """Describe what is left of a run that should end; None if nothing is left."""
+    """Return a sentence about the parts of a run that have not ended; None if all have ended."""
     with contextlib.suppress(RunError):
         await machine.sync(store)
     if store.summary(machine.record.id).active:
-        return "it is still winding down"
+        return "the run is still ending"
     status = await machine.status()
     if status.processes or status.stages:
-        return f"these processes are still there: {', '.join(map(str, status.processes)) or ', '.join(status.stages)}"
+        return f"these processes are still running: {', '.join(map(str, status.processes)) or ', '.join(status.stages)}"
     if status.supervisor is not None:
-        return "its supervisor is still at work"
+        return "the run's supervisor is still running"
     return None
 
 
 def available_secrets(plan: Plan, lookup: Lookup | None) -> Mapping[str, str]:
-    """Return the secrets of a plan that are set. A supervisor that is started again may not need them any more."""
+    """Return the secrets of a plan that are set. A restarted supervisor may no longer need all of them."""
     return {name: value for name in plan.secrets if lookup and (value := lookup(name))}

@@ -25,7 +25,7 @@ class RunRow:
     now: float
     """Time at which the row is shown, in seconds since the epoch."""
     spec: RunSpec | None = None
-    """What the run was asked for; None if its record cannot be read."""
+    """The spec of the run; None if its record cannot be read."""
     view: RunView | None = None
     """The state of the run on its machine; None if it was not read."""
 
@@ -95,7 +95,7 @@ _OF_VIEW: Mapping[str, Callable[[RunRow], Value]] = {
     "alarm": lambda row: row.alarm,
 }
 RUN_FIELDS: Fields[RunRow] = {**_OF_RECORD, **_OF_VIEW}
-"""What a list of runs can be filtered, sorted and grouped by."""
+"""The fields by which a list of runs can be filtered, sorted and grouped."""
 
 
 def needs_views(names: Iterable[str | None]) -> bool:

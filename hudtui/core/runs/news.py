@@ -1,4 +1,4 @@
-"""What is new about a run, for those who want to hear of it: its end, and its alarms."""
+"""News about a run for notifications: its end, and new alarms."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from hudtui.core.text import clean_line
 
 @dataclass(frozen=True)
 class RunNews:
-    """The end of a run, or an alarm that is new."""
+    """The end of a run, or a new alarm."""
 
     view: RunView
     alarm: Alarm | None = None
-    """None for the end of the run."""
+    """The new alarm; None for the end of the run."""
 
     @property
     def mark(self) -> str:
-        """Return what tells this event from the others of the run."""
+        """Return a text that identifies this event within the run."""
         if self.alarm is None:
             return f"end:{self.view.summary.state}"
         return ":".join(("alarm", *self.alarm.identity))
 
     @property
     def about(self) -> str:
-        """Return in a few words what has happened."""
+        """Return the event in a few words."""
         if self.alarm is None:
             return "the end"
         return f"the alarm {self.alarm.kind}" + (f" of {self.alarm.stage}" if self.alarm.stage else "")
@@ -42,7 +42,7 @@ class RunNews:
 
     @property
     def bad(self) -> bool:
-        """Return whether the user may want to do something."""
+        """Return whether the event may need the user's attention."""
         return self.alarm is not None or self.view.summary.state not in ("finished", "stopped")
 
     def to_json(self) -> dict[str, Any]:
@@ -65,12 +65,12 @@ class RunNews:
 
 
 def news_between(before: RunView | None, now: RunView) -> tuple[RunNews, ...]:
-    """Return what is new in a view of a run since the view before it: nothing in the first view, nor after the end of the run."""
+    """Return the news between two views of a run: none for the first view, and none after the end of the run."""
     if before is None or not before.summary.active:
         return ()
     if not now.summary.active:
         return (RunNews(now),)
-    # Of an alarm that was acknowledged, a later one is new.
+    # After an alarm was acknowledged, a later alarm of this kind is new.
     known = {alarm.identity for alarm in before.open_alarms}
     fresh = {alarm.identity: alarm for alarm in now.open_alarms}
     return tuple(RunNews(now, alarm) for identity, alarm in fresh.items() if identity not in known)

@@ -31,7 +31,7 @@ class PlanLine:
 
 
 def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None = None) -> tuple[PlanLine, ...]:
-    """Return the lines of the whole plan. `RUN` stands for the run's folder on its machine."""
+    """Return the lines of the whole plan. In them, `RUN` stands for the run's folder on its machine."""
     plan, spec = record.plan, record.spec
     lines = [PlanLine("run", f"{record.id}  (engine {record.engine})"), *_machine_lines(record, prepared)]
     if record.engine != "rollouts":

@@ -42,7 +42,7 @@ _SERVICES = ("WANDB_API_KEY", "HF_TOKEN")
 
 @dataclass(frozen=True)
 class Check:
-    """The check of one thing that a run needs."""
+    """The result of checking one requirement of a run."""
 
     name: str
     """`tasks`, `config`, `image`, `keys`, `judge`, `machine`, `model`, `memory`, `disk`, `environment`, `training`, `plan`."""
@@ -68,11 +68,11 @@ class PreflightReport:
     task_file: Path | None = None
     config: Path | None = None
     gym_config: GymConfig | None = None
-    """What is in it."""
+    """The content of the configuration."""
     model_files: tuple[Path, ...] = ()
     """Files of a model on this computer that are sent to the machine."""
     job: dict[str, Any] | None = None
-    """The configuration's `job` section, where it has one."""
+    """The configuration's `job` section, if it has one."""
     remarks: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def _lock(workspace: Workspace, report: PreflightReport) -> tuple[str | None, st
     try:
         lock = read_lock(workspace.lock)
     except InputError as error:
-        report.add("image", "warning", "the lock file is left out: " + "; ".join(error.lines()))
+        report.add("image", "warning", "the lock file is ignored: " + "; ".join(error.lines()))
         return None, None
     if lock.image_here is not None:
         report.local_image = lock
@@ -150,7 +150,7 @@ async def push_lock_image(workspace: Workspace, name: str) -> AsyncGenerator[Pus
     lock = read_lock(workspace.lock) if workspace.lock is not None else None
     if lock is None or lock.image_here is None:
         why = "there is no lock file" if lock is None else f"its image is {lock.image}"
-        raise InputError("no image of this project is on this computer alone", why=why, fix="Leave --push-image out.")
+        raise InputError("this project has no image that exists only on this computer", why=why, fix="Omit --push-image.")
     async with aclosing(push_image(lock.image_here, name)) as steps:
         async for step in steps:
             if step.image is not None:
@@ -207,7 +207,7 @@ def _check_tasks(
     if request.environments == REMOTE:
         report.tasks, plain = _on_platform(found.tasks, workspace, settings, lock_image, report), False
     elif request.environments != AS_IS:
-        raise InputError(f"{request.environments!r} is no place for environments", fix=f"{AS_IS}, or {REMOTE}.")
+        raise InputError(f"{request.environments!r} is not a place for environments", fix=f"{AS_IS}, or {REMOTE}.")
     report.task_file = (workspace.folder / source) if plain else _copy(report.tasks, source, workspace)
 
 
@@ -219,8 +219,8 @@ def _on_platform(
 
     platform = workspace.platform
     if image is None:
-        fix = "Build and push the environment's image, so that the lock file names it; or leave the environments as they are."
-        report.add("environment", "missing", f"no lock file names an image that {platform.title} could run", fix)
+        fix = "Build and push the environment's image, to add it to the lock file; or leave the environments as they are."
+        report.add("environment", "missing", f"no lock file contains an image that {platform.title} can run", fix)
         return tasks
     try:
         rewrite = config_rewriter(platform, image=image, lookup=settings.lookup, remote=True)
@@ -275,7 +275,7 @@ def _check_config(request: RunRequest, workspace: Workspace, report: PreflightRe
         config, findings = parse_config(read_text(path), name=name)
     except HudtuiError as error:
         if error.where is not None and error.where.file == str(path):
-            error.where = replace(error.where, file=name)  # as the user knows it: relative to the project
+            error.where = replace(error.where, file=name)  # the path that the user knows, relative to the project
         report.refuse("config", error)
         return
     errors = [finding for finding in findings if finding.severity == "error"]
@@ -350,7 +350,7 @@ def check_environments(report: PreflightReport, settings: Settings, *, remote: b
 
 
 def _check_login(name: str, server: Any, report: PreflightReport) -> None:
-    """Check whether a server wants a login: logins stay on this computer."""
+    """Check whether a server requires a login: logins stay on this computer."""
     from hudtui.core.environment.login_file import read_login
 
     url = server.get("url") if isinstance(server, Mapping) else None
@@ -362,9 +362,9 @@ def _check_login(name: str, server: Any, report: PreflightReport) -> None:
     if read_login(url) is None:
         return
     shown = clean_line(mask_url(url), 120)
-    text = f"{clean_line(name, 60)}: {shown} wants a login, and your login does not travel to the machine"
+    text = f"{clean_line(name, 60)}: {shown} requires a login, and your login is not sent to the machine"
     if all(check.text != text for check in report.checks):
-        fix = f"Give a key as a header in the mcp_config, or run on this computer. `hudtui env logout {shown}` drops the login."
+        fix = f"Set a key as a header in the mcp_config, or run on this computer. `hudtui env logout {shown}` removes the login."
         report.add("environment", "missing", text, fix)
 
 
@@ -374,7 +374,7 @@ def _configs(report: PreflightReport) -> Iterable[Mapping[str, Any]]:
 
 
 def _images_of_tasks(report: PreflightReport, settings: Settings) -> dict[str, bool]:
-    """Return the images of the tasks; True for images that run on the tasks' machine, or behind an address of that machine."""
+    """Return the images of the tasks; True for images that run on the tasks' machine or behind one of its addresses."""
     from hudtui.core.environment.servers import parse_mcp_config
 
     found: dict[str, bool] = {}
@@ -402,13 +402,13 @@ def _check_local_image(report: PreflightReport, lock: LockFile, used: Mapping[st
     image = clean_line(lock.image_here or "", 120)
     ours = [beside for name, beside in used.items() if name in lock.images]
     if not ours:
-        report.add("image", "fine", f"{image} is on this computer alone; the tasks do not run on it")
+        report.add("image", "fine", f"{image} exists only on this computer; the tasks do not use it")
     elif remote or not all(ours):
-        text = f"the environment's image {image} is on this computer alone, and its tasks run on it"
+        text = f"the environment's image {image} exists only on this computer, and the tasks use it"
         fix = "Push it to a registry that the machine can reach: --push-image ghcr.io/my-org/"
         report.add("image", "missing", text, fix, remedy="push-image", options=(image,))
     else:
-        report.add("image", "fine", f"{image}, which is on this computer alone")
+        report.add("image", "fine", f"{image}, which exists only on this computer")
 
 
 def _check_other_images(report: PreflightReport, used: Mapping[str, bool], *, remote: bool) -> None:
@@ -422,8 +422,8 @@ def _check_other_images(report: PreflightReport, used: Mapping[str, bool], *, re
             continue
         # The platform cannot pull this image. A machine may find the name on Docker Hub, such as `node`.
         state: CheckState = "missing" if not beside or is_built_locally(name) else "warning"
-        instead = report.image or "the name that it has there"
-        text = f"tasks run on the image {clean_line(name, 120)}, which by its name is in no registry"
+        instead = report.image or "its name in the registry"
+        text = f"tasks use the image {clean_line(name, 120)}, whose name belongs to no registry"
         fix = f"Push it, and put {clean_line(instead, 120)} into the tasks. Without an mcp_config they get the lock file's image."
         report.add("image", state, text, fix)
 
@@ -435,23 +435,23 @@ def _way(name: str, server: Any, report: PreflightReport) -> tuple[CheckState, s
     url = server.get("url")
     if isinstance(url, str):
         if not _is_here(url):
-            return "fine", f"{name}: at {clean_line(url.partition('://')[2].partition('/')[0], 80)}, as from here"
+            return "fine", f"{name}: at {clean_line(url.partition('://')[2].partition('/')[0], 80)}, as from this computer"
         parts = urlsplit(url)
         try:
             port = parts.port or (443 if parts.scheme in ("https", "wss") else 80)
         except ValueError:
-            return "warning", f"{name}: the address {clean_line(parts.netloc, 80)} has no port that there is"
+            return "warning", f"{name}: the address {clean_line(parts.netloc, 80)} has no valid port"
         if port not in report.tunnels:
             report.tunnels.append(port)
         way = f"port {port} of this computer, through a tunnel: hudtui has to stay open until the run ends"
         return "warning", f"{name}: {way}"
     command = str(server.get("command") or "")
     if Path(command).name.startswith("python") and any(str(arg).startswith("hudtui.envs.") for arg in server.get("args") or ()):
-        text = f"{name}: started on the machine, with the hudtui that travels there"
+        text = f"{name}: started on the machine (hudtui is uploaded)"
         if command in ("python", "python3", sys.executable):
             return "fine", text
-        return "warning", f"{text}; {clean_line(command, 80)} has to be there"
-    return "warning", f"{name}: started on the machine by `{clean_line(command, 60)}`, which has to be there"
+        return "warning", f"{text}; {clean_line(command, 80)} must be installed there"
+    return "warning", f"{name}: started on the machine by `{clean_line(command, 60)}`, which must be installed there"
 
 
 def check_keys(request: RunRequest, settings: Settings, report: PreflightReport, *, remote: bool) -> None:
@@ -481,15 +481,15 @@ def check_keys(request: RunRequest, settings: Settings, report: PreflightReport,
             report.variables[name] = value
     if report.secrets:
         report.add(
-            "keys", "fine", f"these go to the machine, by its standard input and into no file: {', '.join(report.secrets)}"
+            "keys", "fine", f"sent to the machine on standard input, and not written to a file: {', '.join(report.secrets)}"
         )
     if request.engine != "rollouts" and settings.get("WANDB_API_KEY") is None:
-        text = "WANDB_API_KEY is not set: no metrics go to Weights & Biases; they are kept in the run as always"
+        text = "WANDB_API_KEY is not set: metrics are kept in the run, and not sent to Weights & Biases"
         report.add("keys", "warning", text, "hudtui settings set WANDB_API_KEY")
 
 
 def _telemetry_names(report: PreflightReport, settings: Settings) -> tuple[str, ...]:
-    """The settings that the machine needs to tell the platform of the run's job; none where it is not told."""
+    """Return the settings that the machine needs to report the run's job to the platform; empty if it is not reported."""
     from hudtui.core.rollouts.telemetry import sends_telemetry
 
     if report.job is None or not sends_telemetry(settings):

@@ -1,4 +1,4 @@
-"""From a request to a run that can be started: checks, choice of a machine, plan. `hudtui rl` and the screen Launch show it."""
+"""Prepare a run from a request: checks, choice of a machine, plan. `hudtui rl` and the screen Launch show the result."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     LookAt = Callable[[str], Awaitable[Hardware]]
 
 DEFAULT_COUNT = 2
-"""GPUs of a training by default: one serves the model, the other trains it."""
+"""Default number of GPUs of a training: one serves the model, the other trains it."""
 DEFAULT_GPUS = f"{DEFAULT_COUNT}xA100"
-"""GPUs of a training of a model whose size is not known."""
+"""GPUs for the training of a model of unknown size."""
 _TURNS = 10
-"""Replies of an episode that an estimate assumes where none are set."""
+"""Number of replies per episode that an estimate assumes if no limit is set."""
 REHEARSAL_STEPS = 3
-"""Steps of a rehearsal by default."""
+"""Default number of steps of a rehearsal."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Preparation:
         """Return the run.
 
         Raises:
-            InputError: Something is missing; the error names all of it.
+            InputError: Requirements are missing; the error lists all of them.
         """
         if self.record is not None:
             return self.record
@@ -97,9 +97,9 @@ async def prepare_run(
 ) -> Preparation:
     """Check everything that a run needs, and plan it. Rents nothing; writes at most a copy of the tasks into `.hudtui/`.
 
-    Providers are opened by the settings unless they are given. `starts` is False if the plan is only shown: the provider need not
-    know this computer's SSH key. `read` reads the tasks; the one of an earlier plan does not read an unchanged file again.
-    `look_at` looks at a machine, and may remember what it found.
+    Providers are opened according to the settings unless they are given. `starts` is False if the plan is only shown: the
+    provider then need not know this computer's SSH key. `read` reads the tasks; pass the reader of an earlier plan to avoid
+    reading an unchanged file again. `look_at` returns the hardware of a machine, and may cache it.
 
     Raises:
         InputError: An option is invalid.
@@ -161,7 +161,7 @@ async def prepare_run(
         if request.rehearse:
             asked = parse_spec(request.gpus).count if request.gpus is not None else 0
             spec = as_rehearsal(spec, steps=request.steps or REHEARSAL_STEPS, gpus=asked)
-            if remote:  # the Python that this computer's variable names is not there
+            if remote:  # the Python in this computer's variable does not exist
                 spec = replace(spec, trainer_python=request.python)
         record = await asyncio.to_thread(draft_run, spec, target, store)
         await _check_disk(record.plan, None if host is None else target, _disk(machine, choice), report)
@@ -179,10 +179,10 @@ def resolve(
 ) -> RunSpec:
     """Turn a request into a spec. The workspace's only task file and only config are used if the request names none.
 
-    The hours of `limits`, those of the rented machine, limit the run if the user has typed a limit.
+    If the user has typed a time limit, the hours in `limits` (of the rented machine) also limit the run.
 
     Raises:
-        InputError: A file is missing or unreadable, several files fit, or a setting is invalid.
+        InputError: A file is missing or unreadable, several files are possible, or a setting is invalid.
     """
     found = report or PreflightReport()
     tasks = found.task_file or _file(workspace, request.tasks, workspace.task_files, "task file", "hudtui rl FILE")
@@ -259,10 +259,10 @@ async def default_engine(host: str | None) -> str:
 
 
 async def look_at_machine(host: str) -> Hardware:
-    """Return what a machine has.
+    """Return the hardware and software of a machine.
 
     Raises:
-        MachineError: It cannot be reached, or has no Python.
+        MachineError: The machine cannot be reached, or has no Python.
     """
     from hudtui.core.compute.hardware import inspect
 
@@ -270,12 +270,12 @@ async def look_at_machine(host: str) -> Hardware:
 
 
 async def require_python(request: RunRequest, folder: Path) -> None:
-    """Check that the Python which a request names can be started on its machine, and has hudtui. Rented machines are not asked.
+    """Check that the Python of a request can be started on its machine, and has hudtui. Rented machines are not checked.
 
-    A relative path begins in `folder` on this machine.
+    A relative path starts in `folder` on this machine.
 
     Raises:
-        InputError: It cannot be started, or has no hudtui.
+        InputError: The Python cannot be started, or does not have hudtui.
     """
     host = request_host(request)
     if host is None or request.python is None:
@@ -283,8 +283,8 @@ async def require_python(request: RunRequest, folder: Path) -> None:
     name = "this machine" if host == LOCAL else host
     asked = [request.python, "-c", "import hudtui"]
     no_python = f"{clean_line(request.python)} on {name} is not a Python with hudtui"
-    fix = "Name another one (--python), or none: an environment is made."
-    if "python" not in PurePosixPath(request.python).name:  # it may be half typed: no other program is started
+    fix = "Give another one (--python), or omit it to create an environment there."
+    if "python" not in PurePosixPath(request.python).name:  # the path may be half typed: no other program is started
         raise InputError(no_python, fix=fix)
     try:
         cwd = str(folder) if host == LOCAL else None
@@ -337,14 +337,14 @@ async def _check_machine(
 
 
 def _disk(machine: Hardware | None, choice: OfferChoice | None) -> float | None:
-    """Return the free GiB of the machine's disk; None if they are not known."""
+    """Return the free space on the machine's disk in GiB; None if unknown."""
     if machine is not None and machine.disk_free_bytes is not None:
         return machine.disk_free_bytes / 2**30
     return choice.offer.disk_gb * GIB_PER_GB if choice is not None and choice.offer.disk_gb else None
 
 
 async def _check_disk(plan: Plan, host: Host | None, free: float | None, report: PreflightReport) -> None:
-    """Check the room for the environment and the model, where the machine does not have the environment yet."""
+    """Check the disk space for the environment and the model, unless the machine already has the environment."""
     if free is None:
         return
     sent = sum(file.size for file in plan.files) / 2**30
@@ -359,12 +359,12 @@ async def _check_disk(plan: Plan, host: Host | None, free: float | None, report:
 
 
 def _may_use_cpu(request: RunRequest, demand: Demand) -> bool:
-    """Whether a training without a GPU is meant: its user has named a model."""
+    """Return whether the training may run without a GPU: the user has named a model."""
     return request.engine == "trl" and request.trains and (request.model is not None or demand.recipe.model != Recipe().model)
 
 
 def _has_paid_gpus(host: str) -> bool:
-    """Whether a machine was rented with GPUs: where they cannot be seen, a training on its processors would be paid for them."""
+    """Return whether a machine was rented with GPUs: a training on its CPUs would pay for GPUs that it does not use."""
     from hudtui.core.compute.pods import Ledger
 
     record = Ledger().get(host.removeprefix(POD_PREFIX)) if host.startswith(POD_PREFIX) else None
@@ -375,17 +375,17 @@ def _check_cpu(name: str, machine: Hardware, demand: Demand, report: PreflightRe
     """Add the check of a training on a machine without a GPU: its memory, and the time of a step."""
     model = clean_line(demand.recipe.model, 80)
     if demand.shape is None:
-        text = f"{name} has no GPU, and the size of {model} is not known here: on a CPU it may take long, or not fit into memory"
+        text = f"{name} has no GPU, and the size of {model} is unknown: on a CPU it may take long, or not fit into memory"
         report.add("memory", "warning", text)
         return
     found = cpu_estimate(demand.recipe, demand.shape, demand.recipe.max_turns or _TURNS)
     has = (machine.memory_bytes or 0) / 2**30
     free = (machine.memory_free_bytes or 0) / 2**30
     if machine.memory_bytes is not None and found.floor > has:
-        text = f"{model} needs {found.floor:.0f} GiB of memory at least on a CPU, and {name} has {has:.0f}"
+        text = f"{model} needs at least {found.floor:.0f} GiB of memory on a CPU, and {name} has {has:.0f}"
         report.add("memory", "missing", text, "Name a smaller model, or rent a machine with a GPU.", remedy="choose-machine")
         return
-    took = f"roughly {duration(found.step_seconds)} a step, {duration(found.step_seconds * demand.recipe.steps)} in all"
+    took = f"roughly {duration(found.step_seconds)} per step, {duration(found.step_seconds * demand.recipe.steps)} in all"
     text = f"{model} is trained on the CPU of {name}; {took}, and {found.total:.0f} GiB of memory ({free:.0f} are free)"
     fix = None if found.total <= free else "Lower batch_size or max_seq_len, or close other programs."
     report.add("memory", "warning", text, fix)
@@ -434,11 +434,11 @@ async def _choose_offer(
     from hudtui.core.compute.choose import OfferChoice
     from hudtui.core.compute.provider import find_offer
 
-    by_user = ("it was chosen by you",)
+    by_user = ("you have chosen it",)
     if request.offer is not None:
         choice = OfferChoice(request.offer, by_user)
     elif not provider.features.paid:
-        raise InputError(f"{provider.title} has machines of your own", fix="Name one: --host user@host.")
+        raise InputError(f"{provider.title} has machines of your own", fix="Choose one: --host user@host.")
     else:
         found = await provider.offers()
         for warning in found.warnings:
@@ -454,22 +454,22 @@ async def _choose_offer(
             choice = _choose_of(_payable(found.found, limits), request, demand)
     report.add("machine", "fine", f"{provider.title}: {offer_text(choice.offer)}")
     if provider.features.simulated and request.trains:
-        text = "simulated machines have no GPU: a training ends at the check of the GPUs"
+        text = "simulated machines have no GPU: a training fails at the check of the GPUs"
         report.add("machine", "warning", text, "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).")
     return choice
 
 
 def _payable(offers: Sequence[Offer], limits: Limits) -> list[Offer]:
-    """Leave out the offers that charge more at once than the run may cost, if others remain."""
+    """Return the offers without those that charge more in advance than the run may cost; all offers if none would remain."""
     if limits.run_budget is None:
         return list(offers)
     return [offer for offer in offers if offer.price.for_hours(0) <= limits.run_budget] or list(offers)
 
 
 def _choose_of(offers: Sequence[Offer], request: RunRequest, demand: Demand | None) -> OfferChoice:
-    """Choose for a training by fit, then by price; for other work a machine without a GPU if there is one.
+    """Choose an offer: for a training by fit, then by price; for other work, a machine without a GPU if possible.
 
-    A spot machine is chosen only if it is asked for, or for other work if no machine is without a GPU.
+    A spot machine is chosen only if it is requested, or for other work if every machine has a GPU.
     """
     from hudtui.core.compute.choose import choose, select
     from hudtui.core.compute.gpus import has_gpu
@@ -497,7 +497,7 @@ def offer_text(offer: Offer) -> str:
 
     what = f"{offer.gpu_count} x {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "a machine"
     where = ", ".join(part for part in (offer.cloud, offer.data_center or offer.region, offer.country) if part)
-    spot = ", spot: it can be taken away at any moment" if offer.spot else ""
+    spot = ", spot: the provider can reclaim it at any time" if offer.spot else ""
     return clean_line(f"{what} at {price_text(offer.price)} an hour" + (f" ({where})" if where else "") + spot, 200)
 
 
@@ -526,7 +526,7 @@ def _with_rental(
     )
     hours = 1.0 if limits.max_hours is None else limits.max_hours
     if limits.run_budget is not None and offer.price.hourly > 0:
-        hours = min(hours, limits.run_budget / offer.price.hourly)  # the watchdog ends it then
+        hours = min(hours, limits.run_budget / offer.price.hourly)  # the watchdog ends the machine at that time
     expected = estimate(offer, hours)
     if request.rehearse and offer.price.stated:
         part = money(offer.price.hourly / 4, offer.price.currency)
@@ -537,7 +537,7 @@ def _with_rental(
         rent=rent,
         gpus=max(offer.gpu_count, 1),
         gpu_memory=(offer.gpu_memory or 80.0) * GIB_PER_GB,
-        max_seconds=None,  # the watchdog keeps the time, and takes changed limits
+        max_seconds=None,  # the watchdog enforces the time, and accepts changed limits
         remarks=(*spec.remarks, WATCHDOG_ENDS if ends else WATCHDOG_POWERS_OFF),
     )
     return spec, expected
@@ -564,7 +564,7 @@ async def _ssh_key(provider: Provider, settings: Settings, report: PreflightRepo
         return None
     path = key_path(settings.get)
     if path is None:
-        fix = "Make one: hudtui pods keys create. Or name it: hudtui pods keys set-path FILE"
+        fix = "Create one: hudtui pods keys create. Or set its path: hudtui pods keys set-path FILE"
         report.add("keys", "missing", "there is no SSH key to log in with", fix, remedy="make-key")
         return None
     try:
@@ -575,14 +575,14 @@ async def _ssh_key(provider: Provider, settings: Settings, report: PreflightRepo
         return None
     found = find_registered(mine, known)
     if found is None:
-        text, fix = f"{provider.title} does not know the SSH key {path}", "Make it known: hudtui pods keys register"
+        text, fix = f"{provider.title} does not know the SSH key {path}", "Register it: hudtui pods keys register"
         report.add("keys", "missing", text, fix, remedy="register-key", options=(str(path),))
         return None
     return found.id
 
 
 def _reward_code(config: Path) -> tuple[FileRef, ...]:
-    """The files with the code of the configuration's own reward, the named file first; empty without an own reward."""
+    """Return the files with the code of the configuration's own reward, the named file first; empty without one."""
     from hudtui.core.gym.config import parse_config
     from hudtui.core.rollouts.reward import reward_files
 
@@ -592,7 +592,7 @@ def _reward_code(config: Path) -> tuple[FileRef, ...]:
     files = reward_files(read)
     if not files:
         raise InputError(
-            f"the machine of a run does not have {read.reward}, which scores the episodes",
+            f"{read.reward}, which scores the episodes, does not exist on the machine of a run",
             fix="Put the code into a file in the configuration's folder: rubric.reward: FILE.py:NAME.",
             where=Location(str(config)),
         )
@@ -616,7 +616,7 @@ def _limits(request: RunRequest, settings: Settings, report: PreflightReport) ->
 
 
 def _demand(request: RunRequest, workspace: Workspace) -> Demand | None:
-    """Return what the training needs; None for other work, or if its settings cannot be used: the plan says so."""
+    """Return the demand of the training; None for other work, or for invalid settings, which the plan reports."""
     if not request.trains:
         return None
     try:
@@ -628,7 +628,7 @@ def _demand(request: RunRequest, workspace: Workspace) -> Demand | None:
 def _check_memory(fit: Fit, report: PreflightReport, *, rented: bool) -> None:
     """Add the check of the GPUs' memory."""
     if fit.state == "unknown":
-        return  # a note of the plan says so
+        return  # a note of the plan reports it
     fix = "Take larger GPUs (--gpus), more of them, a smaller model, or lower batch_size or max_seq_len."
     if fit.state == "fits":
         report.add("memory", "fine", fit.why)

@@ -1,4 +1,4 @@
-"""The five steps of a project: which are done, which comes next, and which of its files have errors."""
+"""The five steps of a project: the steps that are done, the next step, and the files with errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ StepState = Literal["done", "next", "missing", "running", "failed"]
 CONFIG_SIZE = 256 * 1024
 """Size in bytes above which a configuration is not checked in the background."""
 TASKS_SIZE = 2 * 1024 * 1024
-"""The same for a task file."""
+"""Size in bytes above which a task file is not checked in the background."""
 _CHECKED = frozenset({".json", ".jsonl", ".ndjson"})
 
 
@@ -38,13 +38,13 @@ class ProjectStep:
 
     name: StepName
     state: StepState
-    """The first step that is not done is `next`; later ones that are not done are `missing`."""
+    """`done`; `next` for the first step that is not done, and `missing` for later ones."""
     detail: str
-    """What the project has for this step or lacks, in a few words."""
+    """The state of the step in a few words, such as `no task file`."""
     what_next: str
-    """What the user can do now."""
+    """What the user can do next, as a sentence."""
     errors: int = 0
-    """Errors in its files; 0 also for a step that failed for another reason."""
+    """Number of errors in the files of this step; 0 also for a step that failed for another reason."""
 
 
 def project_steps(
@@ -59,8 +59,8 @@ def project_steps(
 ) -> tuple[ProjectStep, ...]:
     """Return the five steps in order.
 
-    `analysis` names the environment analyzed last, `lock_error` says why the lock file cannot be read, and `rents` whether there
-    is a key for renting machines.
+    `analysis` is the last analysis of an environment, `lock_error` the reason why the lock file cannot be read, and `rents` says
+    whether there is a key for renting machines.
     """
     configs, tasks = len(workspace.configs), len(workspace.task_files)
     known = analysis or ("lock file" if workspace.lock is not None else None)
@@ -91,7 +91,7 @@ def project_steps(
         dataset = ProjectStep("dataset", "failed", tasks_wrong.text, "Fix the errors.", tasks_wrong.errors)
     steps = [environment, mapping, dataset]
     ready = all(step.state == "done" for step in steps)
-    # This machine always exists; it answers the question only once there is something to run on it.
+    # This machine always exists, but the step counts as done only once there is something to run.
     if rents or known or configs or tasks or runs:
         steps.append(
             ProjectStep("compute", "done", "machines can be rented" if rents else "this machine", "Choose where to run.")

@@ -22,7 +22,7 @@ from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunSummary
 
 FRESH = 15 * 60.0
-"""Seconds for which an interrupted launch is continued automatically; later the user decides."""
+"""Age in seconds up to which an interrupted launch is continued automatically; later the user decides."""
 _ANSWERS = 10.0
 """Seconds to wait for a machine's answer."""
 
@@ -51,7 +51,7 @@ async def reconcile_runs(
     notices = [notice for notice in found if notice]
     if others := [run.id for run in open_runs if not store.is_own(run.id)]:
         told = f"{', '.join(others[:5])}{f' and {len(others) - 5} more' if len(others) > 5 else ''}"
-        text = f"not started here by you, and left alone: {told}. `hudtui trust --show` tells what they would do"
+        text = f"not started here by you, and not touched: {told}. `hudtui trust --show` lists what they would do"
         notices.append(Notice("warning", text))
     return tuple(notices)
 
@@ -62,7 +62,7 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
         return Notice("warning", f"run {run} is on {summary.host}, which cannot be reached from here")
     if record.host == LOCAL and not is_this_machine(record.machine):
         await RunFolder(host, record).sync(store)  # the folder is shared, but the processes run on another computer
-        return Notice("info", f"run {run} was started on {record.machine.partition(' ')[0]}; see it there")
+        return Notice("info", f"run {run} was started on {record.machine.partition(' ')[0]}; open it there")
     if record.spec.rent is not None:
         return await _look_at_rented(summary, RunFolder(host, record), store, now)
     await ensure_reachable(host, within=_ANSWERS)
@@ -76,7 +76,7 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     status = await machine.status()
     if status.supervisor is None and not status.ended:
         await machine.start(available_secrets(record.plan, lookup))
-        notice: Notice | None = Notice("info", f"run {run}: its supervisor had been ended, and was started again")
+        notice: Notice | None = Notice("info", f"run {run}: its supervisor had ended, and was started again")
     else:
         notice = None
     await machine.sync(store)
@@ -106,7 +106,7 @@ async def _unordered(summary: RunSummary, store: RunStore, now: float) -> Notice
         return None
     if now - summary.updated <= FRESH:
         return Notice(
-            "warning", f"run {run} has no machine yet: hudtui runs resume {run} rents it, hudtui runs stop {run} gives it up"
+            "warning", f"run {run} has no machine yet: hudtui runs resume {run} rents one, hudtui runs stop {run} cancels the run"
         )
     await store.run(store.append, run, "failed", {"why": "hudtui was ended before a machine was asked for"})
     return Notice("warning", f"run {run} was never started: hudtui was ended before a machine was asked for")
@@ -137,7 +137,7 @@ def open_machine_notice(summary: RunSummary) -> Notice:
     """Return the notice about a run on a rented machine that no process manages."""
     price = f", which costs {money(summary.hourly, summary.currency)} an hour" if summary.hourly else ""
     if summary.active:
-        return Notice("info", f"run {summary.id} is on a rented machine{price}: hudtui runs resume {summary.id} watches over it")
+        return Notice("info", f"run {summary.id} is on a rented machine{price}: hudtui runs resume {summary.id} manages it")
     return Notice(
         "warning",
         f"run {summary.id} has ended ({summary.state}), and its machine{price + ',' if price else ''} may still be there: "

@@ -1,7 +1,7 @@
 """Runs on rented machines: order, login, watchdog, run, fetching the results, end of the machine. Each step can be repeated.
 
-The run's events record what was done, the ledger what was ordered. `run_remote` does the remaining steps, now or after a crash.
-Closing hudtui stops nothing: the run continues, and the watchdog on its machine enforces the limits.
+The run's events record the completed steps, and the ledger records the orders. `run_remote` does the remaining steps, now or
+after a crash. Closing hudtui stops nothing: the run continues, and the watchdog on its machine enforces the limits.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ WATCHDOG_POWERS_OFF = (
     "are not fetched; a machine that is switched off may still be charged for: only ending it at its provider, as hudtui does, "
     "stops that"
 )
-"""What a watchdog without a key can do, for the user to read before paying."""
+"""The powers of a watchdog without a key, as a sentence that the user reads before paying."""
 WATCHDOG_ENDS = (
     "the guard on the machine stops the run and ends the machine, with the key that you gave for that, when its limits are "
     "reached or the results are not fetched"
 )
-"""The same for a watchdog with a key to end the machine."""
+"""The powers of a watchdog with a key to end the machine."""
 START_WITHIN = 1800.0
 """Seconds from the first login until the watchdog ends a machine on which no run has started."""
 FETCH_WITHIN = 3600.0
-"""Seconds from the end of a run until the watchdog ends the machine, fetched or not."""
+"""Seconds from the end of a run until the watchdog ends the machine, even if the results were not fetched."""
 _GIVEN_UP_WITHIN = 240.0
 """Seconds to wait while another hudtui cancels its order of the machine."""
 _SETTLED_WITHIN = 120.0
 """Seconds to wait while another hudtui fetches the results of a run and ends its machine."""
 _LAST_WORDS, _LOOK = 20, 0.25
-"""Looks at the status of a run that has ended until its supervisor has written it, and seconds between them."""
+"""Number of reads of `status.json` while its supervisor may still write it at the end of a run, and seconds between them."""
 _FETCHES, _FETCH_PAUSE = 8, 10.0
-"""Attempts to fetch the results from a machine without connection, and seconds between them. An attempt takes up to 30 s."""
+"""Number of attempts to fetch results without a connection, and seconds between them. An attempt takes up to 30 s."""
 
 
 @dataclass
@@ -95,7 +95,7 @@ class RentalContext:
     clock: Callable[[], float] = time.monotonic
     """The clock that measures the wait for a machine."""
     look: float = 30.0
-    """Seconds between checks that the supervisor runs; a reboot ends it."""
+    """Seconds between checks that the supervisor still runs, because a reboot ends it."""
 
 
 def open_rental_context(
@@ -138,9 +138,9 @@ async def run_remote(
 ) -> AsyncGenerator[RunEvent, None]:
     """Do the remaining steps of a run, until its results are on this computer and its machine is ended.
 
-    Leaving the iterator after the run has started changes nothing: the run continues. Leaving it before ends the machine, or
-    cancels its order; so does leaving it when the results are fetched. `context` has the provider of its machine; `lookup`
-    returns the values of the plan's secrets; `tmux` is as for `launch`; `progress` is called while the results are fetched.
+    After the run has started, the run continues if the iterator is closed. Closing it earlier, or after the results were
+    fetched, ends the machine or cancels its order. `context` has the provider of the machine; `lookup` returns the values of the
+    plan's secrets; `tmux` is as for `launch`; `progress` is called while the results are fetched.
 
     Raises:
         RunError: Another hudtui manages the run, or the store cannot be written; a run that has started continues.
@@ -225,9 +225,9 @@ class RemoteRun:
         self.warned: set[str] = set()
         self.unwanted = False
         self.joined = False
-        """This process has started the run on its machine, or has taken it up."""
+        """Whether this process has started the run on its machine, or has joined it."""
         self.begun = may_have_begun(store, record.id)
-        """An earlier process has started the run, or was killed while it did: nothing but its end may end its machine."""
+        """Whether an earlier process has started the run, or may have: then only the end of the run ends the machine."""
         self._offset = time.time() - boot_clock()
 
     @property
@@ -236,7 +236,7 @@ class RemoteRun:
 
     @property
     def now(self) -> float:
-        """Return the time by the clock as it was when this began: a date that is set meanwhile ends no run before its time."""
+        """Return the time, counted from the start of this object: a change of the computer's date must not end a run early."""
         return self._offset + boot_clock()
 
     async def append(self, kind: str, data: dict[str, Any], **more: Any) -> RunEvent | None:
@@ -278,7 +278,7 @@ class RemoteRun:
     async def recover(self) -> None:
         """Write the machine into the ledger again if it is missing there, as after a damaged ledger was moved away.
 
-        Otherwise another machine would be ordered, or this one would count as never created.
+        Otherwise a second machine would be ordered, or this machine would count as never created.
         """
         summary, context = self.summary, self.context
         if self.owned() is not None or not summary.holds_machine:
@@ -321,7 +321,7 @@ class RemoteRun:
                 yield event
 
     async def get_machine(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
-        """Rent the machine, or find the machine that is rented already. Ends it if that fails, or is cancelled."""
+        """Rent the machine, or find the machine that is rented already. End it if renting fails or is cancelled."""
         context, owned, began = self.context, self.owned(), time.monotonic()
         if owned is None:
             steps = acquire(
@@ -364,7 +364,7 @@ class RemoteRun:
         """Wait. Raises _StoppedEarly once if the run was stopped meanwhile."""
         await self.context.sleep(seconds)
         if not self.unwanted and self.summary.state == "stopping":
-            self.unwanted = True  # once: cancelling the order has pauses, too
+            self.unwanted = True  # only once, because cancelling the order also pauses
             raise _StoppedEarly(f"run {self.run} was stopped before its machine was ready")
 
     async def login(self, pod: Pod) -> Host:
@@ -384,7 +384,7 @@ class RemoteRun:
         return await self.append("machine", data, at=step.at, once=f"machine:{step.kind}:{step.text}")
 
     def record_failed_order(self) -> None:
-        """Record what the ledger says about a machine whose order did not succeed. Not async: also called while cancelled."""
+        """Record the ledger's state of a machine whose order failed. Not async, because it is also called during cancellation."""
         owned = self.owned()
         with contextlib.suppress(RunError):
             if owned is None or owned.state == "never":
@@ -393,7 +393,7 @@ class RemoteRun:
                 self.store.append(self.run, "machine", {"kind": "released", "billed": owned.billed, "text": owned.why})
 
     async def give_up(self) -> None:
-        """End the machine because the caller leaves: of a run that has not started, or whose results are fetched.
+        """End the machine when the caller leaves, if the run has not started or its results were fetched.
 
         A run that has started continues.
         """
@@ -404,7 +404,7 @@ class RemoteRun:
         if not summary.active and (gone or self.keeps(summary)):
             return
         if summary.active and not gone and owned is not None and owned.state != "ready":
-            return  # its order was cancelled, and its end could not be verified: that is told already
+            return  # the order was cancelled without a verified end, which was reported already
         if summary.active:
             with contextlib.suppress(RunError):  # a full disk must not keep the machine alive
                 await self.append("stopped", {"why": f"given up before {'its machine was ready' if gone else 'it started'}"})
@@ -414,14 +414,14 @@ class RemoteRun:
         try:
             await self._end(f"run {self.run} {summary.state}" if started else "given up before the run started")
         except RunError:
-            pass  # it is ended, and the ledger knows that
+            pass  # the machine has ended, and the ledger has recorded it
         except HudtuiError as error:
             outcome = " ".join(error.lines())
         if self.context.say is not None:
             self.context.say(outcome)
 
     def keeps(self, summary: RunSummary) -> bool:
-        """Return whether the user wants to keep the machine, because the run has failed, and has not asked for the end since."""
+        """Return whether the machine is kept: its run has failed, and the user wants to keep it and has not stopped the run."""
         if summary.state != "failed" or not self.rent.keep_on_failure:
             return False
         return all(event.type != "stop_requested" for event in self.store.events(self.run))
@@ -448,8 +448,8 @@ class RemoteRun:
         self.joined = True
 
     async def join(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
-        """Take up a run that has started: open its tunnels, give its watchdog the rules, and start what a reboot has ended."""
-        if self.summary.state == "stopping":  # whoever asked for the end may have been killed before the machine heard of it
+        """Join a run that has started: open its tunnels, send the rules to its watchdog, and restart processes after a reboot."""
+        if self.summary.state == "stopping":  # the process that requested the end may have been killed before it told the machine
             asked = [event.data.get("grace") for event in self.store.events(self.run) if event.type == "stop_requested"]
             await stop_run(self.run, self.host, self.store, grace=asked[-1] if asked else None)
             return
@@ -470,7 +470,7 @@ class RemoteRun:
     async def rules(self) -> dict[str, Any]:
         """Return the watchdog's rules, counted from now: a reboot starts a new watchdog."""
         limits, owned, now = self.limits(), self.owned(), self.now
-        if owned is not None and owned.until is None:  # rented by an older hudtui
+        if owned is not None and owned.until is None:  # the machine was rented by an older hudtui
             owned = await self.grant()
         pod, until = (owned.pod, owned.until) if owned is not None else (None, None)
         return {
@@ -562,7 +562,7 @@ class RemoteRun:
         await self.machine.start(available_secrets(self.record.plan, self.lookup))
         if status.status is None:
             return await self.step("supervisor", began)
-        text = "its supervisor had been ended, perhaps with the machine, and was started again"
+        text = "its supervisor had ended, perhaps with a reboot of the machine, and was started again"
         return await self.append("note", {"message": text})
 
     async def warn(self, verdict: LimitVerdict) -> AsyncGenerator[RunEvent, None]:
@@ -582,7 +582,7 @@ class RemoteRun:
         try:
             pod = await self.context.provider.get(owned.pod)
         except ProviderError:
-            return  # neither answers; both may be back soon
+            return  # neither machine nor provider answers; both may recover
         if pod is not None and pod.alive:
             return
         noted = await mark_terminated(owned, self.context.provider, self.context.ledger, pod=pod)
@@ -592,7 +592,7 @@ class RemoteRun:
         ) from error
 
     async def lost(self, error: HudtuiError) -> PodRecord | None:
-        """Return the record of a machine that is gone, as its provider says; None if it may still exist."""
+        """Return the record of a machine that no longer exists according to its provider; None if it may still exist."""
         owned = self.owned()
         if owned is not None and owned.open:
             with contextlib.suppress(MachineError):
@@ -601,7 +601,7 @@ class RemoteRun:
         return owned if owned is not None and not owned.open else None
 
     async def stop(self, grace: float | None) -> None:
-        """Stop the run, in whatever state it is."""
+        """Stop the run in any state."""
         await self.append("stop_requested", {"grace": grace}, once="stop_requested")
         if not self.summary.active:
             return
@@ -618,7 +618,7 @@ class RemoteRun:
 
     @contextlib.asynccontextmanager
     async def turn(self, patience: float, does: str) -> AsyncGenerator[None, None]:
-        """Hold the lock of the run, once the hudtui that manages it has done what it does after a request to stop."""
+        """Hold the lock of the run, after the hudtui that manages the run has handled the request to stop."""
         if self.context.say is not None and is_managed(self.store, self.run):
             self.context.say(f"The hudtui that manages run {self.run} {does}: waiting for it")
         async with contextlib.AsyncExitStack() as held:
@@ -626,8 +626,8 @@ class RemoteRun:
                 await held.enter_async_context(lock_run(self.store, self.run, patience=patience))
             except RunError:
                 raise RunError(
-                    f"the machine of run {self.run} is not ended yet: the hudtui that manages the run is at work still",
-                    why=f"It {does}; that was not done within {patience:.0f} s.",
+                    f"the machine of run {self.run} has not ended yet: the hudtui that manages the run is still busy",
+                    why=f"It {does}; this took longer than {patience:.0f} s.",
                     fix=f"See it: hudtui runs show {self.run}. If it leaves the machine, type hudtui runs stop {self.run} again. "
                     f"To end the machine at once, without results: hudtui pods terminate {self.rent.machine}.",
                 ) from None
@@ -636,7 +636,7 @@ class RemoteRun:
     # --- the end ----------------------------------------------------------------------------------------------------------
 
     async def settle(self, *, keep: bool = True) -> AsyncGenerator[RunEvent, None]:
-        """Fetch the results and end the machine. `keep` leaves the machine of a failed run to a user who has asked for that."""
+        """Fetch the results and end the machine. With `keep`, the machine of a failed run is kept if the user wants that."""
         await self.recover()
         owned, summary = self.owned(), self.summary
         if owned is None or not owned.open:
@@ -674,12 +674,12 @@ class RemoteRun:
             yield event
 
     async def _end(self, why: str) -> tuple[RunEvent, ...]:
-        """End the machine, and record that."""
+        """End the machine, and record its end."""
         began = time.monotonic()
         pod = await self.end_machine(why)
         step = {"name": "terminate", "seconds": round(time.monotonic() - began, 3), "billed": pod.bill}
         released = self._released(pod.bill if pod.id else None, never=not pod.id)
-        # Together, because whoever watches the run leaves as soon as its machine is released.
+        # In one transaction, because watchers of the run stop as soon as its machine is released.
         events = (("machine", released, None), ("step", step, "step:terminate"))
         return await self.store.run(self.store.append_together, self.run, events)
 
@@ -707,7 +707,7 @@ class RemoteRun:
         return await fetch_results(self.machine, results_folder(self.record, self.store), progress=self.progress)
 
     async def _last_words(self) -> None:
-        """Wait a moment for the supervisor's last `status.json`: it is written after the event that ends the run."""
+        """Wait briefly for the supervisor's last `status.json`, which it writes after the event that ends the run."""
         with contextlib.suppress(FileRefused):
             for _ in range(_LAST_WORDS):
                 status = await read_status(self.machine.host, self.machine.path("status.json"))

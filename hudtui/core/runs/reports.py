@@ -19,7 +19,7 @@ from hudtui.core.runs.values import LATEST_TIME, REPORTED
 from hudtui.core.text import clean_line
 
 LINE = 64 * 1024
-"""Most bytes of one event."""
+"""Largest size of one event in bytes."""
 
 Moment = Annotated[float, msgspec.Meta(ge=0, le=LATEST_TIME)]
 """Seconds since the epoch."""
@@ -77,7 +77,7 @@ class UnreadableReport:
     why: str
     """The error, as text."""
     mark: str
-    """Identifies the record, so that it is counted once."""
+    """A text that identifies the record, so that it is counted only once."""
 
 
 def read_report(line: bytes) -> MachineReport | UnreadableReport:
@@ -87,7 +87,7 @@ def read_report(line: bytes) -> MachineReport | UnreadableReport:
     try:
         return check_report(msgspec.json.decode(line))
     except msgspec.DecodeError:
-        return _unreadable("it is no JSON", line)
+        return _unreadable("it is not JSON", line)
     except RecursionError:
         return _unreadable("it is nested too deeply", line)
 
@@ -99,7 +99,7 @@ def check_report(value: object) -> MachineReport | UnreadableReport:
     except (msgspec.ValidationError, RecursionError) as error:
         return _unreadable(clean_line(str(error), 200), value)
     if found.type not in REPORTED:  # only hudtui itself writes other types
-        return _unreadable(f"a machine has no event {clean_line(found.type, 40)!r}", value)
+        return _unreadable(f"a machine cannot report an event {clean_line(found.type, 40)!r}", value)
     return MachineReport(found.seq, found.at, found.type, msgspec.to_builtins(found.data))
 
 
@@ -109,7 +109,7 @@ def _unreadable(why: str, what: object) -> UnreadableReport:
 
 
 STATUS = 1024 * 1024
-"""Most bytes of a machine's `status.json`."""
+"""Largest size of a machine's `status.json` in bytes."""
 
 
 class StageReport(msgspec.Struct):
@@ -127,7 +127,7 @@ class StatusReport(msgspec.Struct):
     """The fields of `status.json` that a view needs."""
 
     state: Name = ""
-    """Of the run; `finished`, `failed` or `stopped` once the supervisor has written all."""
+    """State of the run; `finished`, `failed` or `stopped` once the supervisor has written everything."""
     heartbeat: Moment | None = None
     disk_free: Count | None = None
     stages: Annotated[dict[Name, StageReport], msgspec.Meta(max_length=1000)] = {}

@@ -1,4 +1,4 @@
-"""A run as its user asks for it. Commands and the screen Launch take their options, help, bounds and defaults from here."""
+"""The request for a run. Commands and the screen Launch take their options, help, bounds and defaults from here."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ AS_IS, REMOTE = "as-is", "remote"
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest(JobOptions):
-    """What to run, and where. None or an empty value leaves the choice to the workspace, the engine or the settings."""
+    """What to run, and where. For None or an empty value, the workspace, the engine or the settings decide."""
 
     engine: str = knob(
         "trl", "Engine of the run: trl and art train, rollouts only plays the tasks.", "--engine", "-e", group=WHAT
     )
     tasks: str | None = knob(
-        None, "A task file or folder, or a dataset on the Hub (org/name); by default what the lock file names.", group=WHAT
+        None, "A task file or folder, or a dataset on the Hub (org/name); by default the dataset in the lock file.", group=WHAT
     )
     config: Path | None = knob(None, "Gym configuration; by default the only one here.", "--config", "-c", group=WHAT)
     training: Path | None = knob(None, "File with settings of the trainer (YAML or JSON).", label="settings", group=TRAINING)
@@ -58,9 +58,9 @@ class RunRequest(JobOptions):
         "--spot/--no-spot",
         group=WHERE,
     )
-    budget: str | None = knob(None, "Most that the machine may cost, or none.", group=LIMITS)
-    max_hours: str | None = knob(None, "Longest time in hours, or none.", label="max hours", group=LIMITS)
-    idle_minutes: str | None = knob(None, "End the machine after this many idle minutes, or none.", group=LIMITS)
+    budget: str | None = knob(None, "The most that the machine may cost, or none for no limit.", group=LIMITS)
+    max_hours: str | None = knob(None, "Time limit in hours, or none for no limit.", label="max hours", group=LIMITS)
+    idle_minutes: str | None = knob(None, "End the machine after this many idle minutes, or none for no limit.", group=LIMITS)
     keep_on_failure: bool = knob(
         False, "Keep the machine of a failed run: you pay for it until you end it or its limits do.", group=LIMITS
     )
@@ -73,7 +73,7 @@ class RunRequest(JobOptions):
         None, "Python on the machine with all requirements; by default an environment is made there.", group=WHAT
     )
     remarks: tuple[str, ...] = ()
-    """What the user should know about this request, a sentence each; shown among the checks."""
+    """Remarks for the user about this request, one sentence each; shown among the checks."""
     output_dir: Path | None = knob(None, "Folder for the results.", "--output", "--output-dir", "-o", group=WHERE)
 
     @property

@@ -1,4 +1,4 @@
-"""Fetch a run's results from its machine, verified byte for byte; files that are here already are not sent again."""
+"""Fetch a run's results from its machine, verified byte for byte. Files that exist here already are not transferred again."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _RECORDS = (
     "out/job.json",
     RECIPE,
 )
-"""Files of every run besides the outputs of its plan, and a training's recipe, without which its model is of little use."""
+"""Files that are fetched besides the outputs of the plan; a training's recipe is needed to use its model."""
 _PATIENCE = 900.0
 _TOLD = 5
-"""Most skipped files that are named."""
+"""Largest number of skipped files that are named."""
 _LIST = r"""
 import hashlib, json, os, sys
 folder, names, found = sys.argv[1], sys.argv[2:], []
@@ -73,7 +73,7 @@ class FetchedResults:
     fetched: int
     """Bytes that were transferred."""
     left: tuple[str, ...] = ()
-    """Files on the machine that were not fetched, because the plan does not list them or their names are invalid."""
+    """Paths on the machine that were not fetched, because the plan does not list them or they are invalid."""
 
     @property
     def told(self) -> str | None:
@@ -81,7 +81,7 @@ class FetchedResults:
         if not self.left:
             return None
         more = ", ..." if len(self.left) > _TOLD else ""
-        return f"left on the machine, because the plan does not name it: {', '.join(self.left[:_TOLD])}{more}"
+        return f"not fetched, because the plan does not list it: {', '.join(self.left[:_TOLD])}{more}"
 
 
 class _Listed(msgspec.Struct, frozen=True, array_like=True):
@@ -98,7 +98,7 @@ def results_folder(record: RunRecord, store: RunStore) -> Path:
 
 
 async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress | None = None) -> FetchedResults:
-    """Fetch the outputs, logs and records of a run into a local folder. Files that are there already are not fetched again.
+    """Fetch the outputs, logs and records of a run into a local folder. Files that exist there already are not fetched again.
 
     A file that grows during the fetch is cut to its size at the start, so the results of an active run can be fetched.
 
@@ -118,7 +118,7 @@ async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress 
         raise MachineError(
             f"the results of run {machine.record.id} do not fit here: they take {size(needed)}",
             why=f"{size(room)} are left for {target}",
-            fix="Make room, or name another folder.",
+            fix="Free some disk space, or choose another folder.",
         )
     for file in missing:
         await _fetch(machine.host, machine.path(file.name), target / file.name, file.size, progress)
@@ -159,7 +159,7 @@ async def _fetch(host: Host, remote: str, here: Path, most: int, progress: Progr
         here.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MachineError(
-            f"{here} cannot be written", why=error.strerror, fix="Make room, then fetch the results again."
+            f"{here} cannot be written", why=error.strerror, fix="Free some disk space, then fetch the results again."
         ) from None
     await host.download(remote, here, most=most, progress=told)
 

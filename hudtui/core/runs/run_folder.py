@@ -25,7 +25,7 @@ from hudtui.core.runs.values import RunEvent
 from hudtui.core.text import clean, clean_line
 
 _EVENTS = 2 * 1024 * 1024
-"""Most bytes of a machine's events that one read takes, ten times those of the longest run. Older events are skipped."""
+"""Largest number of bytes of a machine's events per read, ten times those of the longest run. Older events are skipped."""
 _PATIENCE = 90.0
 """Timeout of one supervisor command, in seconds, on a machine under load."""
 
@@ -62,13 +62,13 @@ class RunFolder:
     host: Host
     record: RunRecord
     _heard: bytes = field(default=b"", init=False)
-    """Bytes of the events that the store has not taken yet."""
+    """Bytes of the events that are not in the store yet."""
 
     def __post_init__(self) -> None:
         self._events = TailReader(self.path("events.jsonl"), most=_EVENTS)
         if not self.record.own:
             raise RunError(
-                f"run {self.record.id} was not started here by you, and is not acted on",
+                f"run {self.record.id} was not started here by you, so hudtui does not act on it",
                 fix="See what it would do with `hudtui trust --show`.",
             )
 
@@ -99,7 +99,7 @@ class RunFolder:
         for command in (["mkdir", "-p", "--", self.record.folder, self.path("out")], ["chmod", "700", "--", self.record.folder]):
             done = await self.host.run(command, timeout=_PATIENCE)
             if not done.ok:
-                raise MachineError("the folder of the run cannot be made", why=clean(done.stderr).strip() or None)
+                raise MachineError("the folder of the run cannot be created", why=clean(done.stderr).strip() or None)
 
     async def put_supervisor(self, *, tmux: bool = True) -> None:
         """Write the supervisor and its plan into the run's folder."""
@@ -129,7 +129,7 @@ class RunFolder:
         except (msgspec.ValidationError, RecursionError) as error:
             why = clean_line(str(error), 200)
             raise MachineError(
-                f"what the run's supervisor on {clean_line(self.host.name)} says is not readable", why=why
+                f"the answer of the run's supervisor on {clean_line(self.host.name)} is not readable", why=why
             ) from None
 
     async def request_stop(self, grace: float | None, why: str | None = None) -> None:
@@ -137,7 +137,7 @@ class RunFolder:
         await self._ask("stop", "-" if grace is None else f"{grace:g}", *([why] if why else []), accept=(0, 3))
 
     async def arm(self, rules: Mapping[str, Any], *, key: str | None = None) -> None:
-        """Start the watchdog, which ends the machine when its rules say so, or give the running watchdog new rules.
+        """Start the watchdog, which ends the machine according to its rules, or send new rules to the running watchdog.
 
         For the rules see `hudtui/pod/watchdog.py`; `key` is the provider's, for the rule `end`.
 
@@ -156,7 +156,7 @@ class RunFolder:
             if fresh.truncated or fresh.skipped:
                 self._heard = b""
             data = fresh.data
-            if fresh.skipped:  # in the middle of a line
+            if fresh.skipped:  # the read ended in the middle of a line
                 _, _, data = data.partition(b"\n")
             self._heard += data
         whole = self._heard[: self._heard.rfind(b"\n") + 1]
@@ -184,7 +184,7 @@ class RunFolder:
         return found
 
     async def _run(self, argv: tuple[str, ...], stdin: bytes | None) -> Completed:
-        """Run a supervisor command, and repeat it after a lost connection: every command may run twice."""
+        """Run a supervisor command, and repeat it after a lost connection. It is safe to run any command twice."""
         for _ in range(2):
             with contextlib.suppress(Disconnected):
                 return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
@@ -194,7 +194,7 @@ class RunFolder:
 class MachineEvents:
     """The events that a run's machine reports from now on.
 
-    Each is returned once, whoever copies it into the store: a screen that shows the run does so, too.
+    Each event is returned once, even if another reader, such as a screen that shows the run, has copied it into the store.
     """
 
     def __init__(self, machine: RunFolder, store: RunStore) -> None:

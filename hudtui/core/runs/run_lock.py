@@ -1,4 +1,4 @@
-"""One process at a time manages a run on a rented machine. The kernel releases the lock however that process ends."""
+"""A lock, so that only one process manages a run on a rented machine. The kernel releases it when the process ends."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def is_managed(store: RunStore, run: str) -> bool:
 def unfinished_runs(store: RunStore) -> tuple[RunRecord, ...]:
     """Return the user's runs on rented machines that lack a step.
 
-    Failed runs whose machine the user wants to keep lack none. Runs that have not asked for a machine are left out: nothing is
-    rented long after the user agreed to it, and after the process that was to do so has ended.
+    Failed runs whose machine the user wants to keep are left out. So are runs that have not asked for a machine: hudtui does not
+    rent a machine after the process in which the user agreed to it has ended.
     """
     found = []
     for run in store.runs():

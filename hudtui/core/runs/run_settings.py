@@ -198,7 +198,7 @@ def _pins(lock: str) -> tuple[tuple[str, str], ...]:
 
 
 def _versions(plan: Plan) -> Iterator[tuple[str, str]]:
-    """The versions in the lock that the plan installs; none where that lock is not the one that this version has."""
+    """Yield the versions in the lock that the plan installs; nothing if this version of hudtui has another lock."""
     for stage in plan.stages:
         if "--venv" not in stage.argv[:-1]:
             continue

@@ -1,8 +1,7 @@
-"""Watch what hudtui did not start: any tmux session or log on any machine. This module only reads and leaves no trace there.
+"""Watch sessions that hudtui did not start: any tmux session or log on any machine. This module only reads, and writes nothing.
 
-The session of another user's hudtui run is recognised; its files are read instead of its windows, because they are complete.
-In other sessions, the lines above the cursor are read as they scroll by (`tmux capture-pane`); their programs and pipes are not
-touched.
+The session of another user's hudtui run is recognised. Its files are read instead of its windows, because they are complete. In
+other sessions, the lines above the cursor are read as they scroll by (`tmux capture-pane`), without touching programs or pipes.
 """
 
 from __future__ import annotations
@@ -47,23 +46,23 @@ from hudtui.core.training.tracker_files import (
 )
 
 BACKLOG = 8 * 1024 * 1024
-"""Bytes before the end of a file that are searched for metrics."""
+"""Number of bytes before the end of a file that are searched for metrics."""
 POLL = 0.5
 """Seconds between two reads of a pane."""
 HISTORY = 3000
-"""Lines of a pane that one read returns."""
+"""Largest number of lines of a pane per read."""
 _STAGES = 64
-"""Most stages of a run whose logs are followed."""
+"""Largest number of stages of a run whose logs are followed."""
 _HEAD = 4096
 """First bytes of a file from which its kind is recognised."""
 _SQLITE = b"SQLite format 3\0"
 _COPIED = 256 * 1024 * 1024
-"""Most bytes of a file that is copied to read it."""
+"""Largest size in bytes of a file that is copied for reading."""
 _PIECE = 1024 * 1024
 _TRIES = 5
-_FOLLOW_INSTEAD = "Follow what the trainer prints instead: its log, or its tmux session."
+_FOLLOW_INSTEAD = "Follow the trainer's log or its tmux session instead."
 _SIGNS = 8
-"""Symptoms kept, the newest."""
+"""Number of the newest symptoms that are kept."""
 _AGAIN = 3.0
 """Seconds before a silent machine is asked again."""
 _ANCHOR = 50
@@ -112,9 +111,9 @@ class LogSource:
     path: str | None = None
     pane: str | None = None
     times: str | None = None
-    """The file that records when the log grew, where hudtui has started its run."""
+    """The file that records when the log grew, if hudtui has started the run."""
     folder: str | None = None
-    """The folder in which further event files, or newer checkpoints, continue the file."""
+    """The folder with further event files or newer checkpoints that continue this file."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ class ExternalSession:
     run: str | None = None
     """The run in a database of trackio; None for the newest."""
     note: str | None = None
-    """Which file of a folder is read, as a sentence."""
+    """A sentence that says which file of a folder is read."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ class SessionUpdate:
     signs: tuple[LogSymptom, ...] = ()
     """The symptoms found in the lines."""
     note: str | None = None
-    """What happened to the source, as a sentence."""
+    """A sentence about an event of the source, such as a restarted log."""
 
 
 async def list_tmux_sessions(host: Host) -> tuple[TmuxSession, ...]:
@@ -212,10 +211,10 @@ async def find_session(host: Host, *, session: str | None = None, file: str | No
         fit = exact or [one for one in there if one.name.startswith((session, PREFIX + session))]
     names = ", ".join(clean_line(one.name, 40) for one in there[:20])
     if not there:
-        raise InputError(f"{host.name} has no tmux session", fix="Name a log instead: --file PATH.")
+        raise InputError(f"{host.name} has no tmux session", fix="Give the path of a log instead: --file PATH.")
     if not fit:
         what = f"no tmux session {clean_line(session, 40)!r}" if session else "several tmux sessions, and none of a run"
-        raise InputError(f"{host.name} has {what}", why=f"there are: {names}", fix="Name one: --session NAME.")
+        raise InputError(f"{host.name} has {what}", why=f"the sessions are: {names}", fix="Name one: --session NAME.")
     if len(fit) > 1:
         names = ", ".join(clean_line(one.name, 40) for one in fit[:20])
         raise InputError(f"several tmux sessions of {host.name} fit", why=names, fix="Name one: --session NAME.")
@@ -261,19 +260,19 @@ class SessionWatcher:
         self._lines, self._from_when, self._now = lines, from_when, now
         self.readers: dict[str, LogMetricsReader] = {source.name: LogMetricsReader() for source in foreign.sources}
         self.before: dict[str, int] = {}
-        """For each source, the bytes before the first line that was included."""
+        """For each source, the number of bytes before the first included line."""
         self._signs: deque[LogSymptom] = deque(maxlen=_SIGNS)
         self._logs: dict[str, LogSource] = {}
-        """The files of lines among the sources, as soon as their first bytes are read."""
+        """The sources that are files of lines; known once their first bytes were read."""
 
     @property
     def numbers(self) -> MetricsReader:
-        """Return the metrics of the source with the most quantities; of several, the source with the most lines."""
+        """Return the metrics of the source with the most quantities; among equals, of the source with the most lines."""
         return max(self.readers.values(), key=lambda reader: (len(reader.told), reader.count))
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """Return the alarms that can be found from lines alone, the worst first."""
+        """Return the alarms that can be found in the lines, the worst first."""
         numbers, signs = self.numbers, tuple(reversed(self._signs))
         dead = dict.fromkeys(sign.stage for sign in signs if sign.kind == "server")
         lines = {sign.stage: sign.line for sign in reversed(signs) if sign.kind == "server"}
@@ -340,13 +339,14 @@ class SessionWatcher:
         if facts is None:
             if once:
                 raise MachineError(f"there is no file {clean_line(path)} on {host.name}")
-            yield SessionUpdate(source.name, self._now(), note=f"not there yet, and waited for: {clean_line(path)}")
+            yield SessionUpdate(source.name, self._now(), note=f"waiting for {clean_line(path)}, which does not exist yet")
             facts = await self._appear(path)
         head = await host.get(path, limit=_HEAD)
         database = head.startswith(_SQLITE)
         if self.foreign.run is not None and not database:
             raise InputError(
-                f"{clean_line(path)} on {host.name} is no database with several runs", fix="Give --session or --file, not both."
+                f"{clean_line(path)} on {host.name} is not a database with several runs",
+                fix="Give --session or --file, not both.",
             )
         tracker = tracker_file(path, head)
         if tracker is not None and source.folder is not None:
@@ -358,7 +358,7 @@ class SessionWatcher:
         elif is_trainer_state(path, head):
             updates = self._rewritten(source, _TrainerState(host, path, source.folder), once)
         elif b"\0" in head:
-            raise InputError(f"{clean_line(path)} on {host.name} is not text: not read", fix=_FOLLOW_INSTEAD)
+            raise InputError(f"{clean_line(path)} on {host.name} is not a text file", fix=_FOLLOW_INSTEAD)
         else:
             updates = self._log(source, facts.size, once)
         async with aclosing(updates) as seen:
@@ -420,7 +420,7 @@ class SessionWatcher:
                 if once and at >= end:
                     tracker.end()
                 if tracker.damaged > damaged:
-                    note = f"damaged {_damage_of(tracker)}: what cannot be read there is left out"
+                    note = f"damaged {_damage_of(tracker)}: unreadable records are left out"
                 self._take(source, rows)
                 kept.extend(rows)
                 if (at >= end and kept) or note:
@@ -492,12 +492,12 @@ class SessionWatcher:
                 return
             note = "some lines may be missing here" if look.gap else None
             if look.full_screen and not full:
-                note = "a full-screen program is shown there: it has no lines to follow"
+                note = "the window shows a full-screen program, which has no lines to follow"
             full = look.full_screen
             if look.lines or note:
                 yield self._seen(source, list(look.lines), note)
             if look.dead:
-                yield SessionUpdate(source.name, self._now(), note="the program in it has ended")
+                yield SessionUpdate(source.name, self._now(), note="the program in the window has ended")
                 return
             if once:
                 return
@@ -506,7 +506,7 @@ class SessionWatcher:
 
 
 def _damage_of(tracker: TrackerFile) -> str:
-    """Where a tracker's file is damaged, as the end of a sentence."""
+    """Return the end of a sentence that says where a tracker's file is damaged."""
     assert tracker.damage is not None
     place, whole = tracker.damage
     several = f"in {tracker.damaged} places, the last of them " if tracker.damaged > 1 else ""
@@ -514,12 +514,12 @@ def _damage_of(tracker: TrackerFile) -> str:
 
 
 class _Snapshots:
-    """A file that is rewritten, and copied to read it: nothing is opened or locked where it is."""
+    """A file that its writer rewrites. It is copied before it is parsed, so that the original is neither opened nor locked."""
 
     def __init__(self, host: Host, path: str) -> None:
         self.host, self.path = host, path
         self.note: str | None = None
-        """What the user should know of the newest rows."""
+        """A notice for the user about the newest rows."""
         self.damage: InputError | None = None
         """The damaged places that were left out."""
         self._known: Any = None
@@ -528,7 +528,7 @@ class _Snapshots:
         """Return the rows that are new since the last call.
 
         Raises:
-            InputError: The file is too large, or is not what its first bytes say.
+            InputError: The file is too large, or its content does not match its first bytes.
             MachineError: The machine does not answer.
         """
         found = await self._state()
@@ -536,7 +536,7 @@ class _Snapshots:
             return []
         if sum(facts.size for facts in found) > _COPIED:
             raise self._refused(f"is larger than {_COPIED >> 20} MiB", _FOLLOW_INSTEAD)
-        for _ in range(_TRIES):  # it may change while it is copied
+        for _ in range(_TRIES):  # the file may change while it is copied
             try:
                 rows = await self._read()
             except (ValueError, sqlite3.Error) as error:
@@ -545,13 +545,13 @@ class _Snapshots:
                 self._known = found
                 return rows
             await asyncio.sleep(POLL)
-        raise self._refused(f"cannot be read: {clean_line(why, 200)}", "It is damaged, or written by another program.")
+        raise self._refused(f"cannot be read: {clean_line(why, 200)}", "The file is damaged, or was written by another program.")
 
     def _refused(self, words: str, fix: str) -> InputError:
         return InputError(f"{clean_line(self.path)} on {self.host.name} {words}", fix=fix)
 
     async def _state(self) -> list[FileStat]:
-        """Sizes and times of the files; empty while there is none."""
+        """Return sizes and times of the files; empty while no file exists."""
         return [facts for facts in [await self.host.stat(self.path)] if facts is not None]
 
     async def _read(self) -> list[Row]:
@@ -559,7 +559,7 @@ class _Snapshots:
 
 
 class _TrainerState(_Snapshots):
-    """The `trainer_state.json` of a checkpoint; with a folder, of the newest checkpoint in it."""
+    """The `trainer_state.json` of a checkpoint, or of the newest checkpoint in a folder."""
 
     _count = 0
 
@@ -587,7 +587,7 @@ class _EventFiles(_Snapshots):
     def __init__(self, host: Host, folder: str) -> None:
         super().__init__(host, folder)
         self._readers: dict[str, tuple[EventsFile, int]] = {}
-        """For each file, its reader and the bytes that were read."""
+        """For each file, its reader and the number of bytes read."""
         self._rows: list[Row] = []
 
     async def _state(self) -> list[FileStat]:
@@ -604,7 +604,7 @@ class _EventFiles(_Snapshots):
                 self._readers[path] = reader, at
                 if reader.damaged > damaged:
                     where = f"{clean_line(path)} on {self.host.name} is damaged {_damage_of(reader)}"
-                    self.note, self.damage = f"{where}: what cannot be read there is left out", InputError(where)
+                    self.note, self.damage = f"{where}: unreadable records are left out", InputError(where)
         rows, self._rows = self._rows, []
         return rows
 
@@ -630,7 +630,7 @@ class _Trackio(_Snapshots):
             if before:
                 await self.host.download(f"{self.path}-wal", copy.with_name("copy.db-wal"))
             if before != await self._log_head():
-                raise ValueError("it changes all the time")
+                raise ValueError("the file changes all the time")
             runs = await asyncio.to_thread(trackio_runs, copy)
             if self.run is not None and self.run not in runs:
                 names = ", ".join(clean_line(name, 40) for name in runs[:20])
@@ -647,7 +647,7 @@ class _Trackio(_Snapshots):
         return rows
 
     async def _log_head(self) -> bytes:
-        """The head of the write-ahead log, which changes when the log begins again."""
+        """Return the head of the write-ahead log, which changes when the log starts over."""
         try:
             return await self.host.get(f"{self.path}-wal", limit=32)
         except FileRefused:
@@ -699,7 +699,7 @@ class _Window:
         history, width = int(parts[0]), max(int(parts[1]), 1)
         lines = [clean(line).rstrip() for line in text.split("\n")[:-1]] if history or row else []
         if lines and not dead and cell_len(lines[-1]) and cell_len(lines[-1]) % width == 0:
-            lines.pop()  # this line may continue in the cursor's row
+            lines.pop()  # the line may continue in the cursor's row
         end, gap = history + row, False
         if backlog is not None:
             fresh = lines[max(len(lines) - backlog, 0) :] if backlog else []

@@ -1,4 +1,4 @@
-"""A run in full: what an engine plans, the rented machine, and what the run may cost. It is kept in the run store as JSON."""
+"""The full specification of a run: the job of the engine, the rented machine, and the limits. The store keeps it as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Rental:
     machine: str
     """Name under which the machine is ordered and found again; unique."""
     offer: Offer
-    """The offer to order, with what the provider needs for that."""
+    """The offer to order, with the provider's data for the order."""
     hourly: float = 0.0
     """Price per hour, in `currency`, that the user agreed to."""
     currency: str = "USD"
@@ -31,11 +31,11 @@ class Rental:
     keep_on_failure: bool = False
     """Keep the machine, and pay for it, if the run fails."""
     simulated: bool = False
-    """Nothing is paid, and nothing is switched off."""
+    """Whether the machine is simulated: it costs nothing, and is never really switched off."""
 
     @property
     def order(self) -> Order:
-        """What to order from the provider."""
+        """The order for the provider."""
         return Order(self.machine, self.offer, image=self.image, disk_gb=self.disk_gb, ssh_key=self.ssh_key)
 
 
@@ -48,7 +48,7 @@ class RunSpec(JobSpec):
     limits: Limits = Limits()  # noqa: RUF009 - frozen
     """Limits of the rented machine when it is ordered; they may be changed later."""
     output_dir: str | None = None
-    """Absolute path of a folder on this computer for the results; the run gets a folder of its own in it."""
+    """Absolute path of a folder on this computer; the results are stored in a folder of the run in it."""
     tunnels: tuple[int, ...] = ()
     """Ports of this computer that environments of the tasks listen on. The machine can reach them while hudtui is open."""
     remarks: tuple[str, ...] = ()

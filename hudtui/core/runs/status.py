@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.reports import StageReport
 
 STEPS = 500
-"""Most steps in a result: the newest."""
+"""Largest number of steps in a result; the newest are kept."""
 _GPU_SERIES = re.compile(r"GPU (\d+) (busy %|GiB|°C|W)")
 _GPU_TITLES = {"busy %": "GPU utilization %", "GiB": "GPU memory GiB", "°C": "GPU temperature °C", "W": "GPU power W"}
 _LONGEST = 10 * 365 * 86400.0
@@ -117,7 +117,7 @@ class GpuLoad:
     used_mib: float | None = None
     total_mib: float | None = None
     utilization: float | None = None
-    """In per cent."""
+    """Utilization of the GPU, in percent."""
     celsius: float | None = None
     watts: float | None = None
 
@@ -130,19 +130,19 @@ class MachineLoad:
     """The load of a machine at one moment; None for what it does not report."""
 
     cpu: float | None = None
-    """Use of all processors, in per cent."""
+    """Utilization of all processors, in percent."""
     cpus: float | None = None
     """Number of processors."""
     memory_used: float | None = None
-    """In bytes, as the other sizes; of a container its own memory and limit."""
+    """Used memory in bytes, like all sizes here; in a container, memory and limit of the container."""
     memory_total: float | None = None
     disk_used: float | None = None
-    """Of the disk that the run's folder is on."""
+    """Used space of the disk with the run's folder, in bytes."""
     disk_total: float | None = None
     disk_free: float | None = None
-    """What a user may still write; less than the rest of the disk where some of it is reserved."""
+    """Free space that a user may write, in bytes; less than the rest of the disk if a part is reserved."""
     received: float | None = None
-    """Bytes a second, over all networks but the machine's own loopback."""
+    """Bytes received per second, over all networks except loopback."""
     sent: float | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -151,12 +151,12 @@ class MachineLoad:
 
 @dataclass(frozen=True)
 class RunView:
-    """Everything that is shown about one run."""
+    """All facts about one run that commands and screens show."""
 
     summary: RunSummary
     stages: tuple[StageView, ...] = ()
     ahead: float = 0.0
-    """Seconds by which this computer's clock is ahead of the machine's, which times of stages and of the start are by."""
+    """Seconds by which this computer's clock is ahead of the machine's. Times of stages and of the start are by the machine's."""
     elapsed: float | None = None
     """In seconds."""
     silent: float | None = None
@@ -168,7 +168,7 @@ class RunView:
     """Free bytes on the machine's disk."""
     events: tuple[RunEvent, ...] = ()
     problem: str | None = None
-    """What could not be read or stored, as a sentence: the view may be out of date."""
+    """A sentence about data that could not be read or stored, so that the view may be out of date."""
     away: float | None = None
     """Seconds since the machine's last answer, None while it answers. All other fields are from that time."""
     alarms: tuple[Alarm, ...] = ()
@@ -201,16 +201,16 @@ class RunView:
         """Return why the run has no tmux session, or None if it has one."""
         run = self.summary
         if not run.active:
-            return "it has ended, and its session with it"
+            return "the run has ended, and so has its session"
         if run.mode == "processes":
-            return "it runs as detached processes, without tmux"
+            return "the run consists of detached processes, without tmux"
         # The supervisor opens the session for the first stage, after it has reported its own start.
         begun = run.stage is not None or any(stage.started for stage in self.stages)
-        return None if run.mode == "tmux" and begun else "its first stage has not started yet"
+        return None if run.mode == "tmux" and begun else "the run's first stage has not started yet"
 
     @property
     def worrying(self) -> bool:
-        """Return whether the run should be alive, but its heartbeat has stopped."""
+        """Return whether the run is active, but its heartbeat has stopped."""
         return any(alarm.kind == "heartbeat" for alarm in self.alarms)
 
     @property
@@ -228,7 +228,7 @@ class RunView:
 
     @property
     def scales(self) -> dict[str, tuple[float, float | None]]:
-        """Return the lowest and highest value of each `load` curve's axis; None as the highest stands for the curve's maximum."""
+        """Return the lowest and highest value of the axis of each `load` curve; None stands for the curve's maximum."""
         found: dict[str, tuple[float, float | None]] = dict.fromkeys(self.load.names, (0.0, None))
         for gpu in self.gpus:
             found[gpu_busy_series(gpu)] = (0.0, 100.0)
@@ -240,7 +240,7 @@ class RunView:
 
     @property
     def load_groups(self) -> dict[str, dict[str, str]]:
-        """Return the curves of `load` that are read together: title -> name of the curve -> what tells it from the others."""
+        """Return the curves of `load` to show in one chart: title -> name of the curve -> its label in the chart."""
         found: dict[str, dict[str, str]] = {}
         for name in self.load.names:
             gpu = _GPU_SERIES.fullmatch(name)
@@ -383,7 +383,7 @@ def machine_text(machine: MachineLoad) -> str:
 
 
 def rate_text(rate: float | None) -> str:
-    """Return bytes a second in decimal units: `1.2 MB/s`."""
+    """Return bytes per second as text in decimal units: `1.2 MB/s`."""
     size, unit = rate or 0.0, "B/s"
     for unit in ("B/s", "kB/s", "MB/s", "GB/s"):
         if size < 1000 or unit == "GB/s":

@@ -35,7 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST_REPORTS = 10_000
-"""Most events of the machine that are kept for a run."""
+"""Largest number of events of the machine that are kept for a run."""
 
 _LONGEST_NAME, _LONGEST_COMMENT = 100, 2_000
 _TAG = re.compile(r"\w[\w.=+/-]{0,39}")
@@ -67,13 +67,13 @@ CREATE INDEX events_of_run ON events (run, number);
 CREATE UNIQUE INDEX events_once ON events (run, once) WHERE once IS NOT NULL;
 """
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""A valid run id: it also names a folder and a tmux session."""
+"""A valid run id; the id is also the name of a folder and of a tmux session."""
 _ID_LETTERS = "bcdfghjkmnpqrstvwxyz23456789"
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run without its progress: what it is called, what it does, and where."""
+    """A run without its progress: its name, its spec and plan, and its machine."""
 
     id: str
     created: float
@@ -81,12 +81,12 @@ class RunRecord:
     engine: str
     host: str
     machine: str
-    """Name of the computer that hudtui ran on; a run on `local` is on that computer."""
+    """Name of the computer on which hudtui ran; a run on `local` is on that computer."""
     folder: str
     spec: RunSpec
     plan: Plan
     own: bool = True
-    """The user has started the run or taken it over. False: hudtui must not act on the run; see `core.trust`."""
+    """Whether the user has started the run or taken it over. Otherwise hudtui must not act on the run; see `core.trust`."""
 
 
 class RunStore:
@@ -155,7 +155,7 @@ class RunStore:
             try:
                 database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             except sqlite3.IntegrityError:
-                raise RunError(f"there is a run called {record.id} already") from None
+                raise RunError(f"a run called {record.id} exists already") from None
             event = self._insert(database, record.id, "planned", {}, record.created, "app", "planned")
         assert event is not None
         return event
@@ -176,16 +176,16 @@ class RunStore:
         """Give a run another name. Its id and its folder stay.
 
         Raises:
-            InputError: The name is empty, has more than 100 characters, or has some that cannot be printed.
+            InputError: The name is empty, has more than 100 characters, or contains unprintable characters.
             RunError: The run does not exist, or the store cannot be written.
         """
         name = name.strip()
         if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-            raise InputError("this is not a name for a run", fix=f"A name has 1 to {_LONGEST_NAME} printable characters.")
+            raise InputError("this is not a valid name for a run", fix=f"A name has 1 to {_LONGEST_NAME} printable characters.")
         self.append(run, "renamed", {"name": name})
 
     def comment(self, run: str, text: str) -> None:
-        """Store what the user writes about a run; an empty text removes the comment.
+        """Store a comment on a run; an empty text removes the comment.
 
         Raises:
             InputError: The text has more than 2,000 characters.
@@ -197,7 +197,7 @@ class RunStore:
         self.append(run, "commented", {"text": text})
 
     def tag(self, runs: Sequence[str], *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
-        """Give runs tags, and take tags from them: all of the runs, or none.
+        """Add tags to runs, and remove tags from them. If one run cannot be changed, none is.
 
         Raises:
             InputError: A text is not a tag, or a run would have more than 20 tags.
@@ -213,19 +213,19 @@ class RunStore:
         self._append_to_all(runs, "tagged", {"add": sorted(given), "remove": sorted(taken)})
 
     def archive(self, runs: Sequence[str], *, undo: bool = False) -> None:
-        """Archive runs, so that lists leave them out; or take them out of the archive. All of the runs, or none.
+        """Archive runs, so that lists leave them out, or restore them. If one run cannot be archived, none is.
 
         Raises:
             RunError: A run does not exist, has not ended, or its machine may still cost money; or the store cannot be written.
         """
         for run in () if undo else map(self.summary, runs):
             if run.state not in END_STATES or run.holds_machine:
-                why = "its machine may still be there" if run.state in END_STATES else f"it has not ended: {run.state}"
+                why = "its machine may still be there" if run.state in END_STATES else f"the run has not ended: {run.state}"
                 raise RunError(f"run {run.id} is not archived: {why}", fix=f"hudtui runs stop {run.id}")
         self._append_to_all(runs, "archived", {"undone": undo})
 
     def acknowledge(self, run: str, alarms: Iterable[str], *, undo: bool = False) -> None:
-        """Store that the user knows of alarms of a run, by their keys (`alarms.Alarm.key`); or not any more.
+        """Store that the user has acknowledged alarms of a run, by their keys (`alarms.Alarm.key`), or has undone that.
 
         Raises:
             RunError: The run does not exist, or the store cannot be written.
@@ -239,10 +239,10 @@ class RunStore:
                 self._insert(database, run, kind, data, moment, "app", None)
 
     def append_together(self, run: str, events: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> tuple[RunEvent, ...]:
-        """Keep events (kind, data, `once`) in one transaction, so that a reader sees all of them or none; see `append`.
+        """Store events (kind, data, `once`) in one transaction, so that a reader sees all of them or none; see `append`.
 
         Returns:
-            The events that were not there already.
+            The events that were new.
         """
         moment = time.time()
         with self.database.writing() as database:
@@ -307,8 +307,8 @@ class RunStore:
         if len(fit) == 1:
             return fit[0]
         if fit:
-            raise RunError(f"{clean_line(text)!r} may mean several runs", why=", ".join(fit))
-        raise RunError(f"there is no run {clean_line(text)!r}", fix="hudtui runs list shows what there is.")
+            raise RunError(f"{clean_line(text)!r} matches several runs", why=", ".join(fit))
+        raise RunError(f"there is no run {clean_line(text)!r}", fix="hudtui runs list shows all runs.")
 
     def record(self, run: str) -> RunRecord:
         """Return the record of a run. If its rented machine is gone, the record names the local results folder.
@@ -333,9 +333,7 @@ class RunStore:
         try:
             made = spec_from_json(json.loads(spec)), plan_from_json(json.loads(plan))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise RunError(
-                f"what is kept of run {clean_line(known)!r} cannot be understood", why=clean_line(repr(error), 200)
-            ) from None
+            raise RunError(f"the record of run {clean_line(known)!r} is not readable", why=clean_line(repr(error), 200)) from None
         own = self._is_own(row)
         summary = self.summary(known)
         if summary.machine == "released" and (home := results_folder_of(summary)) is not None:
@@ -343,7 +341,7 @@ class RunStore:
         return RunRecord(known, created, summary.name, engine, host, machine, folder, *made, own)
 
     def specs(self) -> dict[str, RunSpec]:
-        """Return what each run was asked for, by id, in one read. A record that cannot be read is left out."""
+        """Return the spec of each run, by id, in one read. Unreadable records are left out."""
         with self.database.reading() as database:
             rows = database.execute("SELECT id, spec FROM runs").fetchall() if database else []
         found = {}
@@ -353,7 +351,7 @@ class RunStore:
         return found
 
     def is_own(self, run: str) -> bool:
-        """Return whether the user started a run from this folder, or took it over.
+        """Return whether the user has started a run from this folder, or has taken it over.
 
         Raises:
             RunError: The run does not exist.
@@ -395,7 +393,7 @@ class RunStore:
         try:
             commands = "; ".join(" ".join(map(str, stage["argv"])) for stage in json.loads(plan)["stages"])
         except (ValueError, TypeError, KeyError, RecursionError):
-            commands = "commands that cannot be understood"
+            commands = "unreadable commands"
         return trust.power("run", f"{run} on {host}, in {folder}: {commands}", self.path, _content(row))
 
     def events(self, run: str, *, after: int = 0) -> tuple[RunEvent, ...]:

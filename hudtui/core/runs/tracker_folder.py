@@ -1,4 +1,4 @@
-"""Finds the runs of W&B, TensorBoard and transformers below a folder of any machine."""
+"""Find the runs of W&B, TensorBoard and transformers below a folder on any machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATTERNS = {"*tfevents*": "TensorBoard", "*.wandb": "W&B", "trainer_state.json"
 _DEPTH = 5
 _PATIENCE = 15.0
 _NAMED = 6
-"""Most runs that a sentence names."""
+"""Largest number of runs that a sentence names."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class TrackedRun:
 
     tracker: str
     folder: str
-    """The folder of the W&B file or of the event files; of transformers, the folder of the checkpoints."""
+    """The folder of the W&B file or of the event files; for transformers, the folder of the checkpoints."""
     files: tuple[str, ...]
     """Paths of its files, the newest first."""
 
@@ -47,15 +47,15 @@ async def newest_run(host: Host, folder: str) -> tuple[TrackedRun, str]:
     shown = f"{clean_line(folder)} on {host.name}"
     if not runs:
         raise InputError(
-            f"{shown} is no file, and no file of W&B, TensorBoard or transformers is in it",
-            fix="Name a log, or the folder of a run.",
+            f"{shown} is a folder without files of W&B, TensorBoard or transformers",
+            fix="Give the path of a log, or of a run's folder.",
         )
     newest: dict[str, str] = {}
     for run in runs:
         newest.setdefault(run.tracker, run.files[0])
     if len(newest) > 1:
         names = ", ".join(f"{_below(path, folder)} ({tracker})" for tracker, path in newest.items())
-        raise InputError(f"{shown} holds files of several trackers: {names}", fix="Name one of them.")
+        raise InputError(f"{shown} contains files of several trackers: {names}", fix="Choose one of them.")
     first, *others = runs
     note = f"{first.tracker}: {_below(first.files[0], folder)}"
     if others:

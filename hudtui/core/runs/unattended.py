@@ -34,7 +34,7 @@ class UnattendedPod:
     """Price per hour; 0 if unknown."""
     currency: str
     simulated: bool
-    """No real money is spent."""
+    """Whether the machine is simulated, so that no real money is spent."""
     words: tuple[str, ...]
     """Sentences for the user: the cost and purpose of the machine, what ends it, and the commands to type."""
 
@@ -50,8 +50,8 @@ def find_unattended(
     """Return the machines that continue to cost money without this hudtui, the most expensive first.
 
     Machines that another running hudtui is renting, or whose run it manages, are left out. A simulator's machines count only if
-    that simulator is among the providers. `settings` returns the value of a setting by its name. `mine`: this process manages a
-    run, which ends with the process.
+    that simulator is among the providers. `settings` returns the value of a setting by its name. `mine` returns whether this
+    process manages a run; that run counts as unmanaged, because the process is about to end.
 
     Raises:
         MachineError: The ledger cannot be read.
@@ -97,9 +97,9 @@ class _Left:
     """The run and its state, from the store of the machine's project."""
     provider: Provider | None
     guarded: bool
-    """A guard was put onto the machine, as far as is known."""
+    """Whether a guard was started on the machine, as far as is known."""
     begun: bool
-    """The run has started, or may have; see `may_have_begun`."""
+    """Whether the run has started, or may have; see `may_have_begun`."""
 
     @property
     def simulated(self) -> bool:
@@ -122,24 +122,27 @@ class _Left:
         price += " (simulated)" if self.simulated else ""
         end = f"`hudtui pods terminate {name}`"
         if one.state == "intended":
-            return (
-                f"{name} may exist and cost {price}: it was asked for and not seen yet. `hudtui pods reconcile` looks for it.",
-            )
+            return (f"{name} may exist and cost {price}: it was ordered and not seen yet. `hudtui pods reconcile` looks for it.",)
         if one.state == "ending":
-            return (f"{name} may still cost {price}: its end was asked for and is not verified. {end} asks again.",)
+            return (f"{name} may still cost {price}: its end was requested and is not verified. {end} requests it again.",)
         if one.run is None:
-            return (f"{name} costs {price}, and no run is on it. It stays until you end it: {end}.",)
+            return (f"{name} costs {price}, and has no run. It stays until you end it: {end}.",)
         run = clean_line(one.run)
         if self.known is None:
-            return (f"{name} costs {price}. Its run {run} is not known any more. {end} ends it.",)
+            return (f"{name} costs {price}. Its run {run} is no longer known. {end} ends the machine.",)
         if self.kept:
-            return (f"{name} costs {price}. It is kept, as you wished, because its run {run} has failed. {end} ends it.",)
+            return (
+                f"{name} costs {price}. It is kept, as you wished, because its run {run} has failed. {end} ends the machine.",
+            )
         resume = f"`hudtui runs resume {run}`"
         if one.workspace is not None and Path(one.workspace) != folder:
             resume += f" in {clean_line(one.workspace)}"
         state = self.known[1]
         if state.active and state.started is None and self.begun:
-            return (f"{name} costs {price}: run {run} may have started there.", f"{resume} takes it up. {end} ends the machine.")
+            return (
+                f"{name} costs {price}: run {run} may have started there.",
+                f"{resume} continues the run. {end} ends the machine.",
+            )
         if state.active and state.started is None:
             return (f"{name} costs {price}: run {run} has not started there.", f"{resume} starts it. {end} ends the machine.")
         if state.active:

@@ -1,4 +1,4 @@
-"""Runs as values: events, and the summary that is folded from them."""
+"""Values for runs: events, and the summary that is folded from them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ REPORTED = frozenset(
 LATEST_TIME = 1e10
 """Latest valid time, in seconds since the epoch (the year 2286)."""
 MOST_UNREADABLE = 20
-"""Most unreadable records of a machine that are counted; further ones are not stored."""
+"""Largest number of unreadable records of a machine that are counted; further ones are not stored."""
 _NOTES = 50
-"""Most notes kept for a run, the newest."""
+"""Number of the newest notes that are kept for a run."""
 
 STATE_GLYPHS: Mapping[RunState, str] = {
     "planned": "○",
@@ -87,12 +87,12 @@ class RunSummary:
     created: float = 0.0
     """Seconds since the epoch, as are `started`, `ended` and `updated`."""
     started: float | None = None
-    """Time at which the supervisor on the machine took over."""
+    """Time at which the supervisor on the machine started the run."""
     ended: float | None = None
     updated: float = 0.0
     """Time of the newest event."""
     why: str | None = None
-    """Why the run failed, was stopped or is lost, as a sentence."""
+    """The reason why the run failed, was stopped or is lost, as a sentence."""
     mode: Literal["tmux", "processes"] | None = None
     """How the stages run: in a tmux session, or as detached processes without tmux."""
     stage: str | None = None
@@ -116,13 +116,13 @@ class RunSummary:
     removed: bool = False
     """The user has removed the run from the list."""
     comment: str = ""
-    """What the user wrote about the run."""
+    """The user's comment on the run."""
     tags: tuple[str, ...] = ()
     """The user's tags, in alphabetical order."""
     archived: bool = False
     """The user has archived the run; see `hidden`."""
     acknowledged: tuple[str, ...] = ()
-    """The keys of the alarms that the user knows of (`alarms.Alarm.key`), the newest last."""
+    """The keys of the acknowledged alarms (`alarms.Alarm.key`), the newest last."""
     unreadable: int = 0
     """Number of skipped invalid records of the machine, counted up to `MOST_UNREADABLE`."""
     unreadable_why: str | None = None
@@ -209,9 +209,9 @@ class RunSummary:
 
 
 _OF_THE_USER = frozenset({"renamed", "commented", "tagged", "archived", "acknowledged", "notified"})
-"""Types of events that are no sign of life."""
+"""Types of events that do not show that the run is alive."""
 _ACKNOWLEDGED = 100
-"""Most acknowledged alarms kept for a run, the newest."""
+"""Number of the newest acknowledged alarms that are kept for a run."""
 END_STATES: Mapping[str, RunState] = {"finished": "finished", "failed": "failed", "stopped": "stopped"}
 
 

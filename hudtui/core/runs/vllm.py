@@ -1,7 +1,7 @@
 """Metrics of a run's model server: vLLM's `/metrics` (Prometheus text), read over the connection to the run's machine.
 
 Only six metrics are needed, possibly from a server that is crashing. This module therefore reads only the lines of those metrics
-and skips all others, broken ones included. A full Prometheus parser rejects a text with one bad line, and would be one more
+and skips all other lines, even invalid ones. A full Prometheus parser rejects a text with one invalid line, and would be one more
 package to install on every machine.
 """
 
@@ -26,7 +26,7 @@ ASK_EVERY = 2.0
 _PATIENCE = 5.0
 """Timeout of one request, in seconds."""
 _MAX_BYTES = 4 << 20
-"""Most bytes read of an answer."""
+"""Largest number of bytes that are read of an answer."""
 _LINE = re.compile(r"vllm:(\w+)(?:\{(.*)\})?[ \t]+(\S+)(?:[ \t]+-?\d+)?[ \t]*")
 _MODEL = re.compile(r'\bmodel_name="((?:[^"\\]|\\.)*)"')
 _HERE = "127.0.0.1"
@@ -156,10 +156,10 @@ async def follow_server(host: Host, port: int) -> AsyncGenerator[ModelServer]:
     """Yield the state of the vLLM server on a port of a machine every two seconds, without an end.
 
     Raises:
-        MachineError: Nothing answers there at the first request, or something else than vLLM.
+        MachineError: The first request has no answer, or the server is not vLLM.
     """
     if parse_vllm_metrics(await fetch(host, port)) is None:
-        raise MachineError(f"port {port} of {host.name} is no vLLM server", fix="Its page /metrics has no number of vLLM.")
+        raise MachineError(f"port {port} of {host.name} is not a vLLM server", fix="Its page /metrics has no vLLM metric.")
     monitor = ServerMonitor(f"port {port}", port)
     while True:
         if (server := await monitor.ask(host, time.time())) is not None:

@@ -58,9 +58,9 @@ from hudtui.core.training.metrics import MetricsReader
 __all__ = ["GpuLoad", "MachineLoad", "Monitor", "ResultRow", "RunResult", "RunView", "StageView"]
 
 _LOG_LOOK = 256 * 1024
-"""Most bytes of a log that one refresh searches for symptoms."""
+"""Largest number of bytes of a log that one refresh searches for symptoms."""
 _METRICS_LOOK = 16 * 1024 * 1024
-"""Most bytes of the metrics that one refresh reads: the newest."""
+"""Largest number of bytes of the metrics that one refresh reads; the newest are read."""
 _LATE = 5.0
 """Seconds without an answer from the machine after which a view is marked as old (`RunView.away`)."""
 _SLOWEST = 30.0
@@ -68,22 +68,22 @@ _SLOWEST = 30.0
 _SERVER_WAIT = 0.3
 """Seconds a view waits for the model server's answer."""
 _SERVER_FIRST = 3.0
-"""The same for the first request, so that a single view includes the answer."""
+"""Seconds a view waits for the first answer, so that a single view includes it."""
 SETTINGS_AGAIN = 10.0
 """Seconds between two readings of the settings."""
 _SIGNS = 8
-"""Symptoms kept for each stage, the newest."""
+"""Number of the newest symptoms that are kept for each stage."""
 _AT_ONCE = 4
 _PATIENCE = 15.0
-"""Seconds for the view of one run of several: its machine may be away."""
+"""Timeout in seconds for the view of one run among several, because its machine may not answer."""
 _LAST_TIME = 1e11
-"""Seconds since the epoch that a machine may claim; the year 5138."""
+"""Latest valid time that a machine may report, in seconds since the epoch (the year 5138)."""
 _SESSION_COMES = 5.0
-"""Seconds between the start of a run and its tmux session, at most."""
+"""Longest time between the start of a run and its tmux session, in seconds."""
 
 
 class Monitor:
-    """Reads the runs of a store and the files on their machines. It remembers what it has read, so a second view is cheap.
+    """Reads the runs of a store and the files on their machines. It caches what it has read, so a second view is cheap.
 
     Args:
         store: The runs.
@@ -104,7 +104,7 @@ class Monitor:
         self._events: dict[str, tuple[object, tuple[RunEvent, ...]]] = {}
         self._thresholds = Thresholds()
         self._read_settings = 0.0
-        """When the settings are read again, by the monotonic clock."""
+        """Monotonic time at which the settings are read again."""
 
     async def _thresholds_now(self) -> Thresholds:
         """Return the thresholds of alarms in the project's settings, which are read again after some seconds."""
@@ -149,7 +149,7 @@ class Monitor:
         return machine
 
     def _waits(self, run: str) -> bool:
-        """Whether the run's machine cannot be asked: it is still being rented, or the user did not start the run."""
+        """Return whether the run's machine cannot be read: it is still being rented, or the user did not start the run."""
         record = self._record(run)
         return not record.own or (record.spec.rent is not None and self.store.summary(run).started is None)
 
@@ -170,7 +170,7 @@ class Monitor:
         return self.store.runs() if changed else runs
 
     async def views(self, runs: Iterable[str]) -> AsyncGenerator[RunView, None]:
-        """Yield the views of several runs, as they come; `brief` ones, for a list. A run that cannot be read is left out."""
+        """Yield brief views of several runs, for a list, in the order of arrival. Runs that cannot be read are left out."""
         wanted, turn = tuple(runs), asyncio.Semaphore(_AT_ONCE)
         if not {run for run, _ in self._records}.issuperset(wanted):
             self._records |= await asyncio.to_thread(self._read_records)
@@ -196,7 +196,7 @@ class Monitor:
 
         Args:
             run: Its id.
-            brief: Leave out the events, and of a finished run all but its metrics, its result and what these tell.
+            brief: Leave out the events. For a finished run, include only its metrics, its result and values derived from these.
 
         Raises:
             RunError: The run does not exist.
@@ -265,7 +265,7 @@ class Monitor:
         if summary.active and not problems.words:
             gone = seen.acknowledged - {alarm.key for alarm in alarms}
             seen.acknowledged = {alarm.key for alarm in alarms if alarm.acknowledged}
-            if gone := gone.intersection(summary.acknowledged):  # the next one is new
+            if gone := gone.intersection(summary.acknowledged):  # a later alarm of this kind is then new
                 with contextlib.suppress(RunError):
                     await self.store.run(self.store.acknowledge, run, gone, undo=True)
         left = time_left(seen.metrics) if summary.active else None
@@ -365,20 +365,20 @@ class Monitor:
         return machine.path("logs", f"{chosen}.log")
 
     def log_place(self, run: str, window: str | None = None) -> LogPlace | None:
-        """Return where the log of a stage is; None while it cannot be asked for (see `_waits`)."""
+        """Return the place of a stage's log; None while its machine cannot be read (see `_waits`)."""
         if self._waits(run):
             return None
         machine = self._machine(run)
         return LogPlace(machine.host, self.log_path(run, window), machine.path("log_times.jsonl"))
 
     def is_active(self, run: str) -> bool:
-        """Return whether a run is active, by the store."""
+        """Return whether a run is active according to the store."""
         return self.store.summary(run).active
 
     async def ask_active(self, run: str) -> bool:
-        """Return whether a run is active, by its machine if that answers."""
+        """Return whether a run is active according to its machine, or to the store if the machine does not answer."""
         if self.is_active(run):
-            with contextlib.suppress(RunError, MachineError):  # wait for a silent machine, as for the log itself
+            with contextlib.suppress(RunError, MachineError):  # waits for a silent machine, like the log itself
                 await self._machine(run).sync(self.store)
         return self.is_active(run)
 
@@ -389,7 +389,7 @@ class Monitor:
 
 @dataclass(frozen=True)
 class RunLog(Log):
-    """The log of a stage of a run, wherever it is: on the run's machine, or among the results here."""
+    """The log of a stage of a run, on the run's machine or among the fetched results."""
 
     monitor: Monitor = field(compare=False)
     run: str
@@ -406,7 +406,7 @@ class RunLog(Log):
     async def follow(self, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
         """Yield the bytes of the log from `offset`, as they are written, until the run has ended and its log is read.
 
-        Consume it inside `contextlib.aclosing` when leaving early.
+        To stop early, use this generator with `contextlib.aclosing`.
 
         Args:
             offset: First byte; see `tail`.
@@ -451,7 +451,7 @@ class RunLog(Log):
 
 
 class _Problems:
-    """Collects what a view could not read, as sentences; the view continues with the rest. A silent machine still raises."""
+    """Collects sentences about data that a view could not read; the view continues without it. A silent machine still raises."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -514,7 +514,7 @@ class _Seen:
                     self.metrics = self._make()
                 self.metrics.feed(fresh.data)
                 changed = True
-                await asyncio.sleep(0)  # let other tasks run while a long file is read
+                await asyncio.sleep(0)  # other tasks run while a long file is read
         if changed:
             self.result = read_result(self.metrics)
 
@@ -568,7 +568,7 @@ class _Seen:
             self._signs.pop(stage.name, None)
         for sign in find_symptoms(stage.name, fresh.data.decode("utf-8", "replace").split("\n")):
             kept = self._signs.setdefault(stage.name, deque(maxlen=_SIGNS))
-            if sign not in kept:  # a sign of every step must not push out the others
+            if sign not in kept:  # a symptom that repeats in every step must not displace the others
                 kept.append(sign)
         return {} if log.stat is None else {stage.name: log.stat.modified}
 
@@ -587,7 +587,7 @@ class _Seen:
                 self.ahead = now - there
 
     def silence(self, beat: float, now: float, clock: float) -> float:
-        """Return the seconds since the last heartbeat. Once a new heartbeat was seen, this computer's clock counts.
+        """Return the seconds since the last heartbeat. After the first new heartbeat, they are measured by this computer's clock.
 
         Args:
             beat: Time of the last heartbeat, by the machine's clock.
@@ -607,11 +607,11 @@ async def _next(chunks: AsyncIterator[FileChunk]) -> FileChunk | None:
 async def attach_command(monitor: Monitor, run: str) -> tuple[str, ...]:
     """Return the command that shows a run's tmux session on this terminal, wherever its machine is.
 
-    The session of a run that has just started comes a moment later, with its first stage; it is waited for.
+    A run that has just started gets its session with its first stage; this function waits for it.
 
     Args:
-        monitor: What reads the run.
-        run: Its id.
+        monitor: Reads the run.
+        run: The run's id.
 
     Raises:
         RunError: The run has no session.
@@ -629,5 +629,5 @@ async def attach_command(monitor: Monitor, run: str) -> tuple[str, ...]:
     from hudtui.core.remote.ssh import ssh_argv
 
     host = view.summary.host
-    await ensure_reachable(find_host(host), within=2 * _PATIENCE)  # so that the machine's host key is known
+    await ensure_reachable(find_host(host), within=2 * _PATIENCE)  # connects once, so that the machine's host key is known
     return ssh_argv(await asyncio.to_thread(find_target, host), KnownHosts(), view.attach)

@@ -69,7 +69,7 @@ def pod_cells(snapshot: PodsSnapshot, noted: Collection[str], row: PodRow | PodR
     Args:
         snapshot: What was seen last.
         noted: Names of machines of which the user has noted that they were taken back.
-        row: A machine; a record of one that was taken back.
+        row: A machine, or the record of a machine that its provider has reclaimed.
     """
     if isinstance(row, PodRecord):
         style = "table--muted" if row.name in noted else "table--error"

@@ -474,7 +474,7 @@ class ComputeScreen(HudtuiScreen):
         self._offers.show_market(market)
 
     def money_changed(self) -> None:
-        """Show the machines, and clear a message about one that is gone."""
+        """Show the machines, and clear a message about a machine that no longer exists."""
         snapshot, ready = self.snapshot, self._renting.ready
         if ready is not None and snapshot is not None and all(one.pod.name != ready for one in snapshot.pods):
             if self.message.startswith(f"{ready} is ready"):

@@ -131,10 +131,10 @@ async def test_a_file_moved_away_is_followed_until_another_stands_there(tmp_path
 
 
 async def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MachineError, match="not an ordinary file"):
+    with pytest.raises(MachineError, match="not a regular file"):
         await anext(follow_file(tmp_path))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(MachineError, match="not an ordinary file"):
+    with pytest.raises(MachineError, match="not a regular file"):
         await anext(follow_file(tmp_path / "pipe"))
 
 

@@ -223,7 +223,7 @@ async def test_what_is_no_ordinary_file_is_looked_at_and_never_read(host: Host, 
         assert facts is not None and not facts.regular
         with pytest.raises(FileRefused, match="cannot be read") as caught:
             await host.get(str(tmp_path / name))
-        assert caught.value.why == "it is not an ordinary file"
+        assert caught.value.why == "it is not a regular file"
         with pytest.raises(FileRefused):
             await host.get(str(tmp_path / name), limit=10)
         with pytest.raises(MachineError):
@@ -396,7 +396,7 @@ async def test_follow_refuses_what_is_no_file(host: Host, tmp_path: Path) -> Non
         stream: Any = host.follow(str(place))
         with pytest.raises(MachineError) as caught:
             await anext(stream)
-        assert "not an ordinary file" in str(caught.value)
+        assert "not a regular file" in str(caught.value)
 
 
 @every_way_to_follow

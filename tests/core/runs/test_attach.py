@@ -53,8 +53,8 @@ async def test_elsewhere_it_is_ssh_with_the_key_that_is_known(ssh_box: Any) -> N
     ("more", "why"),
     [
         ({"mode": "processes"}, "detached processes"),
-        ({"state": "finished"}, "it has ended"),
-        ({"state": "planned", "mode": None, "stage": None}, "its first stage has not started yet"),
+        ({"state": "finished"}, "the run has ended"),
+        ({"state": "planned", "mode": None, "stage": None}, "the run's first stage has not started yet"),
     ],
 )
 async def test_where_there_is_none_it_is_said(more: dict[str, Any], why: str) -> None:

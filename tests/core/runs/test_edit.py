@@ -40,7 +40,7 @@ def test_a_name_and_a_comment_are_kept(store: RunStore, make: Make) -> None:
 @pytest.mark.parametrize("name", ["", "  ", "x" * 101, "a\x1b[31m", "a\nb"])
 def test_what_is_no_name_is_refused(store: RunStore, make: Make, name: str) -> None:
     store.add(make(run="a-1"))
-    with pytest.raises(InputError, match="not a name for a run"):
+    with pytest.raises(InputError, match="not a valid name for a run"):
         store.rename("a-1", name)
     with pytest.raises(InputError, match="2,001 characters"):
         store.comment("a-1", "x" * 2001)
@@ -73,7 +73,7 @@ def test_only_runs_that_are_over_are_hidden(store: RunStore, make: Make) -> None
     for run in ("a-1", "b-2"):
         store.add(make(run=run))
     store.append("a-1", "stopped", {"why": "on request"})
-    with pytest.raises(RunError, match="run b-2 is not archived: it has not ended: planned"):
+    with pytest.raises(RunError, match="run b-2 is not archived: the run has not ended: planned"):
         store.archive(["a-1", "b-2"])
     assert not store.summary("a-1").archived, "all of the runs, or none"
     store.append("b-2", "machine", {"kind": "created", "hourly": 2.0})

@@ -66,8 +66,7 @@ def test_the_newest_run_of_the_same_work_gives_time_and_cost(store: RunStore, ma
     assert found.step is not None and (found.step.run, found.step.seconds, found.step.steps) == ("second", 60.0, 10)
     assert found.seconds == 200 * 60.0 and found.expected == pytest.approx(12.0)  # 3 h 20 min at $3.60
     assert found.text == (
-        "About $12.00 in all: 200 steps of 60 s as in run second; the time of set-up is not in it; "
-        "at most about $25.90 by its limits."
+        "About $12.00 in all: 200 steps of 60 s as in run second, without the time of set-up; at most about $25.90 by its limits."
     )
     assert not found.exceeds
 

@@ -223,7 +223,7 @@ async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None
     [
         ("other.db", b"SQLite format 3\0" + bytes(100), "cannot be read"),
         ("trainer_state.json", b"{}", "cannot be read"),
-        ("model.bin", b"\x80\0\0", "is not text: not read"),
+        ("model.bin", b"\x80\0\0", "is not a text file"),
     ],
 )
 async def test_what_holds_no_numbers_is_named(
@@ -301,7 +301,7 @@ async def test_a_file_of_a_tracker_is_followed(tmp_path: Path, kind: str, monkey
         async for one in events:
             seen.append(one)
             if one.note is not None:
-                assert "not there yet" in one.note
+                assert "waiting for" in one.note
                 grow(0)
             elif len(watch.numbers.series("loss")) < 3:
                 grow(1)
@@ -328,7 +328,7 @@ async def test_of_several_runs_the_newest_or_the_named_one(tmp_path: Path) -> No
     with pytest.raises(InputError, match="has no run 'none'"):
         [one async for one in SessionWatcher(HOST, await find_session(HOST, file=str(path), session="none")).follow(once=True)]
     (tmp_path / "log").write_text("loss=1\n")
-    with pytest.raises(InputError, match="no database with several runs"):
+    with pytest.raises(InputError, match="not a database with several runs"):
         [one async for one in SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path / "log"), session="x")).follow()]
 
 
@@ -345,7 +345,7 @@ def _state(*losses: float) -> bytes:
 
 
 async def test_of_a_folder_the_newest_run_of_one_tracker(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no file, and no file of W&B, TensorBoard or transformers is in it"):
+    with pytest.raises(InputError, match="is a folder without files of W&B, TensorBoard or transformers"):
         await find_session(HOST, file=str(tmp_path))
     offline = _events(tmp_path, "wandb/offline-run-2/run-b.wandb", 20, WANDB)
     _events(tmp_path, "wandb/offline-run-1/run-a.wandb", 10, WANDB[:WANDB_LAST])
@@ -358,7 +358,9 @@ async def test_of_a_folder_the_newest_run_of_one_tracker(tmp_path: Path) -> None
     latest = (await find_session(HOST, file=f"{tmp_path}/wandb/latest-run")).sources[0].path
     assert latest is not None and os.path.samefile(latest, offline)
     _events(tmp_path, "runs/a/events.out.tfevents.1.box", 5)
-    with pytest.raises(InputError, match=r"holds files of several trackers: .*run-b\.wandb \(W&B\).*tfevents\.1\.box \(TensorB"):
+    with pytest.raises(
+        InputError, match=r"contains files of several trackers: .*run-b\.wandb \(W&B\).*tfevents\.1\.box \(TensorB"
+    ):
         await find_session(HOST, file=str(tmp_path))
 
 

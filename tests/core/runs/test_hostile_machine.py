@@ -91,7 +91,7 @@ async def test_what_is_no_ordinary_file_is_not_read(store: RunStore, folder: Pat
     else:
         path.mkdir()
     view = await Monitor(store).view("a-1")
-    assert view.problem is not None and "it is not an ordinary file" in view.problem and Path(name).name in view.problem
+    assert view.problem is not None and "it is not a regular file" in view.problem and Path(name).name in view.problem
     assert [run.id for run in await Monitor(store).refresh()] == ["a-1"]
     if name == "logs/s0.log":
         with pytest.raises(MachineError, match="is not read"):
@@ -218,7 +218,7 @@ async def test_a_record_that_is_none_is_shown(store: RunStore, folder: Path) -> 
     with (folder / "events.jsonl").open("a") as stream:
         stream.write('{"seq": 90, "at": 1, "type": "machine", "data": {"kind": []}}\n')
     view = await Monitor(store).view("a-1")
-    assert view.problem == "1 record of the machine was not readable: a machine has no event 'machine'"
+    assert view.problem == "1 record of the machine was not readable: a machine cannot report an event 'machine'"
     os.utime(folder / "events.jsonl", (time.time(), time.time()))
     again = await Monitor(RunStore(store.state_dir)).view("a-1")
     assert again.problem == view.problem and again.summary.state == "running"

@@ -143,7 +143,7 @@ async def test_a_folder_that_cannot_be_made_fails_the_run(store: RunStore, make:
     record = make()
     store.state_dir.mkdir()
     store.folder.write_text("in the way")
-    with pytest.raises(MachineError, match="folder of the run cannot be made"):
+    with pytest.raises(MachineError, match="folder of the run cannot be created"):
         await start(record, store)
     assert store.summary(record.id).state == "failed"
 
@@ -154,7 +154,7 @@ async def test_secrets_are_looked_up_and_kept_out(store: RunStore, make: Make) -
     with pytest.raises(RunError, match="needs KEY"):
         await start(make(stages=stages), store)
     leaky = (Stage("s0", ("echo", f"--key={secret}"), secrets=("KEY",)),)
-    with pytest.raises(RunError, match="the value of KEY stands in the plan"):
+    with pytest.raises(RunError, match="the plan of this run contains the value of KEY"):
         await start(make(stages=leaky), store, lookup={"KEY": secret}.get)
     assert store.runs() == (), "neither was begun"
     record = make(stages=stages)
@@ -391,7 +391,7 @@ async def test_runs_elsewhere_are_left_alone(store: RunStore, make: Make) -> Non
     store.add(replace(make(run="other-1"), machine="another-machine"))
     notices = await reconcile_runs(store)
     assert sorted(notice.message for notice in notices) == [
-        "run other-1 was started on another-machine; see it there",
+        "run other-1 was started on another-machine; open it there",
         "run pod-1: the address of pod:hudtui-nobody-knows is not known here: "
         "it is not ready yet, it is gone, or it was rented from another computer",
     ]
@@ -404,7 +404,7 @@ async def test_a_broken_run_does_not_keep_the_others_from_order(store: RunStore,
     store.add(first)
     store.add(second)
     notices = await reconcile_runs(store)
-    assert any(first.id in notice.message and "cannot be read" in notice.message for notice in notices)
+    assert any(first.id in notice.message and "can no longer be read" in notice.message for notice in notices)
     assert store.summary(first.id).state == "failed"
     assert (await ended(store, second.id)).state == "finished"
 

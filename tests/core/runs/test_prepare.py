@@ -86,7 +86,9 @@ async def test_a_named_model_is_trained_on_a_cpu_where_it_fits(
     record = prepared.record
     assert record is not None, prepared.missing
     (memory,) = [check for check in prepared.checks if check.name == "memory"]
-    assert memory.state == "warning" and "trained on the CPU of this machine; roughly" in memory.text and "a step" in memory.text
+    assert (
+        memory.state == "warning" and "trained on the CPU of this machine; roughly" in memory.text and "per step" in memory.text
+    )
     assert record.spec.gpus == 0
     names = [stage.name for stage in record.plan.stages]
     train = record.plan.stages[-1]
@@ -256,7 +258,7 @@ async def test_a_login_does_not_travel_to_another_machine(
     assert not (await _prepare(project, store, RunRequest(host="me@box"))).missing
     write_login(KeptLogin(url, {"access_token": "the-token-1"}))
     (missing,) = (await _prepare(project, store, RunRequest(host="me@box"))).missing
-    assert "your login does not travel" in missing.text and missing.name == "environment"
+    assert "your login is not sent" in missing.text and missing.name == "environment"
     assert not (await _prepare(project, store, RunRequest(host="local", engine="rollouts", policy="random"))).missing
     monkeypatch.setenv("MY_KEY", "sk-0123456789")
     _needing(project, url=url, headers={"Authorization": "Bearer $MY_KEY"})

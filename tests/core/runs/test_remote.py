@@ -112,7 +112,7 @@ async def test_a_lost_connection_and_a_killed_supervisor_are_mended(store: RunSt
     os.kill(supervisor, signal.SIGKILL)
     box.server.cut()
     notices = await reconcile_runs(RunStore(store.state_dir), hosts=find_host)
-    assert [notice.message for notice in notices] == [f"run {record.id}: its supervisor had been ended, and was started again"]
+    assert [notice.message for notice in notices] == [f"run {record.id}: its supervisor had ended, and was started again"]
     (Path.home() / record.folder / "go").touch()
     assert await ended(store, record.id) == "finished"
     assert (Path.home() / record.folder / "logs" / "s0.log").read_text() == "done\n"

@@ -246,7 +246,7 @@ async def test_stopping_while_another_fetches_says_what_that_does_and_ends_the_m
     record = world.record("exit 3", rent={"keep_on_failure": True})
     managing = asyncio.create_task(world.tend(record))
     await fetching.wait()
-    with pytest.raises(RunError, match="is not ended yet") as caught:
+    with pytest.raises(RunError, match="has not ended yet") as caught:
         await end_remote_run(record.id, RunStore(world.store.state_dir), replace(world.broker, say=said.append))
     told = " ".join((*caught.value.lines(), *said))
     assert told.count("fetches the results, and then ends the machine") == 2
@@ -330,7 +330,7 @@ async def test_a_run_that_is_left_before_a_machine_was_asked_for_is_given_up_and
     assert world.store.summary(left.id).state == "stopped"
     assert unfinished_runs(world.store) == (), "the next app does not rent what the user agreed to long ago"
     (notice,) = await reconcile_runs(world.store)
-    assert f"run {killed.id} has no machine yet: hudtui runs resume {killed.id} rents it" in notice.message
+    assert f"run {killed.id} has no machine yet: hudtui runs resume {killed.id} rents one" in notice.message
     (notice,) = await reconcile_runs(world.store, now=lambda: time.time() + 3600)
     assert "was never started" in notice.message and world.store.summary(killed.id).state == "failed"
     assert world.created == 0
@@ -552,7 +552,7 @@ async def test_leaving_a_run_leaves_it_and_its_results_come_home_later(world: Wo
                 break
     assert world.store.summary(record.id).state == "running" and len(world.sim.alive) == 1
     (notice,) = await reconcile_runs(world.store)
-    assert notice.severity == "info" and "watches over it" in notice.message
+    assert notice.severity == "info" and "manages it" in notice.message
     await world.put(record, "go")
     fresh = RunStore(world.store.state_dir)
     async with aclosing(run_remote(record.id, fresh, world.broker)) as events:

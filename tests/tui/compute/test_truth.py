@@ -143,7 +143,7 @@ async def test_quitting_names_a_machine_that_was_rented_by_hand(
         await pilot.press("q")
         await until(pilot, lambda: app.screen.is_modal)
         text = prose(screen_text(app))
-        assert "1 machine costs money without hudtui" in text and "hudtui-mine costs $" in text and "no run is on it" in text
+        assert "1 machine costs money without hudtui" in text and "hudtui-mine costs $" in text and "and has no run" in text
         assert "hudtui pods terminate hudtui-mine" in text and "nothing ends it by itself" in text
         await pilot.press("n")
         await until(pilot, lambda: not app.screen.is_modal)
