@@ -81,7 +81,7 @@ def test_from_nothing_to_results_at_home_and_no_machine(workspace: Path, sim: Pr
     steps = (
         "the machine is ready",
         "the guard is started on the machine",
-        "the run's folder is made",
+        "the run's folder is created",
         "the run's files are written",
         "the plan is written",
         "the supervisor is started",

@@ -582,7 +582,7 @@ def _start_elsewhere(workspace: Path) -> str:
         ("Take larger GPUs (--gpus), more of them.", "Take larger GPUs (the field GPUs), more of them."),
         ("Play the tasks (--engine rollouts).", "Play the tasks (the field engine: rollouts)."),
         ("Name one: --config FILE", "Name one: the field config"),
-        ("Name one: --host user@host.", "Name one: the field machine."),
+        ("Choose one: --host user@host.", "Choose one: the field machine."),
         ("Rehearse: hudtui rl --rehearse", "Rehearse: {key:launch.rehearse}"),
         ("Generate one: hudtui rl init SOURCE --force", "Generate one: hudtui rl init SOURCE --force"),
         ("Push it: --push-image ghcr.io/my-org/", "Push it: --push-image ghcr.io/my-org/"),

@@ -278,7 +278,7 @@ async def test_a_filter_without_a_line_says_so(log: Any, screen_text: Any) -> No
         assert "Nothing has been logged yet." in screen_text(pilot.app)
         await add(pane, pilot, ["INFO i"])
         await pilot.press("l", "l", "l")
-        assert "No line is as serious as the filter asks for." in screen_text(pilot.app)
+        assert "No line has the chosen level." in screen_text(pilot.app)
 
 
 async def test_errors_one_after_the_other(log: Any, screen_text: Any) -> None:

@@ -429,7 +429,7 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     screen.press("escape")
     screen.until("1 run ─")
     screen.do("run.export")
-    screen.until("Export model: it plays tasks and trains no model")
+    screen.until("Export model: the run plays tasks and trains no model")
     screen.do("run.pull")
     screen.until("Fetched ")
     screen.do("run.again")

@@ -278,7 +278,7 @@ async def test_a_text_that_stands_nowhere_is_told(open_app: Any, outputs: Path) 
         await pilot.press("f")
         await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press(*"xyzzy", "enter")
-        await until(pilot, lambda: "xyzzy stands in no episode" in screen.message)
+        await until(pilot, lambda: "No episode contains xyzzy" in screen.message)
 
 
 async def test_two_episodes_are_shown_beside_each_other(open_app: Any, outputs: Path, screen_text: Any) -> None:
@@ -558,7 +558,7 @@ async def test_an_episode_of_very_many_turns_is_cut(open_app: Any, project: Path
         screen = await opened(pilot)
         text = text_of(screen.episode)
         assert f"move {MOST_TURNS - 1}\n" in text and f"move {MOST_TURNS}\n" not in text and "… 7 more turns" in text
-        assert "only episodes that hudtui has recorded" in str(screen.why_not("results.fork"))
+        assert "only episodes recorded by hudtui" in str(screen.why_not("results.fork"))
 
 
 # -- from Runs -----------------------------------------------------------------------------------------------------------
@@ -676,7 +676,7 @@ async def test_without_steps_there_is_no_map(open_app: Any, outputs: Path, scree
     async with open_app(outputs, size=(120, 35)) as (app, pilot):
         await opened(pilot)
         await pilot.press("M")
-        await until(pilot, lambda: "Map: no listed group is of a step of a training" in screen_text(app))
+        await until(pilot, lambda: "Map: no listed group belongs to a step of a training" in screen_text(app))
 
 
 async def test_a_task_of_an_evaluation_leads_to_its_group(open_app: Any, project: Path) -> None:

@@ -251,7 +251,7 @@ async def test_what_has_ended_has_neither_limits_nor_a_terminal(open_app: Any, r
         await pilot.press("b")
         assert "ended already: failed" in app.screen.message
         await pilot.press("t")
-        assert "its session with it" in app.screen.message
+        assert "so has its session" in app.screen.message
 
 
 @pytest.fixture
@@ -398,7 +398,7 @@ async def test_a_run_is_renamed_and_commented_on(open_app: Any, project: Path, s
         store = RunStore(project / ".hudtui")
         assert (store.summary("train-cccc").name, store.summary("train-cccc").comment) == ("warmer", "flat")
         await pilot.press("d")
-        await _until(pilot, lambda: "there is no run before it" in screen_text(app))
+        await _until(pilot, lambda: "there is no earlier run" in screen_text(app))
 
 
 async def test_marked_runs_are_tagged_and_archived(open_app: Any, runs: Path, screen_text: Any) -> None:
@@ -500,7 +500,7 @@ async def test_alarms_are_acknowledged_by_a_key(open_app: Any, project: Path, sc
         app.screen.opened(run="fine-bbbb")
         await _until(pilot, lambda: app.screen.view is not None and app.screen.view.summary.id == "fine-bbbb")
         await pilot.press("K")
-        await _until(pilot, lambda: "Acknowledge: it has no alarm" in screen_text(app))
+        await _until(pilot, lambda: "Acknowledge: the run has no alarm" in screen_text(app))
 
 
 async def test_the_header_counts_no_acknowledged_alarm(open_app: Any, project: Path, screen_text: Any) -> None:
@@ -677,7 +677,7 @@ async def test_the_logs_of_all_stages_as_one(open_app: Any, staged: Path, screen
         ("stage_ended", {"stage": "play", "exit": None, "by": "limit"}, "stage play ends: its time is over"),
         ("stage_started", {"stage": "serve", "attempt": 2, "pid": 7}, "stage serve starts, attempt 2"),
         ("step", {"name": "collect", "seconds": 12.3, "files": 4}, "the results are fetched after 12 s"),
-        ("step", {"name": "folder", "seconds": 0.01}, "the run's folder is made"),
+        ("step", {"name": "folder", "seconds": 0.01}, "the run's folder is created"),
         ("failed", {"why": "train failed", "exits": {"train": 1}}, "the run has failed: train failed"),
         ("machine", {"kind": "never"}, "the machine was never created"),
         ("step", {"name": ["x"], "seconds": "y"}, "['x']"),
@@ -1056,7 +1056,7 @@ async def test_a_narrow_list_stays_in_front_after_a_rename_and_its_curves_come_a
         await pilot.press("escape", "e")
         await _until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press("end", "ctrl+u", *"warmer", "enter")
-        await _until(pilot, lambda: app.screen is run and run.message == "2048 greedy is warmer now.")
+        await _until(pilot, lambda: app.screen is run and run.message == "2048 greedy is renamed to warmer.")
         assert run.runs.display and run.runs.has_focus_within
 
 

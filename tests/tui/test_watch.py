@@ -70,7 +70,7 @@ async def test_a_session_of_somebody_else_is_followed(open_app: Any, project: Pa
         await until(pilot, lambda: len(screen.query_one("#run-metrics", MetricsPane)._charts.titles()) == 2)
         assert "● followed" in screen_text(app)
         tmux("kill-session", "-t", "=theirs")
-        await until(pilot, lambda: "○ not followed any more  the window was closed" in screen_text(app))
+        await until(pilot, lambda: "○ no longer followed  the window was closed" in screen_text(app))
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen.NAME == "run")
 
@@ -99,7 +99,7 @@ async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, scree
     path.write_text("{'loss': '0.5', 'reward': '0.75'}\nRuntimeError: CUDA out of memory.\n")
     async with open_app(project, size=(80, 24)) as (app, pilot):
         app.open_screen("watch")
-        await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux session there" in screen_text(app))
+        await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app))
         await pilot.press("o")
         await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
         await answer(pilot, str(path))
@@ -108,7 +108,7 @@ async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, scree
         with path.open("a") as stream:
             stream.write("one more\n")
         await until(pilot, lambda: "one more" in log_text(app.screen))
-        for name, words in (("not-yet.log", "○ not there yet, and waited for"), ("their.log", "● followed")):
+        for name, words in (("not-yet.log", "○ waiting for"), ("their.log", "● followed")):
             await pilot.press("o")
             await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
             await answer(pilot, str(project / name))
@@ -124,7 +124,7 @@ async def test_a_model_server_is_followed_by_its_port(open_app: Any, project: Pa
         try:
             async with open_app(project, size=(120, 35)) as (app, pilot):
                 app.open_screen("watch")
-                await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux session there" in screen_text(app))
+                await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app))
                 await pilot.press("o")
                 await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
                 await pilot.press(*str(server.server_address[1]), "enter")
@@ -169,10 +169,10 @@ async def test_a_machine_that_is_none_is_told(open_app: Any, project: Path, scre
 async def test_a_machine_that_cannot_be_reached_leaves_the_one_before(open_app: Any, project: Path, screen_text: Any) -> None:
     async with open_app(project, size=(80, 24)) as (app, pilot):
         app.open_screen("watch")
-        await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux session there" in screen_text(app))
+        await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux sessions found" in screen_text(app))
         await pilot.press("M")
         await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
         await pilot.press(*(["backspace"] * 20), *"nobody@127.0.0.1:1", "enter")
         await until(pilot, lambda: getattr(app.screen, "NAME", "") == "watch" and "127.0.0.1" in app.screen.message)
         await until(pilot, lambda: "Asking" not in app.screen.message)
-        assert app.screen.machine == "local" and "No tmux session there" in screen_text(app)
+        assert app.screen.machine == "local" and "No tmux sessions found" in screen_text(app)

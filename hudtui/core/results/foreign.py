@@ -187,7 +187,7 @@ class Place:
 def as_message(value: object) -> dict[str, Any] | None:
     """Return a chat message whose role is a text, and whose content is a text or a list of parts; None for anything else.
 
-    A choice of a completion (`{"finish_reason", "message"}`) stands for its message.
+    For a choice of a completion (`{"finish_reason", "message"}`), its message is returned.
     """
     message = mapping(value)
     if "finish_reason" in message and isinstance(message.get("message"), Mapping):
@@ -253,7 +253,7 @@ def calls_of(message: Mapping[str, Any]) -> tuple[TranscriptCall, ...]:
 def conversation(
     messages: Sequence[Message], *, most: int | None = None
 ) -> tuple[tuple[Message, ...], tuple[TranscriptTurn, ...]]:
-    """Split a conversation into what comes before the first reply, and its turns.
+    """Split a conversation into the messages before the first reply, and its turns.
 
     `most` is the number of the agent's own replies. These are the last ones; earlier replies are examples. None: all replies are
     the agent's own.

@@ -40,7 +40,7 @@ class SearchHit:
     number: int
     """`EpisodeEntry.number`."""
     turn: int
-    """`TranscriptTurn.number`; 0 for what comes before the first reply, and for the episode's task and error."""
+    """`TranscriptTurn.number`; 0 for the messages before the first reply, and for the episode's task and error."""
     field: str
     """The place of the match: `reply`, `thought`, `call`, `observation`, `opening`, `task` or `error`."""
     excerpt: str

@@ -1,4 +1,4 @@
-"""Requests made from earlier runs, and the files that they name: the same run again, or a run that continues another one."""
+"""Requests for a run that repeats or continues an earlier run, and the files that they need."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _usual(name: str) -> float:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """From when on there is an alarm. An infinite threshold means that there is none; see `settings.ALARM_SETTINGS`."""
+    """The thresholds of alarms. An infinite threshold switches its alarm off; see `settings.ALARM_SETTINGS`."""
 
     heartbeat: float = _usual("heartbeat")
     """Seconds without a heartbeat."""
@@ -81,13 +81,13 @@ class Alarm:
     """The fix, in one sentence."""
     stage: str | None = None
     mark: str = ""
-    """What tells it from an earlier alarm of this identity, such as the step since which it is there; empty if nothing does."""
+    """A text that distinguishes this alarm from earlier ones of its identity, such as the step at which it began."""
     acknowledged: bool = False
-    """The user knows of it: it is listed, and neither counted nor announced."""
+    """Whether the user has acknowledged the alarm: it is then listed, but not counted or announced."""
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Return what tells the alarm from others while its text changes with every second."""
+        """Return the fields that identify the alarm; its text is not among them, because it changes every second."""
         return (self.kind, self.level, self.stage or "", self.fix or "")
 
     @property
@@ -203,8 +203,8 @@ _SYMPTOMS: tuple[tuple[Literal["memory", "server", "training"], str, str | None,
         "Look at the end of its log; often the GPU's memory was full: lower gpu_memory_utilization or max_seq_len.",
     ),
 )
-"""The kind of a symptom, its line, what the line means (None: it is shown itself), and what helps. The first that fits counts.
-Those of a training are from issues of ART: #346, #377, #395, #469, #472."""
+"""Kind, pattern, meaning (None: the line itself is shown) and fix of each symptom. The first matching pattern counts.
+The symptoms of a training are from issues of ART: #346, #377, #395, #469, #472."""
 _WORDS = (
     *("emory", "ALLOC_FAILED", "KV cache", "max seq len", "oom-kill", "Engine", "Background loop", "Skipping tuning"),
     *("rewards of each group", "optimizer is not kept", "longer than the model", "maximum context", "model's server"),
@@ -245,12 +245,12 @@ def reward_spread(metrics: MetricsReader, group: int | None = None) -> tuple[Poi
 
 
 def find_alarms(facts: RunFacts, from_when: Thresholds = USUAL, *, acknowledged: Collection[str] = ()) -> tuple[Alarm, ...]:
-    """Return the alarms of a run, the worst first, and those that the user knows of last.
+    """Return the alarms of a run, the worst first, and acknowledged alarms last.
 
     Args:
         facts: The facts about the run.
         from_when: The thresholds.
-        acknowledged: The keys of the alarms that the user knows of.
+        acknowledged: The keys of the alarms that the user has acknowledged.
     """
     checks = (_heartbeat, _memory, _server, _disk, _quiet, _nan, _flat, _training)
     found = [alarm for check in checks for alarm in check(facts, from_when)]

@@ -18,7 +18,7 @@ _EVENTS = {
     "unreadable": "a record of the machine cannot be read",
 }
 _STEPS = {
-    "folder": "the run's folder is made",
+    "folder": "the run's folder is created",
     "files": "the run's files are written",
     "plan": "the plan is written",
     "supervisor": "the supervisor is started",

@@ -24,7 +24,7 @@ GIB_PER_GB = 1e9 / 2**30
 
 @dataclass(frozen=True)
 class Demand:
-    """What a training needs of its GPUs."""
+    """The memory that a training needs on its GPUs."""
 
     recipe: Recipe
     shape: ModelShape | None = None

@@ -98,7 +98,7 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
 
 
 def readiness_text(prepared: Preparation) -> str:
-    """Return in one sentence whether a run can be started, and what it is expected to cost and costs at most."""
+    """Return a sentence that says whether a run can be started, with its expected and its highest cost."""
     if prepared.record is None:
         first, *others = prepared.missing
         more = f" (and {plural(len(others), 'more problem')})" if others else ""

@@ -27,7 +27,7 @@ WHAT, MODEL, TRAINER, ROLLOUTS = "what", "model", "trainer", "rollouts"
 MACHINE, LIMITS, VARIABLES, VERSIONS = "machine", "limits", "variables", "versions"
 
 _OF_EVERY_RUN = frozenset({"name", "workspace", "remarks", "continues"})
-"""Fields of a spec that say nothing about what the run does."""
+"""Fields of a spec that do not affect the work of the run."""
 _IN_RECIPE = frozenset({"model", "steps", "learning_rate", "held_out", "max_turns", "seed", "training"})
 """Fields of a spec whose values a recipe holds."""
 _OF_ROLLOUTS = frozenset({"policy", "base_url", "group", "concurrency", "limit", "max_turns", "seed", "policy_file"})
@@ -64,9 +64,9 @@ class RunSetting:
     shown: Any
     """The value as it may be shown; None where the run leaves it to the engine."""
     default: Any = None
-    """What a run of this kind has unless the user sets it; None where there is no such value."""
+    """The default for a run of this kind; None without a default."""
     changed: bool = False
-    """The user has set another value than the default."""
+    """Whether the value differs from the default."""
     about: str = ""
 
     @property
@@ -85,7 +85,7 @@ class RunSetting:
 
     @property
     def told(self) -> str:
-        """The value, and the default where it is another one."""
+        """The value as text, followed by the default if it differs."""
         return f"{self.text} (default {self.default_text})" if self.changed else self.text
 
     def to_json(self) -> dict[str, Any]:
@@ -101,13 +101,13 @@ SETTING_FIELDS: Fields[RunSetting] = {
     "changed": lambda one: "yes" if one.changed else "no",
     "about": lambda one: one.about,
 }
-"""What settings can be filtered by."""
+"""The fields by which settings can be filtered."""
 
 
 def settings_of(record: RunRecord) -> tuple[RunSetting, ...]:
-    """Return the settings of a run, group by group: what was planned, and not what has changed since.
+    """Return the planned settings of a run, by group. Later changes are not included.
 
-    A training has every setting of its trainer. Secrets are named, and variables that may hold one have no value.
+    For a training, all settings of its trainer are included. Secrets, and variables that may contain one, have no value.
     """
     told = (one for one in _settings(record) if one.about or one.value not in (None, (), [], {}))
     return tuple(sorted(told, key=lambda one: _ORDER.index(one.group)))
@@ -156,7 +156,7 @@ def _setting(name: str, value: Any, shown: Any = ..., default: Any = None, about
 
 
 def _machine(record: RunRecord) -> Iterator[tuple[str, Any]]:
-    """Where the run is. Of a rented machine, only what decides about speed and price."""
+    """Yield the settings of the machine; for a rented machine, only those that determine speed and price."""
     rent = record.spec.rent
     if rent is None:
         yield "machine.host", record.host
@@ -170,7 +170,7 @@ def _machine(record: RunRecord) -> Iterator[tuple[str, Any]]:
 
 
 def _recipe(record: RunRecord) -> Recipe | None:
-    """The settings of the trainer as the plan has them; None where this version does not understand them."""
+    """Return the trainer's settings in the plan; None if this version cannot read them."""
     try:
         text = next((file.content for file in record.plan.files if file.path == RECIPE), None)
         return recipe_for(record.spec) if text is None else recipe_from(json.loads(text))
@@ -181,7 +181,7 @@ def _recipe(record: RunRecord) -> Recipe | None:
 def _trainer(recipe: Recipe, spec: RunSpec) -> Iterator[RunSetting]:
     plain = JobSpec(spec.engine, "", "", rehearse=spec.rehearse, rehearse_model=spec.rehearse_model)
     usual, knobs = recipe_for(plain), knobs_of(Recipe)
-    # The default of the learning rate depends on the model, whichever it is.
+    # The default of the learning rate depends on the model.
     before = replace(usual, model=recipe.model).rate
     values, defaults = replace(recipe, learning_rate=recipe.rate).to_json(), replace(usual, learning_rate=before).to_json()
     for name, value in values.items():

@@ -127,7 +127,7 @@ class GpuLoad:
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """The load of a machine at one moment; None for what it does not report."""
+    """The load of a machine at one moment; None for values that it does not report."""
 
     cpu: float | None = None
     """Utilization of all processors, in percent."""

@@ -492,7 +492,7 @@ def _is_named(row: Sequence[Any]) -> bool:
 
 
 def _content(row: Sequence[Any]) -> str:
-    """Return everything that determines what a run does, as one text."""
+    """Return all fields that determine the work of a run, as one text."""
     return json.dumps(list(row), default=str)
 
 

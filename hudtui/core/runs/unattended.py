@@ -1,4 +1,4 @@
-"""Machines that continue to cost money while hudtui is closed: their purpose, what ends them, and when."""
+"""Machines that continue to cost money while hudtui is closed: their purpose, and when and by what they are ended."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class _Left:
         )
 
     def guard(self, ledger: Ledger, spending: CostSummary, settings: Lookup) -> str:
-        """Return a sentence that says what ends the machine by itself, and when."""
+        """Return a sentence that says when, and by what, the machine is ended automatically."""
         one = self.owned
         if self.provider is not None and self.provider.features.terminates_itself:
             return f"{self.provider.title} ends it by itself when its time is over."

@@ -1,4 +1,4 @@
-"""The scrolling part of a log pane: draws the lines that are in sight, and nothing else."""
+"""The scrolling part of a log pane. It draws only the visible lines."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _VALUES = re.compile(
     r"""((?:"[^"\\]{0,200}"|'[^'\\]{0,200}')(?=\s?:))|("[^"\\]{0,200}"|'[^'\\]{0,200}')|(-?\b\d[\d.]*(?:e[+-]?\d+)?\b|\bnan\b)""",
     re.IGNORECASE,
 )
-"""Keys, texts and numbers of a line that holds JSON, or a dict as Python writes it."""
+"""Matches keys, strings and numbers in a line with JSON or the `repr` of a dict."""
 _VALUE_STYLES = ("", "log--key", "log--text", "log--number")
 _TIME_WIDTH = 9
 _SOURCE = "source "
-"""Begins what stands for the colour of a source, by its number; see `LogBuffer.sources`."""
+"""Prefix of the names that stand for the colours of sources; the number of the source follows. See `LogBuffer.sources`."""
 
 
 class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
     """A view of a `LogBuffer`: filtered by level, wrapped or not, with arrival times or not.
 
-    It follows the end until it is scrolled away from it, and again when it is scrolled back to it.
+    The view follows the end of the log until the user scrolls away from it, and again after the user scrolls back to it.
     """
 
     ALLOW_SELECT = True
@@ -78,10 +78,10 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
     """
 
     class Moved(Message):
-        """Following began or ended because the view was scrolled."""
+        """Sent when the view starts or stops following the log, because it was scrolled."""
 
     class Above(Message):
-        """The view is at its first line, and the user scrolls up."""
+        """Sent when the user scrolls up at the first line of the view."""
 
     def __init__(self, buffer: LogBuffer, *, empty: str, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -113,24 +113,24 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         return None if self.level is Level.NONE else self.buffer.at_least(self.level, start)
 
     def line_text(self, number: int) -> str:
-        """What is shown of a line."""
+        """Return the text of a line as it is shown."""
         return self.buffer.text(number)
 
     def longest(self, numbers: Sequence[int]) -> int:
-        """Characters of the longest of these lines."""
+        """Return the width of the longest of these lines, in characters."""
         return self.buffer.longest(numbers)
 
     @property
     def shown(self) -> int:
-        """How many lines the filter lets through."""
+        """The number of lines that pass the filter."""
         return len(self.buffer) if self._view is None else len(self._view)
 
     def numbers(self) -> Sequence[int]:
-        """Numbers of the lines that the filter lets through."""
+        """The numbers of the lines that pass the filter."""
         return range(self.buffer.first, self.buffer.end) if self._view is None else self._view
 
     def took(self, start: int) -> None:
-        """The buffer took in the lines from number `start` on, and may have let old ones go."""
+        """Handle lines that were appended to the buffer from number `start` on; the buffer may have dropped old lines."""
         gone_rows = self._forget()
         seen = self._rows
         self._learn(start)
@@ -140,17 +140,17 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         elif gone_rows:
             self._place(self.scroll_offset.y - gone_rows)
             self.refresh()
-        elif seen < self.scroll_offset.y + self.size.height:  # what comes below the last row in sight changes no row
+        elif seen < self.scroll_offset.y + self.size.height:  # lines below the last visible row change nothing on the screen
             self.refresh()
 
     def put_before(self, lines: Sequence[str], before: int) -> None:
-        """Put earlier lines before a held one, see `LogBuffer.put_before`; the line in the first row stays where it is."""
+        """Insert earlier lines, see `LogBuffer.put_before`. The line in the first row keeps its place."""
         top = self._number_at(self.scroll_offset.y)
         self.buffer.put_before(lines, before)
         self.rebuild(before if top is None else max(top, before))
 
     def rebuild(self, top: int | None = None) -> None:
-        """Lines, filter or wrapping changed: keep the line in the first row where it is, or the end.
+        """Lay out all lines again after a change of lines, filter or wrapping. The first row, or the end, keeps its place.
 
         Args:
             top: The line of the first row; None for the current first line.
@@ -176,13 +176,13 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         self.refresh()
 
     def to_end(self) -> None:
-        """Show the newest line and follow."""
+        """Scroll to the newest line and follow the log."""
         self.follow = True
         self._place(self.max_scroll_y)
         self.refresh()
 
     def to_line(self, number: int) -> None:
-        """Bring a line into sight, a third from the top, and mark it."""
+        """Scroll a line to a third of the height from the top, and mark it."""
         self.follow = False
         self.here = number
         self._strips.clear()
@@ -190,7 +190,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         self.refresh()
 
     def top_number(self) -> int:
-        """Number of the first line in sight, or of the marked one when that is in sight."""
+        """Return the number of the marked line if it is visible, otherwise of the first visible line."""
         top = self._number_at(self.scroll_offset.y)
         bottom = self._number_at(self.scroll_offset.y + max(self.size.height - 1, 0))
         if top is None:
@@ -200,7 +200,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         return top
 
     def page(self) -> list[int]:
-        """Numbers of the lines in sight."""
+        """Return the numbers of the visible lines."""
         found: list[int] = []
         for row in range(self.scroll_offset.y, self.scroll_offset.y + self.size.height):
             number = self._number_at(row)
@@ -216,7 +216,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
             self._moving = False
 
     def _forget(self) -> int:
-        """Drop what the buffer dropped; the number of rows that went."""
+        """Remove the lines that the buffer has dropped, and return the number of their rows."""
         first = self.buffer.first
         if self._view is None:
             lost = first - self._first_number
@@ -240,7 +240,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
     _first_number = 0
 
     def _learn(self, start: int) -> None:
-        """Add the lines from number `start` on."""
+        """Add the lines of the buffer from number `start` on."""
         buffer = self.buffer
         start = max(start, buffer.first)
         self._first_number = buffer.first
@@ -293,7 +293,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
     # -- scrolling ---------------------------------------------------------------------------------------------------
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scrolled by the user: away from the end stops following, back to the end resumes it."""
+        """Stop following when the user scrolls away from the end, and resume at the end."""
         super().watch_scroll_y(old_value, new_value)
         if self._moving or round(old_value) == round(new_value):
             return
@@ -303,7 +303,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
             self.post_message(self.Moved())
 
     def scroll_further_up(self) -> None:
-        """The user scrolls up: at the first row, earlier lines are wanted."""
+        """Request earlier lines if the user scrolls up at the first row."""
         if self.scroll_offset.y <= 0:
             self.post_message(self.Above())
 
@@ -316,16 +316,16 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         super().action_page_up()
 
     def action_scroll_home(self) -> None:
-        """To the first line that is held; again for earlier ones."""
+        """Scroll to the first line of the buffer; pressed again, request earlier lines."""
         self.scroll_further_up()
         super().action_scroll_home()
 
     def on_mouse_scroll_up(self) -> None:
-        """Up with the wheel. Textual scrolls beside this."""
+        """Handle the mouse wheel; Textual itself scrolls the view."""
         self.scroll_further_up()
 
     def watch_show_horizontal_scrollbar(self) -> None:
-        """The scrollbar takes a row, or gives it back, after the end was looked for."""
+        """Scroll to the end again: the horizontal scrollbar has changed the number of rows."""
         if self.follow:
             self.call_after_refresh(self._stay_at_end)
 
@@ -334,7 +334,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
             self.to_end()
 
     def on_resize(self, event: Resize) -> None:
-        """Wrapped lines get new heights; the end stays in sight."""
+        """Compute the heights of wrapped lines again, and stay at the end."""
         if self.wrap:
             self.rebuild()
         elif self.follow:
@@ -363,13 +363,13 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         return "\n".join(parts), "\n"
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows in sight. What is the same for all of them is looked up once: the style alone takes half the time else."""
+        """Return the visible rows. The style is looked up once for all of them; otherwise it takes half of the time."""
         self._plain = self.rich_style
         self._selection = self.text_selection
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        """One row of the terminal, with what the mouse wants to know of each place in it."""
+        """Return one row of the terminal, with the offsets that a selection with the mouse needs."""
         return self._line(y).apply_offsets(self.scroll_offset.x, self.scroll_offset.y + y)
 
     def _line(self, y: int) -> Strip:
@@ -377,7 +377,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         row = self.scroll_offset.y + y
         if row >= self._rows:
             if y == 0 and self._rows == 0:
-                text = self.empty if not len(self.buffer) else "No line is as serious as the filter asks for."
+                text = self.empty if not len(self.buffer) else "No line has the chosen level."
                 return Strip([Segment(text, style + self._style("log--empty"))]).adjust_cell_length(width, style)
             return Strip.blank(width, style)
         left = self.scroll_offset.x
@@ -407,7 +407,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         return Strip.join([before, chosen.apply_style(style), after])
 
     def _draw(self, number: int) -> list[Strip]:
-        """A line as one strip, or as several when it is wrapped."""
+        """Return a line as one strip, or as several if it is wrapped."""
         text = self.line_text(number)
         base = self._plain
         marks = [(first, last, self._style(name)) for first, last, name in self.highlight(text)]
@@ -428,7 +428,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         return strips
 
     def highlight(self, text: str) -> list[tuple[int, int, str]]:
-        """What stands out in a line: start, end and component class. Asked for lines in sight only."""
+        """Return the highlighted ranges of a visible line: start, end and component class."""
         lead = self.buffer.lead
         level, start, end = level_of(text[lead:])
         found = [] if level is Level.NONE else [(start + lead, end + lead, _LEVEL_STYLES[level])]
@@ -484,9 +484,9 @@ def _segments(text: str, start: int, end: int, marks: list[tuple[int, int, Style
 class FloodLines(LogLines):
     """`LogLines` for a log that may grow by thousands of lines a second.
 
-    In a flood every row is new each time. So they go past the cache that Textual keeps of each widget's rows, which costs more
-    than the rows themselves; for this it has neither border nor padding. That there are more rows is no reason to lay out the
-    whole screen again, and the scroll bar is drawn only when it looks different.
+    At this rate every update draws new rows, and Textual's cache of rows costs more than it saves. This widget bypasses the
+    cache, and has neither border nor padding for this reason. New rows do not cause a layout of the whole screen, and the
+    scroll bar is redrawn only if it looks different.
     """
 
     def _resize_contents(self, size: Size) -> None:

@@ -1,7 +1,7 @@
-"""The lines behind a log pane: a bounded buffer that numbers, grades and searches them. Knows nothing of any screen.
+"""The lines behind a log pane: a bounded buffer that numbers, grades and searches them. It does not depend on any screen.
 
-Lines are kept as they came; they are cleaned when they are shown, copied or saved. So taking in a line costs next to nothing,
-and a flood is taken in as fast as it can be split into lines.
+The buffer keeps lines unchanged, and cleans a line only when it is shown, copied or saved. Appending a line is therefore cheap:
+the buffer accepts lines as fast as the log can be split into them.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ SHOWN_LENGTH = 4000
 
 
 class LogBuffer:
-    """The newest `cap` lines of a log. A line keeps its number for ever; the first that came in is 0, earlier ones are negative.
+    """The newest `cap` lines of a log. The number of a line never changes.
+
+    The first line that was appended has the number 0; lines that are put before it have negative numbers.
 
     Args:
-        cap: Lines that are held; the oldest ones make room.
-        shown: Characters of one line that are shown and searched. Copying and saving take all of it.
+        cap: Largest number of lines in the buffer; when it is full, the oldest lines are dropped.
+        shown: Number of characters of a line that are shown and searched. Copying and saving use the whole line.
     """
 
     def __init__(self, cap: int = 100_000, *, shown: int = SHOWN_LENGTH) -> None:
         self.cap, self.shown = cap, shown
         self.first = 0
-        """Number of the oldest line that is held."""
+        """Number of the oldest line in the buffer."""
         self.dropped = 0
-        """Lines that made room for newer ones, or that never came in because too many came at once."""
+        """Number of lines that were dropped for newer lines, or that were skipped because too many came at once."""
         self.sources: tuple[str, ...] = ()
-        """The names that lines begin with, in lines that come from several sources; see `named`."""
+        """Names of the sources that lines begin with, if the log merges several sources; see `named`."""
         self.lead = 0
-        """Characters that the name of a line's source takes."""
+        """Width of the name of a line's source, in characters."""
         self._lines: list[str] = []
         self._levels: bytearray | None = None
         self._last: dict[str, int] = {}
@@ -45,32 +47,32 @@ class LogBuffer:
         return len(self._lines)
 
     def name_sources(self, names: Sequence[str]) -> None:
-        """Expect lines of these sources from now on; of none, lines without a name."""
+        """Expect lines that begin with one of these source names; without names, expect lines without a source."""
         self.sources = tuple(names)
         self.lead = max(map(len, names)) + 3 if names else 0
 
     def named(self, source: str, lines: Iterable[str]) -> list[str]:
-        """Return lines with the name of their source in front, which takes no part in their levels."""
+        """Return the lines with the name of their source in front. The name does not affect the level of a line."""
         lead = f"{source:<{self.lead - 3}} | "
         return [lead + line for line in lines]
 
     @property
     def end(self) -> int:
-        """Number that the next line will get."""
+        """Number of the next line that is appended."""
         return self.first + len(self._lines)
 
     def raw(self, number: int) -> str:
-        """A held line as it came."""
+        """Return a line of the buffer unchanged."""
         return self._lines[number - self.first]
 
     def longest(self, numbers: Sequence[int]) -> int:
-        """Characters of the longest of these held lines, as it came; 0 where there is none."""
+        """Return the number of characters of the longest of these lines, before cleaning; 0 without lines."""
         if isinstance(numbers, range):
             return max(map(len, self._lines[numbers.start - self.first : numbers.stop - self.first]), default=0)
         return max((len(self._lines[number - self.first]) for number in numbers), default=0)
 
     def text(self, number: int) -> str:
-        """A held line as it is shown: cleaned, tabs expanded, cut."""
+        """Return a line of the buffer as it is shown: cleaned, with tabs expanded, and cut to `shown` characters."""
         raw = self._lines[number - self.first]
         if len(raw) <= self.shown:
             return raw if raw.isprintable() else clean(raw).expandtabs().replace("\n", " ")
@@ -78,12 +80,13 @@ class LogBuffer:
         return clean(raw[: self.shown]).expandtabs().replace("\n", " ") + f" … {rest} more characters"
 
     def append(self, lines: Sequence[str], at: float, *, skipped: int = 0) -> int:
-        """Take in lines; the number of old ones that had to go.
+        """Append lines and return how many old lines were dropped.
 
         Args:
-            lines: Without line ends.
-            at: Unix time of their arrival.
-            skipped: Lines before them that never came in, and are counted as dropped already. All that are held go.
+            lines: The lines, without line ends.
+            at: Time of their arrival, in seconds since the epoch.
+            skipped: Number of lines before them that were not appended and that `dropped` counts already. If it is not 0, all
+                lines of the buffer are dropped.
         """
         if len(lines) > self.cap or skipped:
             excess = max(len(lines) - self.cap, 0)
@@ -111,10 +114,10 @@ class LogBuffer:
         return gone
 
     def put_before(self, lines: Sequence[str], before: int) -> None:
-        """Put earlier lines before the held line with the number `before`; those in front of that line go.
+        """Insert earlier lines before the line with the number `before`, in place of the lines that the buffer has there.
 
         Args:
-            lines: Without line ends, as many as there is room for.
+            lines: The lines, without line ends; no more than there is room for.
             before: A number from `first` to `end`.
         """
         self._lines[: before - self.first] = lines
@@ -124,11 +127,11 @@ class LogBuffer:
             self._grade()
 
     def ungrade(self) -> None:
-        """Levels are no longer needed: stop grading new lines."""
+        """Stop grading new lines, because levels are no longer needed."""
         self._levels = None
 
     def clear(self) -> None:
-        """Forget the lines. Numbers continue."""
+        """Remove all lines. The numbers of later lines continue from the last one."""
         self.first = self.end
         self._lines.clear()
         self._arrivals.clear()
@@ -136,12 +139,12 @@ class LogBuffer:
             self._levels.clear()
 
     def arrived(self, number: int) -> float | None:
-        """Unix time of a line's arrival, exact to its batch."""
+        """Return when a line arrived, in seconds since the epoch; lines that were appended together have the same time."""
         place = bisect_right(self._arrivals, (number, float("inf"))) - 1
         return self._arrivals[place][1] if place >= 0 else None
 
     def level(self, number: int) -> Level:
-        """How serious a held line is. The first question grades all lines; later ones cost nothing."""
+        """Return the level of a line. The first call grades all lines; later calls are cheap."""
         if self._levels is None:
             self._levels = bytearray()
             self._grade()
@@ -158,7 +161,7 @@ class LogBuffer:
         self._last = last
 
     def at_least(self, level: Level, start: int) -> list[int]:
-        """Numbers of the held lines from `start` on that are at least this serious."""
+        """Return the numbers of the lines from `start` on whose level is at least `level`."""
         start = max(start, self.first)
         if start >= self.end:
             return []
@@ -168,14 +171,14 @@ class LogBuffer:
         return [number for number, own in enumerate(self._levels[start - self.first :], start) if own >= wanted]
 
     def next_error(self, after: int) -> int | None:
-        """Number of the first line from `after` on that says itself that it is an error."""
+        """Return the number of the first line from `after` on that is marked as an error; None without one."""
         for number in range(max(after, self.first), self.end):
             if level_of(self._lines[number - self.first][self.lead :])[0] is Level.ERROR:
                 return number
         return None
 
     def search(self, matches: Callable[[str], bool], start: int, stop: int) -> Iterator[int]:
-        """Numbers of the held lines in a range for which `matches` is true."""
+        """Yield the numbers of the lines from `start` to before `stop` for which `matches` is true."""
         first = self.first
         for number in range(max(start, first), min(stop, self.end)):
             line = self._lines[number - first]
@@ -183,6 +186,6 @@ class LogBuffer:
                 yield number
 
     def everything(self, numbers: Sequence[int] | None = None) -> str:
-        """Held lines as text that is safe to keep, cleaned and complete."""
+        """Return lines in full as one cleaned text, for copying or saving; without `numbers`, all lines."""
         chosen = self._lines if numbers is None else [self._lines[number - self.first] for number in numbers]
         return "".join(clean(line) + "\n" for line in chosen)

@@ -22,51 +22,51 @@ if TYPE_CHECKING:
     from hudtui.core.remote.logs import LineSplitter
 
 OPENING_LINES = 2_000
-"""A log is opened so many lines before its end."""
+"""Number of lines before the end at which a log is opened."""
 MOST_FOUND = 10_000
-"""Lines that a search finds at most."""
+"""Largest number of lines that a search finds."""
 _MARK_EVERY = 200
-"""Lines of a log for which a place is kept."""
+"""Largest number of lines of a log whose byte offset is kept."""
 _SETTLE = 0.3
 """Seconds after a change of the level before the log is searched."""
 _AGAIN = 3.0
-"""Seconds after which what went wrong is tried again; twice as long each time, up to `SELDOM`."""
+"""Seconds after which a failed read is repeated; the wait doubles each time, up to `SELDOM`."""
 SELDOM = 60.0
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A log that is read, and from where."""
+    """A log and the place from which it is read."""
 
     log: Log
     begin: int | None = None
-    """Byte offset of the first line, from which on as much is read as a pane holds; None for the end of the log."""
+    """Byte offset of the first line to read, up to as many lines as the pane holds; None for the end of the log."""
     since: int | None = None
-    """Byte offset from which on the log is wanted; where only some lines are, the others are looked for from there on."""
+    """Byte offset at which the requested part of the log begins; with a `level`, the search for lines begins there."""
     line: int | None = None
-    """Byte offset of a line to go to, behind `begin`."""
+    """Byte offset of a line after `begin` to scroll to."""
     level: Level = Level.NONE
-    """Only lines of the whole log that are at least this serious."""
+    """Lowest level of the lines to read from the whole log; None reads all lines."""
 
     @property
     def stays(self) -> bool:
-        """Whether the first lines are shown, not the end."""
+        """Whether the pane shows the first lines instead of the end."""
         return self.begin is not None
 
 
 class _Places:
-    """Where in its log the lines of a pane are: for every few hundred lines, the byte offset at which one begins."""
+    """Byte offsets in the log of the lines of a pane, one for every few hundred lines."""
 
     def __init__(self, number: int, offset: int) -> None:
         self._marks = deque([(number, offset)])
 
     def mark(self, number: int, offset: int) -> None:
-        """The line that gets this number begins at this offset."""
+        """Record the byte offset of the line with this number."""
         if number - self._marks[-1][0] >= _MARK_EVERY:
             self._marks.append((number, offset))
 
     def first(self, held: int) -> tuple[int, int]:
-        """Return number and offset of the first line from number `held` on whose place is known; of the newest line else."""
+        """Return number and offset of the first line from number `held` on with a known offset, otherwise of the newest line."""
         while len(self._marks) > 1 and self._marks[0][0] < held:
             self._marks.popleft()
         return self._marks[0]
@@ -77,34 +77,34 @@ class _Places:
 
 @dataclass
 class _State:
-    """How far a log is read."""
+    """The progress of reading a log."""
 
     feed: LineSplitter
     first: int
     """The number of the first line."""
     number: int
-    """The number that the next line gets."""
+    """The number of the next line."""
     rest: int
     """Byte offset of the next line."""
     line: int | None
-    """Byte offset of the line to go to, until that has come."""
+    """Byte offset of the line to scroll to; None once that line was read."""
     passed: int = 0
-    """Lines that came before the chunk with that line."""
+    """Number of lines that were read before the chunk with that line."""
     partial: str = ""
 
 
 class ReadLogs(Vertical):
-    """Panes whose logs are read here, and which reach every line of them. Messages of other panes bubble on.
+    """Reads logs into panes, from which every line of a log can be reached. Messages of other panes bubble on.
 
     Args:
-        fail: Shows an error. Reading continues.
+        fail: Called with an error, to show it. Reading continues.
     """
 
     def __init__(self, fail: Callable[[Exception], None], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._fail = fail
         self._readings: dict[LogView, Reading] = {}
-        """What is read into each pane."""
+        """The log that is read into each pane."""
         self._places: dict[LogView, _Places] = {}
 
     def reads(self, pane: LogView) -> bool:
@@ -112,47 +112,47 @@ class ReadLogs(Vertical):
         return pane in self._readings
 
     def read(self, pane: LogView, log: Log) -> None:
-        """Read a log into a pane, from the part on that was read before."""
+        """Read a log into a pane, beginning with the part that the pane showed before."""
         before = self._readings.get(pane)
         if before is None or before.log != log:
             before = Reading(log)
         self._read(pane, replace(before, log=log, line=None))
 
     def drop(self, pane: LogView) -> None:
-        """Read no more into a pane."""
+        """Stop reading into a pane."""
         for what in ("read", "above", "go", "search"):
             self.workers.cancel_group(self, self._group(pane, what))
         self._readings.pop(pane, None)
         self._places.pop(pane, None)
 
-    # -- what a pane asks for ------------------------------------------------------------------------------------------
+    # -- requests of a pane --------------------------------------------------------------------------------------------
 
     def on_log_view_earlier(self, event: LogView.Earlier) -> None:
-        """The log from its first line on."""
+        """Read the log from its first line on."""
         self._again(event, begin=0, since=None, line=None)
 
     def on_log_view_latest(self, event: LogView.Latest) -> None:
-        """The end of the log again."""
+        """Read the end of the log again."""
         self._again(event, begin=None, since=None, line=None)
 
     def on_log_view_since(self, event: LogView.Since) -> None:
-        """The log from a moment on."""
+        """Read the log from a time on."""
         self._answer(event, self._go_back, "go", event.seconds)
 
     def on_log_view_levelled(self, event: LogView.Levelled) -> None:
-        """Only the lines from a level up, or all."""
+        """Read only the lines from a level up, or all lines."""
         self._again(event, level=event.log.level)
 
     def on_log_view_above(self, event: LogView.Above) -> None:
-        """Some lines before the first one."""
+        """Read some lines before the first one."""
         self._answer(event, self._put_before, "above")
 
     def on_log_view_wanted(self, event: LogView.Wanted) -> None:
-        """The lines around a place."""
+        """Read the lines around a place."""
         self._answer(event, self._go_to, "go", event.offset)
 
     def on_log_view_searched(self, event: LogView.Searched) -> None:
-        """The whole log is searched, or no longer."""
+        """Start or stop a search of the whole log."""
         self._answer(event, self._search, "search")
 
     def _answer(self, event: LogView.Asked, work: Callable[..., Any], what: str, *about: Any) -> None:
@@ -218,7 +218,7 @@ class ReadLogs(Vertical):
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _read(self, pane: LogView, reading: Reading) -> None:
-        """Read a log into its pane, in place of what is read there."""
+        """Read a log into its pane, in place of the log that is read there."""
         before = self._readings.get(pane)
         if before is None or before.log != reading.log:
             pane.forget_found()
@@ -231,8 +231,8 @@ class ReadLogs(Vertical):
         self._work(pane, partial(self._follow, pane, reading), "read")
 
     def _work(self, pane: LogView, work: Callable[[], Any], what: str) -> None:
-        """Carry out work for a pane; what it does for the same purpose ends."""
-        # Where the app ends before the worker begins, the coroutine is never made.
+        """Start a worker for a pane, and end the pane's earlier worker for the same purpose."""
+        # If the app ends before the worker starts, the coroutine is never created.
         self.run_worker(work, name="forever", group=self._group(pane, what), exclusive=True, exit_on_error=False)
 
     def _group(self, pane: LogView, what: str) -> str:
@@ -255,7 +255,7 @@ class ReadLogs(Vertical):
         await self._try_on(read)
 
     async def _try_on(self, read: Callable[[], Awaitable[None]]) -> None:
-        """Read until the end. Failures are shown, and reading is tried again."""
+        """Read until the end. Failures are shown, and the read is repeated."""
         pause = _AGAIN
         while True:
             try:
@@ -278,7 +278,7 @@ class ReadLogs(Vertical):
         return _State(LineSplitter(offset=offset), number, number, offset, reading.line)
 
     async def _follow_all(self, pane: LogView, reading: Reading, state: _State) -> None:
-        """Read a log on, to its end or until the pane is full."""
+        """Continue to read a log, to its end or until the pane is full."""
         feed = state.feed
         async with aclosing(reading.log.follow(offset=feed.offset)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
@@ -292,7 +292,7 @@ class ReadLogs(Vertical):
                     pane.before = chunk.offset
                 room = pane.room if reading.stays else len(found.done)
                 pane.append(found.done[:room])
-                if len(found.done) > room:  # more would push the first lines out
+                if len(found.done) > room:  # more lines would drop the first lines
                     pane.after = state.rest if room == 0 else chunk.offset + _size_of_lines(chunk.data, room)
                     self._arrive(pane, state, chunk)
                     return
@@ -308,7 +308,7 @@ class ReadLogs(Vertical):
         pane.ended = True
 
     def _arrive(self, pane: LogView, state: _State, chunk: FileChunk) -> None:
-        """Go to the line that is wanted, as soon as it has come in."""
+        """Scroll to the requested line as soon as it has been read."""
         if state.line is None:
             return
         before = chunk.data[: max(state.line - chunk.offset, 0)].count(b"\n")
@@ -321,11 +321,11 @@ class ReadLogs(Vertical):
                 pane.go_to(number)
 
     async def _follow_level(self, pane: LogView, reading: Reading) -> None:
-        """Read the lines that are serious enough, of the whole log or from a moment on."""
+        """Read the lines of the chosen level or above, of the whole log or from a time on."""
         from hudtui.core.remote.log_search import LogFilter
 
         pane.searched(0)
-        await asyncio.sleep(_SETTLE)  # the key that chooses a level goes through all of them
+        await asyncio.sleep(_SETTLE)  # waits, because the key that chooses a level steps through all levels
         pane.clear()
         pane.selected = True
         pane.searched(reading.since or 0)
@@ -342,7 +342,7 @@ class ReadLogs(Vertical):
 
 
 def _size_of_lines(data: bytes, lines: int) -> int:
-    """Return the bytes of the first `lines` lines, as many as there are at least."""
+    """Return the number of bytes that the first `lines` lines take; `data` has at least as many."""
     place = 0
     for _ in range(lines):
         place = data.index(b"\n", place) + 1

@@ -1,9 +1,9 @@
-"""A log pane: follows, stops when scrolled, searches, filters by level, and says when it had to leave lines out.
+"""A log pane: it follows a log, pauses when scrolled, searches, filters by level, and says how many lines it dropped.
 
 pane = LogView()
 pane.append(lines)      # as often as wanted; drawn at most ten times a second
 
-A pane holds a part of a log. What it wants of the rest it asks its owner for by messages, if that has set `reaches`.
+A pane holds a part of a log. It requests other parts from its owner by messages, if the owner has set `reaches`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from hudtui.tui.widgets.search import SearchField, StatusLine, search_words, spa
 from hudtui.tui.widgets.words import span
 
 PERIOD = 0.1
-"""Seconds between two updates of the picture, at least."""
+"""Shortest time between two updates of the screen, in seconds."""
 
 _SEARCH_STEP = 5000
-"""Lines searched before other work gets a turn."""
+"""Number of lines that are searched before other tasks of the event loop run."""
 
 _LEVELS = (Level.NONE, Level.INFO, Level.WARNING, Level.ERROR)
 
@@ -40,8 +40,8 @@ class LogView(Acting, Vertical):
     """A log pane over the newest `cap` lines.
 
     Args:
-        cap: Lines that are held; older ones are dropped, and the pane says how many.
-        empty: What to show while there is no line.
+        cap: Largest number of lines in the pane; older lines are dropped, and the pane says how many.
+        empty: The text to show while there are no lines.
         save_name: Suggested name for saving.
     """
 
@@ -56,13 +56,13 @@ class LogView(Acting, Vertical):
         by_key("log.previous", "Previous match", "Go to the match before.", "N"),
         AppAction("log.error", "Next error", "Go to the first error, then to the one after.", "J", palette=False),
         AppAction("log.level", "Level", "Show all lines of the log, or only those from a level up.", "l", palette=False),
-        AppAction("log.since", "Since", "Go to what was written in the last minutes or hours.", "F", palette=False, asks=True),
+        AppAction("log.since", "Since", "Go to the lines of the last minutes or hours.", "F", palette=False, asks=True),
         by_key("log.cancel", "Cancel", "Stop searching the log.", "ctrl+x"),
         by_key("log.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "backslash"),
         by_key("log.times", "Times", "Show when each line arrived.", "D"),
         by_key("log.save", "Save", "Write the shown lines into a file.", "W"),
-        by_key("log.copy", "Copy", "Copy the lines in sight.", "y"),
-        by_key("log.copy-all", "Copy all", "Copy every line that the filter lets through.", "Y"),
+        by_key("log.copy", "Copy", "Copy the visible lines.", "y"),
+        by_key("log.copy-all", "Copy all", "Copy every line that passes the filter.", "Y"),
         by_key("log.down", "Down", "One line down.", "j"),
         by_key("log.up", "Up", "One line up.", "k"),
         by_key("log.top", "First", "Go to the first line of the log.", "g"),
@@ -70,35 +70,35 @@ class LogView(Acting, Vertical):
 
     @dataclass
     class Asked(Message):
-        """Something of the rest of the log is wanted."""
+        """Base class of the messages by which a pane requests another part of the log."""
 
         log: LogView
 
     class Earlier(Asked):
-        """The log is wanted from its first line on."""
+        """Requests the log from its first line on."""
 
     class Latest(Asked):
-        """The end of the log is wanted."""
+        """Requests the end of the log."""
 
     class Above(Asked):
-        """Some of the lines before the first one are wanted: answer with `put_before`."""
+        """Requests some of the lines before the first one; answer with `put_before`."""
 
     class Searched(Asked):
-        """The whole log is to be searched for `pattern`, or no longer (`pattern` is None): answer with `found` and `searched`."""
+        """Starts a search of the whole log for `pattern`, or ends it (None); answer with `found` and `searched`."""
 
     @dataclass
     class Wanted(Asked):
-        """The lines around a place in the log are wanted."""
+        """Requests the lines around a place in the log."""
 
         offset: int
-        """Byte offset of the line to go to."""
+        """Byte offset of the line to scroll to."""
 
     class Levelled(Asked):
-        """Only the lines of the whole log from `level` up are wanted, or all of them again."""
+        """Requests only the lines of the whole log from `level` up, or all lines again."""
 
     @dataclass
     class Since(Asked):
-        """What was written in the last `seconds` is wanted."""
+        """Requests the lines that were written in the last `seconds`."""
 
         seconds: float
 
@@ -119,10 +119,10 @@ class LogView(Acting, Vertical):
         self._field = SearchField(self.search, self._lines.focus)
         self._pending: list[str] = []
         self._skipped = 0
-        """Lines that were dropped before those that are pending."""
+        """Number of lines that were dropped before the pending lines."""
         self._missed = 0
         self._counts = True
-        """Whether lines that come in while the end is not in sight are counted as new."""
+        """Whether lines that arrive while the end is not visible are counted as new."""
         self._drawn_at = 0.0
         self._timer: Timer | None = None
         self._pattern: Pattern | None = None
@@ -132,14 +132,14 @@ class LogView(Acting, Vertical):
         self._after: int | None = None
         self._away: float | None = None
         self.reaches = False
-        """Whether the owner answers questions for the rest of the log. `Earlier` and `Latest` are asked in any case."""
+        """Whether the owner answers requests for other parts of the log. `Earlier` and `Latest` are sent in any case."""
         self.selected = False
-        """The owner gives only the lines from `level` up, of the whole log."""
+        """Whether the owner delivers only the lines from `level` up, of the whole log."""
         self._loading = False
         self._elsewhere: list[int] = []
         """Byte offsets of all matches in the whole log, in order; see `Searched`."""
         self._reached: int | None = None
-        """How far the search of the whole log is; None when it has come to its end."""
+        """Byte offset up to which the whole log was searched; None once the search is complete."""
 
     def compose(self) -> ComposeResult:
         yield self._lines
@@ -149,10 +149,10 @@ class LogView(Acting, Vertical):
     def on_mount(self) -> None:
         self._show_status()
 
-    # -- taking in ---------------------------------------------------------------------------------------------------
+    # -- appending ---------------------------------------------------------------------------------------------------
 
     def append(self, lines: Sequence[str]) -> None:
-        """Take in lines without their line ends, as they came. Returns at once."""
+        """Append lines, without line ends. Returns at once; the lines are shown with the next update."""
         if not lines:
             return
         self._pending.extend(lines)
@@ -167,17 +167,17 @@ class LogView(Acting, Vertical):
 
     @property
     def pending(self) -> int:
-        """Lines that came in and are not shown yet."""
+        """The number of lines that were appended and are not shown yet."""
         return len(self._pending)
 
     @property
     def room(self) -> int:
-        """Lines that may come in before the first one has to go."""
+        """The number of lines that can be added before the first line is dropped."""
         return max(self.buffer.cap - len(self.buffer) - self.pending, 0)
 
     @property
     def ended(self) -> bool:
-        """Nothing comes any more: the pane says so instead of "following". `clear` takes it back."""
+        """Whether the log is complete: the pane then says so instead of "following". `clear` resets this."""
         return self._ended
 
     @ended.setter
@@ -192,7 +192,7 @@ class LogView(Acting, Vertical):
 
     @property
     def pattern(self) -> Pattern | None:
-        """What is searched for."""
+        """The pattern of the search."""
         return self._pattern
 
     @property
@@ -202,7 +202,10 @@ class LogView(Acting, Vertical):
 
     @property
     def before(self) -> int:
-        """Byte offset of the first line in its log: `g` asks for all of it with `Earlier`. `clear` takes it back."""
+        """Byte offset of the first line in its log. If it is not 0, `g` requests the log from its start with `Earlier`.
+
+        `clear` resets this.
+        """
         return self._before
 
     @before.setter
@@ -212,7 +215,7 @@ class LogView(Acting, Vertical):
 
     @property
     def after(self) -> int | None:
-        """Byte offset of what comes behind the last line read, if it is not read; `G` asks for the end of the log with `Latest`.
+        """Byte offset of the unread part after the last line, if there is one; `G` then requests the end with `Latest`.
 
         `clear` resets this.
         """
@@ -224,17 +227,17 @@ class LogView(Acting, Vertical):
         self._show_status()
 
     def hear(self, away: float | None) -> None:
-        """Say for how many seconds nothing was heard of the log's machine; None where it answers."""
+        """Show for how many seconds the log's machine has not answered; None if it answers."""
         self._away = away
         self._show_status()
 
     def stay(self) -> None:
-        """Stay at the first line while others come in behind it, which are not counted as new."""
+        """Stay at the first line while more lines are appended; these are not counted as new."""
         self._lines.follow, self._counts = False, False
         self._show_status()
 
     def flush(self) -> None:
-        """Show what came in at once instead of within a tenth of a second."""
+        """Show the pending lines now instead of with the next update."""
         if self._timer is not None:
             self._timer.stop()
         self._draw()
@@ -254,12 +257,12 @@ class LogView(Acting, Vertical):
         self._show_status()
 
     def put_before(self, lines: Sequence[str], number: int, offset: int) -> None:
-        """Answer `Above`: put earlier lines before a held one.
+        """Answer `Above`: insert earlier lines before a line of the pane.
 
         Args:
-            lines: As many as there is `room` for.
-            number: The number of the line that they stand before; what is held in front of it goes.
-            offset: Byte offset of the first of them.
+            lines: The lines; no more than there is `room` for.
+            number: Number of the line to insert them before. They replace the lines that the pane has before it.
+            offset: Byte offset of the first inserted line.
         """
         self._loading = False
         self._before = offset
@@ -276,14 +279,14 @@ class LogView(Acting, Vertical):
         self._show_status()
 
     def forget_found(self) -> None:
-        """What was found in the rest of the log belongs to another log."""
+        """Forget the matches in the other parts of the log, because the pane now shows another log."""
         self._elsewhere = []
         self._reached = None
 
     def searched(self, reached: int | None) -> None:
-        """Answer `Searched`: how far the search is, as a byte offset; None at its end.
+        """Answer `Searched`: report the byte offset up to which the log was searched; None once all of it was searched.
 
-        The first match is gone to when there is none in the lines that are held.
+        If no line of the pane matches, the pane then goes to the first match.
         """
         self._reached = reached
         self._show_status()
@@ -313,10 +316,10 @@ class LogView(Acting, Vertical):
         services = getattr(self.app, "services", None)
         return time() if services is None else float(services.now().timestamp())
 
-    # -- what it says ------------------------------------------------------------------------------------------------
+    # -- the status line ---------------------------------------------------------------------------------------------
 
     def on_log_lines_moved(self, event: LogLines.Moved) -> None:
-        """Scrolled away from the end, or back to it."""
+        """Update the status line after the view was scrolled away from the end, or back to it."""
         event.stop()
         if self._lines.follow:
             self._missed, self._counts = 0, True
@@ -374,7 +377,7 @@ class LogView(Acting, Vertical):
         return search_words(pattern, place, len(earlier) + len(self._matches) + len(later), more=self._reached is not None)
 
     def _others(self) -> tuple[list[int], list[int]]:
-        """The matches in the log before the lines that are held, and behind them, as byte offsets."""
+        """Return the matches before and after the lines of the pane, as byte offsets in the log."""
         first = bisect_left(self._elsewhere, self._before)
         last = len(self._elsewhere) if self._after is None else bisect_left(self._elsewhere, self._after)
         return self._elsewhere[:first], self._elsewhere[last:]
@@ -383,16 +386,16 @@ class LogView(Acting, Vertical):
 
     @property
     def lines(self) -> LogLines:
-        """The part that scrolls and takes the keys."""
+        """The widget that scrolls and has the focus."""
         return self._lines
 
     def focus(self, scroll_visible: bool = True) -> LogView:
-        """The lines take the focus."""
+        """Focus the lines."""
         self._lines.focus(scroll_visible)
         return self
 
     def why_not(self, action_id: str) -> str | None:
-        """Why an action makes no sense now."""
+        """Return why an action is not possible now; None if it is possible."""
         if action_id in ("log.next", "log.previous") and self._pattern is None:
             return "search first, with /"
         if action_id in ("log.save", "log.copy", "log.copy-all", "log.error") and not len(self.buffer):
@@ -402,7 +405,10 @@ class LogView(Acting, Vertical):
         return None
 
     def offers(self, action_id: str) -> bool:
-        """What asks for the rest of a log needs one that has more. Until a text is searched for, `n` and `N` are the screen's."""
+        """Return whether an action is offered.
+
+        Some actions need an owner that answers requests. `n` and `N` belong to the screen while no text is searched for.
+        """
         if action_id in ("log.next", "log.previous"):
             return self._pattern is not None
         return self.reaches or action_id not in ("log.since", "log.cancel")
@@ -438,12 +444,12 @@ class LogView(Acting, Vertical):
             return
         seconds = parse_duration(typed)
         if seconds is None:
-            self.app.say("Since: write for instance 30s, 10m or 1h30m.", severity="warning")
+            self.app.say("Not a duration. Examples: 30s, 10m, 1h30m.", severity="warning")
             return
         self.post_message(self.Since(self, seconds))
 
     def action_cancel(self) -> None:
-        """Stop searching; of a search for a level, show all lines again."""
+        """Stop the search; after a search for a level, show all lines again."""
         self._reached = None
         if self.selected:
             self._lines.level = Level.NONE
@@ -470,7 +476,7 @@ class LogView(Acting, Vertical):
             found = self.buffer.next_error(self.buffer.first)
         if found is None:
             more = " {key:log.level} looks for errors in the whole log." if self.reaches and self._before else ""
-            self.app.say(f"No line that is shown says that it is an error.{more}")
+            self.app.say(f"The shown lines contain no error.{more}")
             return
         self.go_to(found)
 
@@ -482,7 +488,7 @@ class LogView(Acting, Vertical):
         self._lines.scroll_up(animate=False)
 
     def on_log_lines_above(self, event: LogLines.Above) -> None:
-        """At the first line, and further up."""
+        """Request earlier lines when the user scrolls up at the first line."""
         event.stop()
         if self.reaches and self._before and not self._loading:
             self._loading = True
@@ -529,7 +535,7 @@ class LogView(Acting, Vertical):
         self._field.open()
 
     def search(self, text: str) -> None:
-        """Mark every match and go to the first one at or after the lines in sight; an empty text ends the search."""
+        """Mark every match and go to the first match at or after the visible lines; an empty text ends the search."""
         self._pattern = self._field.pattern_of(text)
         self._lines.pattern = self._pattern
         self._lines.here = None
@@ -554,7 +560,7 @@ class LogView(Acting, Vertical):
             found = list(self.buffer.search(pattern.matches, start, stop))
             if pattern is not self._pattern:
                 return
-            # What came in meanwhile was searched when it came.
+            # Lines that were appended meanwhile have been searched already.
             self._matches = sorted({*self._matches, *found})
             start = stop
             await asyncio.sleep(0)
@@ -564,7 +570,7 @@ class LogView(Acting, Vertical):
         self._show_status()
 
     def action_next(self) -> None:
-        """The next match, beginning again at the first one of the log."""
+        """Go to the next match; after the last match of the log, to the first."""
         here = self._lines.here
         after = here if here is not None else self._lines.top_number() - 1
         found = next((number for number in self._matches if number > after), None)
@@ -577,7 +583,7 @@ class LogView(Acting, Vertical):
             self.go_to(self._matches[0])
 
     def action_previous(self) -> None:
-        """The match before, beginning again at the last one of the log."""
+        """Go to the previous match; before the first match of the log, to the last."""
         here = self._lines.here
         before = here if here is not None else self._lines.top_number()
         found = next((number for number in reversed(self._matches) if number < before), None)
@@ -590,7 +596,7 @@ class LogView(Acting, Vertical):
             self.go_to(self._matches[-1])
 
     def go_to(self, number: int) -> None:
-        """Bring a held line into sight, and mark it."""
+        """Scroll to a line of the pane, and mark it."""
         self._lines.to_line(number)
         self._show_status()
 

@@ -1,4 +1,4 @@
-"""One episode in a pane: its turns, its messages, its group, or its whole record."""
+"""A pane for one episode: its turns, its messages, its group, or its whole record."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class EpisodePane(ViewsPane):
         by_key("episode.previous-turn", "Turn before", "Scroll to the turn before.", "left"),
         AppAction("episode.later", "Next episode", "Show the next episode of the list.", "J", palette=False),
         by_key("episode.earlier", "Episode before", "Show the episode before.", "K"),
-        AppAction("episode.next-match", "Next match", "Scroll to the next line with what was searched for.", "n", palette=False),
-        by_key("episode.previous-match", "Match before", "Scroll to the line before with what was searched for.", "N"),
+        AppAction("episode.next-match", "Next match", "Scroll to the next line that matches the search.", "n", palette=False),
+        by_key("episode.previous-match", "Match before", "Scroll to the previous line that matches the search.", "N"),
     )
     DEFAULT_CSS = """
     EpisodePane > .episode-head { height: auto; max-height: 6; padding: 0 1; background: $surface; }
@@ -59,17 +59,17 @@ class EpisodePane(ViewsPane):
 
     @dataclass
     class AtTurn(Message):
-        """A key has gone to another turn."""
+        """Sent when a key has scrolled to another turn."""
 
         pane: EpisodePane
         turn: int
 
     @dataclass
     class Turned(Message):
-        """Another episode of the list is wanted."""
+        """Requests another episode of the list."""
 
         by: int
-        """How many episodes further down."""
+        """Number of episodes to move down the list; negative to move up."""
 
     def __init__(self, *, title: str = "", id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -77,7 +77,7 @@ class EpisodePane(ViewsPane):
         self.entry: EpisodeEntry | None = None
         """The episode that is shown."""
         self.transcript: Transcript | None = None
-        """All of it; None while it is being read."""
+        """The episode in full; None while it is being read."""
         self._beside: Beside | None = None
         self._wanted: re.Pattern[str] | None = None
         self._at = 0
@@ -111,15 +111,15 @@ class EpisodePane(ViewsPane):
         at: int = 0,
         marked: bool = False,
     ) -> None:
-        """Show an episode, or none. What is shown already stays where it was scrolled to.
+        """Show an episode, or none. An episode that is shown already keeps its scroll position.
 
         Args:
-            entry: What is known of it at once.
-            transcript: All of it; None while it is being read.
+            entry: The entry of the episode in the index.
+            transcript: The episode in full; None while it is being read.
             beside: How it differs from the episode that is shown beside it.
-            wanted: What is marked in its texts.
-            at: The turn to begin at; 0 for the beginning.
-            marked: It is the episode that others are compared with.
+            wanted: The text to mark in the episode.
+            at: Number of the turn to begin at; 0 for the beginning.
+            marked: Whether other episodes are compared with this episode.
         """
         place = None if entry is None else (entry.run, entry.number, at, wanted, beside is not None)
         other = place is None or place != self._place or (self.transcript is None and transcript is not None)
@@ -137,14 +137,14 @@ class EpisodePane(ViewsPane):
         self.refresh_bindings()
 
     async def prepare(self, transcript: Transcript) -> None:
-        """Draw the images of an episode that is about to be shown."""
+        """Draw the images of an episode before it is shown."""
         images = [image.data for pairs in images_by_turn(transcript).values() for _, image in pairs if image.kind]
         if images and why_no_pictures(self.app) is None:
             await self.app.pictures.draw(images, self.width - 2)
 
     @property
     def images(self) -> list[tuple[int, TranscriptImage]]:
-        """The images of the turn at the top with their numbers; of all turns where it has none."""
+        """The images of the turn at the top with their numbers; if that turn has none, the images of all turns."""
         found = {} if self.transcript is None else images_by_turn(self.transcript)
         return found.get(self.turn) or [pair for pairs in found.values() for pair in pairs]
 
@@ -152,13 +152,13 @@ class EpisodePane(ViewsPane):
         return self.app.pictures.lines(image.data if image.kind else None, self.width - 2)
 
     def show_group(self, lines: Callable[[], Sequence[Content]]) -> None:
-        """Show these lines in the view of the group; they are made when they are shown."""
+        """Show these lines in the view of the group. The lines are made when the view is shown."""
         self._group = lines
         if self.view == "group":
             self._draw()
 
     def show_view(self) -> None:
-        """Draw the view that was chosen. The focus stays in the pane if it is there."""
+        """Draw the chosen view. If the pane has the focus, it keeps it."""
         focused = self.has_focus_within
         if self.view == "record" and not self._record.is_attached:
             self.mount(self._record)
@@ -204,7 +204,7 @@ class EpisodePane(ViewsPane):
 
     @property
     def diff(self) -> EpisodeDiff | None:
-        """How it differs from the episode beside it; None while there is none."""
+        """How the episode differs from the episode beside it; None without such an episode."""
         return None if self._beside is None else self._beside.diff
 
     @property
@@ -226,7 +226,7 @@ class EpisodePane(ViewsPane):
     # -- keys --------------------------------------------------------------------------------------------------------
 
     def offers(self, action_id: str) -> bool:
-        """Matches are there while something is searched for; turns where there are some."""
+        """Offer the keys for matches only during a search."""
         if action_id in ("episode.next-match", "episode.previous-match"):
             return self._wanted is not None
         return super().offers(action_id)
@@ -235,7 +235,7 @@ class EpisodePane(ViewsPane):
         if action_id in ("episode.next-turn", "episode.previous-turn") and (self.view == "record" or not self._page.turns):
             return "there is no turn to go to in this view"
         if action_id in ("episode.next-match", "episode.previous-match") and (self.view == "record" or not self._page.found):
-            return "this view does not hold what was searched for"
+            return "this view has no match"
         return super().why_not(action_id)
 
     def _move(self, places: Sequence[int], by: int) -> None:

@@ -37,7 +37,7 @@ def group_lines(side: GroupSide, other: GroupSide | None, width: int) -> list[Co
 
     Args:
         side: The group under the cursor.
-        other: The marked group, shown at the right of it.
+        other: The marked group, shown to the right of it.
         width: Cells of a line.
     """
     sides = [side] if other is None else [side, other]

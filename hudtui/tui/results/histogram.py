@@ -1,4 +1,4 @@
-"""The rewards of episodes as bars. Keys or the mouse choose a bar, or several beside each other, as a filter."""
+"""A histogram of rewards. Keys or the mouse choose a range of bars as a filter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MUTED = "$foreground-muted"
 
 
 def bar_lines(counts: Sequence[int], width: int, height: int) -> list[str]:
-    """Return bars as `height` lines of `width` cells. A bar that counts something is at least an eighth of a line high."""
+    """Return bars as `height` lines of `width` cells. A bar with a count above 0 is at least an eighth of a line high."""
     most = max(counts, default=0)
     cells = [counts[at * len(counts) // width] for at in range(width)] if counts else [0] * width
     eighths = [max(round(count / most * height * 8), 1) if count else 0 for count in cells]
@@ -35,7 +35,7 @@ def bar_lines(counts: Sequence[int], width: int, height: int) -> list[str]:
 
 
 class Histogram(Acting, Widget, can_focus=True):
-    """Bars of rewards, of which some may be chosen."""
+    """Bars of rewards, from which the user can choose a range."""
 
     ALLOW_SELECT = False
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
@@ -46,17 +46,17 @@ class Histogram(Acting, Widget, can_focus=True):
         AppAction(
             "rewards.wider", "Wider", "Add the next range of rewards to the ranges that are shown.", "shift+right", palette=False
         ),
-        by_key("rewards.narrower", "Narrower", "Take the last range of rewards away.", "shift+left"),
+        by_key("rewards.narrower", "Narrower", "Remove the last range of rewards.", "shift+left"),
         AppAction("rewards.all", "All rewards", "Show the episodes with all rewards again.", "escape", palette=False),
     )
     DEFAULT_CSS = "Histogram { height: 1fr; width: 1fr; padding: 0 1; }"
 
     @dataclass
     class Chosen(Message):
-        """Other ranges were chosen."""
+        """Sent when the user has chosen another range of rewards."""
 
         rewards: tuple[float, float] | None
-        """The wanted rewards: from the first number up to the second, without that; None for all."""
+        """The chosen rewards: from the first number up to, but not including, the second; None for all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Histogram(Acting, Widget, can_focus=True):
         self._pressed: int | None = None
 
     def show(self, buckets: tuple[RewardBucket, ...]) -> None:
-        """Show other bars. What was chosen stays where the ranges are the same."""
+        """Show other bars. The choice is kept if the ranges are the same."""
         if [one.low for one in buckets] != [one.low for one in self.buckets]:
             self.forget()
         if buckets != self.buckets:
@@ -75,13 +75,13 @@ class Histogram(Acting, Widget, can_focus=True):
             self.refresh_bindings()
 
     def forget(self) -> None:
-        """Choose nothing."""
+        """Clear the choice."""
         self._choose(None)
 
     # -- drawing -----------------------------------------------------------------------------------------------------
 
     def render(self) -> Content:
-        """Bars, a line that marks those that are chosen, and the ends of the ranges."""
+        """Return the bars, a line that marks the chosen bars, and the ends of the ranges."""
         width, height = self.content_size
         if width < 4 or height < 1:
             return Content("")
@@ -132,7 +132,7 @@ class Histogram(Acting, Widget, can_focus=True):
     # -- choosing ----------------------------------------------------------------------------------------------------
 
     def offers(self, action_id: str) -> bool:
-        """Esc is the screen's while nothing is chosen."""
+        """Leave Esc to the screen while no range is chosen."""
         return action_id != "rewards.all" or self.chosen is not None
 
     def why_not(self, action_id: str) -> str | None:
@@ -150,7 +150,7 @@ class Histogram(Acting, Widget, can_focus=True):
         return self.buckets[first].low, math.inf if last + 1 == len(self.buckets) else self.buckets[last].high
 
     def _step(self, by: int) -> None:
-        """Go to the nearest bar that counts something: a range without episodes shows nothing."""
+        """Go to the nearest bar with a count above 0; a range without episodes would leave the lists empty."""
         counts = [one.count for one in self.buckets]
         here = -1 if by > 0 else len(counts)
         if self.chosen is not None:
@@ -175,14 +175,14 @@ class Histogram(Acting, Widget, can_focus=True):
         self._choose(None)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Begin to choose at the bar under the mouse."""
+        """Begin a range at the bar under the mouse."""
         place = event.get_content_offset(self)
         if place is not None and self.buckets:
             self._pressed = self._bar_at(place.x)
             self.capture_mouse()
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Choose from the bar where the mouse was pressed to this one; the same bar again chooses all."""
+        """Choose the range from the bar where the mouse was pressed to this bar; a click on the chosen bar clears the choice."""
         if self._pressed is None:
             return
         self.release_mouse()
@@ -198,7 +198,7 @@ class RewardsPane(Pane):
 
     BORDER_TITLE = "Rewards"
     HELP = (
-        "How many episodes have which reward. {key:rewards.right} and {key:rewards.left} show only those in a range, "
+        "The number of episodes for each range of rewards. {key:rewards.right} and {key:rewards.left} show only one range, "
         "{key:rewards.wider} adds the next range, {key:rewards.all} shows all again. Dragging with the mouse does the same."
     )
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _BARS = "▁▂▃▄▅▆▇█"
 SPREAD = 8
-"""Cells of the rewards of a group."""
+"""Width of the column with the rewards of a group, in cells."""
 
 
 def reward_marks(rewards: Sequence[float | None], low: float, high: float, most: int = SPREAD) -> str:
-    """Return one bar for each reward, all between the same two ends; `·` for an episode without a reward."""
+    """Return one bar for each reward, scaled from the lowest to the highest reward; `·` for an episode without a reward."""
     size = (high - low) or 1.0
     marks = ["·" if one is None else _BARS[min(max(int((one - low) / size * 8), 0), 7)] for one in rewards[:most]]
     return "".join(marks) + ("…" if len(rewards) > most else "")
@@ -45,14 +45,14 @@ class GroupList(TablePane["ResultGroup"]):
     """The groups: the episodes of a task, or of a task at one step of a training.
 
     Args:
-        members: The episodes of a group, in the order of the file.
-        ends: The smallest and the largest reward of all.
-        is_marked: Whether other groups are compared with this group.
+        members: Returns the episodes of a group, in the order of the file.
+        ends: Returns the smallest and the largest of all rewards.
+        is_marked: Returns whether other groups are compared with this group.
     """
 
     BORDER_TITLE, NOUN = "Groups", "group"
     HELP = (
-        "The episodes by task, in a training also by step: how many, the mean reward, its spread, and a bar for each episode. "
+        "The episodes by task, in a training also by step: their number, mean reward, spread, and a bar for each episode. "
         "{key:list.filter} filters by words and fields, such as step:34 reward:<0.5 spread:0."
     )
 
@@ -73,7 +73,7 @@ class GroupList(TablePane["ResultGroup"]):
         self._members, self._ends, self._is_marked = members, ends, is_marked
 
     def with_columns(self, *, steps: bool, runs: bool) -> None:
-        """Show the columns of steps and of runs, or not: they are empty, or the same, in many results."""
+        """Show or hide the columns of steps and runs, which are empty or constant in many results."""
         left = {name for name, there in (("step", steps), ("run", runs)) if not there}
         columns = tuple(column for column in _GROUPS if column.key not in left)
         if columns != self.table.columns:
@@ -100,15 +100,15 @@ class GroupList(TablePane["ResultGroup"]):
 
 
 def key_text(key: GroupKey) -> str:
-    """Return what a group is known by."""
+    """Return a text that identifies a group."""
     return f"{key.run}\0{key.split}\0{key.step}\0{key.task}"
 
 
 class FailureList(TablePane[FailureCause]):
-    """The episodes that did not come to an end of their own, by what broke them off."""
+    """The episodes that ended with an error, grouped by its cause."""
 
     BORDER_TITLE, NOUN = "Failures", "cause"
-    HELP = "Episodes that something broke off, by the cause. The episodes of the cause are listed below."
+    HELP = "Episodes that ended with an error, by its cause. The episodes of the chosen cause are listed below."
 
     def __init__(self) -> None:
         super().__init__(
@@ -120,7 +120,7 @@ class FailureList(TablePane[FailureCause]):
             {"cause": lambda row: row.cause, "episodes": lambda row: len(row.numbers), "tasks": lambda row: row.tasks},
             key=lambda row: row.cause,
             cells=lambda row: ((row.cause, "table--error"), str(len(row.numbers)), str(row.tasks)),
-            empty="No episode was broken off.",
+            empty="No episode ended with an error.",
             id="results-failures",
         )
 
@@ -140,7 +140,7 @@ class EpisodeList(TablePane["EpisodeEntry"]):
     """The episodes of a group, of a cause of failure, or of a search.
 
     Args:
-        is_marked: Whether other episodes are compared with this episode.
+        is_marked: Returns whether other episodes are compared with this episode.
     """
 
     BORDER_TITLE, NOUN = "Episodes", "episode"
@@ -161,7 +161,7 @@ class EpisodeList(TablePane["EpisodeEntry"]):
         self._is_marked = is_marked
 
     def with_tasks(self, there: bool) -> None:
-        """Show the column of tasks, or not: the episodes of a group have the same."""
+        """Show or hide the column of tasks, which is constant within a group."""
         columns = (_EPISODES[0], _TASK, *_EPISODES[1:]) if there else _EPISODES
         if columns != self.table.columns:
             self.table.columns = columns
@@ -182,17 +182,14 @@ class EpisodeList(TablePane["EpisodeEntry"]):
 
 
 class HitList(TablePane["SearchHit"]):
-    """What a search has found: the turns that hold the text.
+    """The result of a search: the turns that contain the text.
 
     Args:
-        entry: The episode with a number.
+        entry: Returns the episode with a number.
     """
 
     BORDER_TITLE, NOUN = "Found", "hit"
-    HELP = (
-        "The turns that hold what was searched for. {key:table.select} opens the episode there, {key:results.back} leaves the "
-        "search."
-    )
+    HELP = "The turns that match the search. {key:table.select} opens the episode there, {key:results.back} leaves the search."
 
     def __init__(self, entry: Callable[[int], EpisodeEntry | None]) -> None:
         super().__init__(
@@ -217,7 +214,7 @@ class HitList(TablePane["SearchHit"]):
 
     def _hit_cells(self, row: SearchHit) -> tuple[Cell, ...]:
         entry = self._entry(row.number)
-        start = max(row.start - 12, 0)  # the match is in sight also in a narrow column
+        start = max(row.start - 12, 0)  # keeps the match visible in a narrow column
         return (
             "" if entry is None else entry.task,
             "" if entry is None else episode_name(entry),

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _MUTED = "$foreground-muted"
 _LABEL = 28
-"""Most cells of the name of a task."""
+"""Largest width of a task's name, in cells."""
 
 
 def _shade(digit: str) -> str:
-    """The style of a cell. The digit stands in it, also where there are no colours."""
+    """Return the style of a cell. The cell also shows the digit, for terminals without colours."""
     if not digit.isdigit():
         return _MUTED
     return f"{'$background' if int(digit) > 5 else '$foreground'} on $primary {10 + 10 * int(digit)}%"
@@ -76,18 +76,18 @@ class RewardMap(Acting, Widget, can_focus=True):
 
     @property
     def longest_name(self) -> int:
-        """Cells of the longest name of a task, as far as it is shown."""
+        """Return the width of the longest task name as shown, in cells."""
         return max(cell_len(clean_line(self.found.name(task), _LABEL)) for task in self.found.tasks)
 
     def _sizes(self) -> tuple[int, int, int, int]:
-        """Cells of a name and of a step, and how many steps and tasks there is room for."""
+        """Return the width of a name and of a step in cells, and the number of steps and tasks that fit."""
         label = min(self.longest_name, max(self.size.width // 3, 8)) + 1
         room = max(self.size.width - label, 1)
         cell = 2 if 2 * len(self.found.steps) <= room else 1
         return label, cell, room // cell, max(self.size.height - 3, 1)
 
     def render(self) -> Content:
-        """The steps, the tasks with their cells, what the cursor is on, and what the digits mean."""
+        """Return the steps, the tasks with their cells, the value under the cursor, and the legend of the digits."""
         label, cell, columns, rows = self._sizes()
         self._top = max(min(self._top, self.row), self.row - rows + 1, 0)
         self._left = max(min(self._left, self.column), self.column - columns + 1, 0)
@@ -148,7 +148,7 @@ class RewardMap(Acting, Widget, can_focus=True):
         self._go(self.row, len(self.found.steps) - 1)
 
     def on_click(self, event: events.Click) -> None:
-        """The cursor goes to the cell that is clicked."""
+        """Move the cursor to the clicked cell."""
         place = event.get_content_offset(self)
         label, cell, columns, rows = self._sizes()
         if place is not None and place.x >= label and 1 <= place.y <= rows and (place.x - label) // cell < columns:
@@ -156,11 +156,11 @@ class RewardMap(Acting, Widget, can_focus=True):
 
 
 class RewardMapDialog(Dialog["ResultGroup | None"]):
-    """Gives the group that was chosen, or None.
+    """Shows the map. Its result is the chosen group, or None.
 
     Args:
         found: The groups by task and step.
-        at: Where the cursor begins; by default the first task at the last step.
+        at: The task and step under the cursor at first; by default the first task at the last step.
     """
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
@@ -188,13 +188,13 @@ class RewardMapDialog(Dialog["ResultGroup | None"]):
                 self.on_resize()
 
     def on_resize(self) -> None:
-        """The map takes the cells that it needs, or those that there are."""
+        """Limit the size of the map to the size of the screen."""
         found = self.map.found
         self.map.styles.height = min(len(found.tasks) + 3, max(int(self.app.size.height * 0.92) - 6, 4))
         wanted = 2 * len(found.steps) + self.map.longest_name + 7
         self.query_one(".dialog").styles.width = min(max(wanted, 64), int(self.app.size.width * 0.96))
 
     def action_open(self) -> None:
-        """Nothing is opened where nothing is recorded."""
+        """Close the dialog with the group under the cursor, if it has recorded episodes."""
         if self.map.group is not None:
             self.dismiss(self.map.group)

@@ -1,4 +1,4 @@
-"""Results: what did the agent do?"""
+"""The screen Results: the recorded episodes of a run or a file."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
     from hudtui.tui.results.reward_map import RewardMapDialog
 
 _KEPT, _KEPT_BYTES = 16, 4_000_000
-"""Episodes that are kept in full, and the bytes of their records together; in memory they take some five times as many."""
+"""Number of episodes kept in full, and the total size of their records in bytes; in memory they take about five times as much."""
 _SHARE = 0.1
-"""Share of the time that is spent on drawing the lists while a file is being read."""
+"""Share of the time for drawing the lists while a file is being read."""
 
 
 @dataclass(frozen=True)
 class _Lists:
-    """What the lists show."""
+    """The content of the lists."""
 
     buckets: tuple[RewardBucket, ...]
     groups: tuple[ResultGroup, ...]
     steps: bool
-    """Some group is of a step of a training."""
+    """Whether a group belongs to a step of a training."""
     causes: tuple[FailureCause, ...]
 
 
@@ -75,30 +75,28 @@ class ResultsScreen(HudtuiScreen):
     AUTO_FOCUS = "#results-groups VirtualTable"
     CSS_PATH = "results.tcss"
     HELP = (
-        "The episodes that a run has recorded, or a file: on the left the groups of a task, the episodes of the group, and all "
-        "rewards, which filter; on the right the episode, turn by turn. {key:results.search} searches the texts of all episodes, "
-        "{key:results.failures} lists failures by their cause. {key:results.compare} marks a group or an episode, and the others "
-        "are shown beside it. Files that are still being written are followed."
+        "The recorded episodes of a run or a file. The left side shows the groups of each task, the episodes of a group, and a "
+        "histogram of rewards that filters them; the right side shows the episode, turn by turn. {key:results.search} searches "
+        "the texts of all episodes, {key:results.failures} lists failures by their cause. {key:results.compare} marks a group or "
+        "an episode, to show others beside it. New episodes appear while a file is being written."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("results.open", "Open", "Choose a run, or name a file or a folder with episodes.", "o", asks=True),
+        AppAction("results.open", "Open", "Choose a run, or enter the path of a file or a folder with episodes.", "o", asks=True),
         AppAction(
             "results.search", "Search texts", "Search every message, reply, call and answer of all episodes.", "f", asks=True
         ),
-        AppAction("results.failures", "Failures", "The failures by their cause, or the groups again.", "F"),
+        AppAction("results.failures", "Failures", "Show failures by their cause, or the groups again.", "F"),
         AppAction(
             "results.rewards", "Rewards", "Go to the rewards: the arrow keys choose a range, which filters the lists.", "h"
         ),
         AppAction(
             "results.map",
             "Map",
-            "The mean reward of each listed task at each step of a training, as a map.",
+            "Show the mean reward of each listed task at each step of a training, as a map.",
             "M",
             show=False,
         ),
-        AppAction(
-            "results.compare", "Compare", "Mark this group or episode, show another one beside the marked one, or unmark it.", "c"
-        ),
+        AppAction("results.compare", "Compare", "Mark this group or episode, compare another with it, or unmark it.", "c"),
         AppAction("results.difference", "Next difference", "Go to the next turn in which the two episodes differ.", "d"),
         AppAction(
             "results.export", "Export", "Write episodes to a file: as records, Markdown, ATIF or training data.", "E", asks=True
@@ -106,7 +104,7 @@ class ResultsScreen(HudtuiScreen):
         AppAction(
             "results.fork",
             "Fork",
-            "Play another episode that begins with the turns up to one of this episode.",
+            "Play a new episode that begins with the first turns of this episode.",
             "p",
             show=False,
             asks=True,
@@ -115,13 +113,13 @@ class ResultsScreen(HudtuiScreen):
         AppAction("results.copy", "Copy", "Copy the episode as Markdown.", "y", show=False),
         AppAction("results.refresh", "Refresh", "Read everything again from the beginning.", "r", show=False),
         cancel_action("results", "Stop the search, and keep what it has found; or stop the export."),
-        by_key("results.back", "Back", "One level up: to the groups, then to where you came from.", "escape"),
+        by_key("results.back", "Back", "Go one level up: to the groups, then to the previous screen.", "escape"),
     )
 
     def __init__(self) -> None:
         super().__init__()
         self.sources: tuple[ResultRun, ...] = ()
-        """What is open: a run, or all results that a folder holds."""
+        """The open results: of one run, or of all runs in a folder."""
         self.index: ResultIndex | None = None
         self.groups = GroupList(self._members, lambda: self._ends, self._is_marked_group)
         self.failures = FailureList()
@@ -130,28 +128,28 @@ class ResultsScreen(HudtuiScreen):
         self.rewards = RewardsPane()
         self.episode = EpisodePane(id="results-episode")
         self.marked = EpisodePane(title="Marked episode", id="results-marked")
-        # The panes of failures, hits and the marked episode come when they are first shown.
+        # The panes of failures, hits and the marked episode are mounted when they are first shown.
         left = Vertical(self.groups, self.episodes, self.rewards, id="results-left")
         self.panes = Panes(left, Horizontal(self.episode, id="results-right"), id="results-panes")
         self._found: list[SearchHit] = []
         self._searched = ""
-        """What was searched for last."""
+        """The text of the last search."""
         self._rewards: tuple[float, float] | None = None
-        """The wanted rewards, from the first number up to the second; None for all."""
+        """The chosen rewards, from the first number up to the second; None for all."""
         self._ends = (0.0, 1.0)
         self._causes: tuple[FailureCause, ...] = ()
         self._marked: Transcript | None = None
         self._marked_group: GroupSide | None = None
         self._hinted = ""
-        """What the message bar said after marking."""
+        """The message that was shown after marking."""
         self._kept: dict[tuple[str, int, int], Transcript] = {}
         self._generation = 0
         self._map: RewardMapDialog | None = None
         """The map above this screen, which follows the index as the lists do."""
         self._place: tuple[float | None, str | None] | None = None
-        """The step and the task to go to as soon as they are read."""
+        """The step and the task to show as soon as they have been read."""
         self._complete = False
-        """Everything is read that is written so far."""
+        """Whether the files were read to their current end."""
         self._draw_after = 0.0
         self._complained = 0
 
@@ -174,7 +172,7 @@ class ResultsScreen(HudtuiScreen):
         return {"run": self.sources[0].run} | ({"task": group.key.task} if group is not None else {})
 
     def opened(self, **given: Any) -> None:
-        """Show the episodes of `run`, of the file `path`, or of the newest run; at a `step` or a `task` where that is said."""
+        """Show the episodes of `run`, of the file `path`, or of the newest run; begin at `step` or `task` if given."""
         run, path = given.get("run"), given.get("path")
         if run is None and path is None:
             if self.index is None:
@@ -189,7 +187,7 @@ class ResultsScreen(HudtuiScreen):
             self.start(partial(self._open_run, str(run)), group="open")
 
     def facts_changed(self, facts: Facts) -> None:
-        """A first run may have recorded something."""
+        """Open the newest run if no results are open: the first run may have recorded episodes by now."""
         if not self.sources and self.is_current and not self.going("open"):
             self.start(self._open_newest, group="open")
 
@@ -222,7 +220,7 @@ class ResultsScreen(HudtuiScreen):
         self._take(await asyncio.to_thread(results_named, text, self.app.folder, self.app.project.runs))
 
     def _take(self, sources: Sequence[ResultRun]) -> None:
-        """Show the episodes of runs or files, as far as they are read."""
+        """Open runs or files, and show their episodes as they are read."""
         from hudtui.core.results.index import ResultIndex
 
         self._forget()
@@ -238,7 +236,7 @@ class ResultsScreen(HudtuiScreen):
         return self.sources[0].name if len(self.sources) == 1 else plural(len(self.sources), "result")
 
     def _forget(self) -> None:
-        """Show nothing. What is marked stays, to be compared with the episodes of another run."""
+        """Clear the screen. The marks are kept, for a comparison with another run."""
         for group in ("read", "episode", "search"):
             self.workers.cancel_group(self, group)
         self.sources, self.index = (), None
@@ -279,7 +277,7 @@ class ResultsScreen(HudtuiScreen):
         self._follow()
 
     async def _read(self, index: ResultIndex) -> None:
-        """Index the episodes, and those that are written later on."""
+        """Index the episodes, and new ones as they are written."""
         from hudtui.core.results.index import follow
 
         try:
@@ -308,9 +306,7 @@ class ResultsScreen(HudtuiScreen):
                 words = "No episode is recorded here yet." if not progress.unread else "No line of this file is an episode."
                 self._show_empty(
                     words,
-                    "What is written from now on appears by itself"
-                    if not progress.unread
-                    else "{key:results.open} opens another",
+                    "New episodes appear automatically" if not progress.unread else "{key:results.open} opens another",
                 )
         elif progress.complete or time.monotonic() >= self._draw_after:
             began = time.monotonic()
@@ -322,18 +318,18 @@ class ResultsScreen(HudtuiScreen):
             self._complained = progress.unread
             first = index.unread[0]
             self.say(
-                f"{plural(progress.unread, 'line')} could not be read; the first one is line {first.line:,}: {first.why}",
+                f"{plural(progress.unread, 'line')} could not be read; the first is line {first.line:,}: {first.why}",
                 "warning",
             )
 
     async def _show_lists(self) -> None:
-        """Bring all lists up to date. What goes through all episodes is done in a thread."""
+        """Update all lists. Work that goes through all episodes runs in a thread."""
         index, rewards = self.index, self._rewards
         if index is None:
             return
         found = await asyncio.to_thread(_summed, index, rewards)
         if index is not self.index or rewards != self._rewards or not index.entries:
-            return  # it is about to be shown in another way
+            return  # a later call draws the newer state
         first = not self.panes.display
         if first:
             self.query_one(EmptyState).display, self.panes.display = False, True
@@ -353,7 +349,7 @@ class ResultsScreen(HudtuiScreen):
         self.refresh_bindings()
 
     def _go_to_place(self) -> None:
-        """Go to the step or the task that was asked for, as soon as it is read."""
+        """Go to the requested step or task as soon as it has been read."""
         if self._place is None or not self.panes.display:
             return
         (step, task), final = self._place, self._complete
@@ -453,7 +449,7 @@ class ResultsScreen(HudtuiScreen):
             self.start(self._show_lists, group="lists")
 
     async def _place_beside(self, pane: Pane, other: Pane) -> None:
-        """Mount a pane behind another one, if it is not there yet."""
+        """Mount a pane after another pane, unless it is mounted already."""
         if not pane.is_attached:
             assert other.parent is not None
             await cast(Widget, other.parent).mount(pane, after=other)
@@ -492,7 +488,7 @@ class ResultsScreen(HudtuiScreen):
         self.panes.open(self.rewards)
 
     async def action_back(self) -> None:
-        """From an episode to the lists, from a search to the episodes, from failures to groups, then away."""
+        """Go back from an episode to the lists, from a search to the episodes, from failures to groups, then leave the screen."""
         current = self.panes.current
         above = (self.episodes if self.hits.disabled else self.hits) if current in (self.episode, self.marked) else None
         if current is self.hits:
@@ -526,7 +522,7 @@ class ResultsScreen(HudtuiScreen):
         return entry.run, self._generation, entry.number
 
     async def _transcript(self, entry: EpisodeEntry) -> Transcript | None:
-        """An episode in full, from the disk where it is not kept."""
+        """Return an episode in full; it is read from the disk unless it is kept in memory."""
         key, index = self._key(entry), self.index
         if key in self._kept or index is None:
             return self._kept.get(key)
@@ -550,7 +546,7 @@ class ResultsScreen(HudtuiScreen):
             self._show_pair(entry, transcript)
 
     def _show_pair(self, entry: EpisodeEntry | None, transcript: Transcript | None) -> None:
-        """Show an episode, and beside it the marked one."""
+        """Show an episode, and the marked episode beside it."""
         wanted = None
         if not self.hits.disabled and self._searched:
             wanted = re.compile(re.escape(self._searched), re.IGNORECASE if self._searched.islower() else 0)
@@ -577,7 +573,7 @@ class ResultsScreen(HudtuiScreen):
 
     @on(EpisodePane.AtTurn)
     def _at_turn(self, event: EpisodePane.AtTurn) -> None:
-        """Both episodes go to the same turn."""
+        """Scroll both episodes to the same turn."""
         event.stop()
         if not self.marked.disabled:
             (self.marked if event.pane is self.episode else self.episode).go_to_turn(event.turn)
@@ -585,9 +581,9 @@ class ResultsScreen(HudtuiScreen):
     # -- comparing ---------------------------------------------------------------------------------------------------
 
     def action_compare(self) -> None:
-        """Mark the group, where the groups have the focus, else the episode; the marked one is unmarked.
+        """Mark the group if the groups have the focus, otherwise the episode. Unmark it if it is marked already.
 
-        While an episode is marked, another one is opened beside it.
+        While an episode is marked, another episode is opened beside it.
         """
         if self.panes.current is self.groups:
             side = self._side()
@@ -599,14 +595,12 @@ class ResultsScreen(HudtuiScreen):
             self.episode.turn_to("group")
             self._show_group()
             if self._marked_group is not None:
-                self._hint(
-                    "The group is marked. Choose another one, and both are compared; {key:results.compare} here unmarks it"
-                )
+                self._hint("The group is marked. Choose another group to compare the two; {key:results.compare} here unmarks it")
         else:
             self.start(self._mark_episode, group="mark")
 
     def _hint(self, message: str) -> None:
-        """Say what to do next, until it is done."""
+        """Show what to do next until the user has done it."""
         self.say(message)
         self._hinted = self.message
 
@@ -625,7 +619,7 @@ class ResultsScreen(HudtuiScreen):
         self.episodes.redraw()
         await self._place_beside(self.marked, self.episode)
         if self._marked is not None:
-            self._hint("The episode is marked. Choose another one, and both are shown; {key:results.compare} here unmarks it")
+            self._hint("The episode is marked. Choose another episode to show both; {key:results.compare} here unmarks it")
         self._open_episode()
 
     def action_difference(self) -> None:
@@ -673,7 +667,7 @@ class ResultsScreen(HudtuiScreen):
             if self.is_busy:
                 self.clear_message()
             if not self._found:
-                self.say(f"{text} stands in no episode.")
+                self.say(f"No episode contains {text}.")
         finally:
             if self.is_attached and self.is_busy:
                 self.clear_message()
@@ -725,7 +719,7 @@ class ResultsScreen(HudtuiScreen):
 
     @started("image")
     async def action_image(self) -> None:
-        """Open an image of the turn at the top, or of any turn where that one has none."""
+        """Open an image of the turn at the top; if that turn has none, an image of any turn."""
         from hudtui.core.results.images import describe_image, image_data
         from hudtui.tui.widgets.pick import Pick
 
@@ -751,14 +745,14 @@ class ResultsScreen(HudtuiScreen):
         assert entry is not None and self.index is not None
         found = await asyncio.to_thread(next, scan_trace(self.index.path(entry), entry.offset), None)
         if found is None:
-            raise InputError("this episode is no longer in its file", fix="Read everything again: {key:results.refresh}.")
+            raise InputError("this episode is no longer in its file", fix="Reload the file: {key:results.refresh}.")
         episode = found[1]
         last = len(episode.turns)
         typed = await self.app.ask(f"Fork after which turn? 0 to {last}", value=str(min(self.episode.turn or last, last)))
         if typed is None:
             return
         if not typed.strip().isdecimal() or int(typed) > last:
-            raise InputError(f"{clean_line(typed, 40)!r} is no turn of this episode", fix=f"Name one from 0 to {last}.")
+            raise InputError(f"{clean_line(typed, 40)!r} is not a turn of this episode", fix=f"Enter a number from 0 to {last}.")
         fork = ForkPoint(episode, int(typed), f"{entry.run}, episode {entry.number}")
         self.app.open_screen("playing", back="results", fork=fork)
 
@@ -778,7 +772,7 @@ class ResultsScreen(HudtuiScreen):
             self.say(f"{plural(made.episodes, 'episode')} written to {self.app.workspace.relative(made.path)}{left}", "success")
 
     async def _ask_which(self) -> list[int]:
-        """The numbers of the episodes that are meant; empty when the user gives up."""
+        """Ask which episodes to export, and return their numbers; empty if the user cancels."""
         from hudtui.core.flows.person import Choice
 
         entry, listed = self._chosen_entry(), [one.number for one in self.episodes.listed]
@@ -792,28 +786,28 @@ class ResultsScreen(HudtuiScreen):
         }
         words = {
             "one": "this episode",
-            "listed": "the episodes that are listed",
-            "all": "the episodes of all groups that are listed",
+            "listed": "the listed episodes",
+            "all": "the episodes of all listed groups",
         }
         choices = [Choice(name, words[name], plural(len(wanted[name]), "episode")) for name in words if wanted[name]]
         chosen = await self.app.choose("Which episodes?", choices)
         return wanted[chosen] if chosen is not None else []
 
-    # -- what can be done --------------------------------------------------------------------------------------------
+    # -- which actions are possible ----------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
         name = action_id.partition(".")[2]
         if name in ("open", "refresh", "back", "cancel"):
             return None
         if self.index is None or not self.index.entries:
-            return "there is no episode yet"
+            return "no episode is recorded yet"
         if name == "map" and all(group.key.step is None for group in self.groups.listed):
-            return "no listed group is of a step of a training"
+            return "no listed group belongs to a step of a training"
         if name in ("copy", "fork") and self.episode.transcript is None:
             return "choose an episode first"
         entry = self.episode.entry
         if name == "fork" and entry is not None and self.index.format_of(entry) != "hudtui":
-            return "only episodes that hudtui has recorded can be forked"
+            return "only episodes recorded by hudtui can be forked"
         if name == "compare" and self.panes.current is not self.groups and self._chosen_entry() is None:
             return "choose an episode first"
         if name == "image" and not self.episode.images:

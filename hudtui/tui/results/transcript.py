@@ -1,4 +1,4 @@
-"""An episode as lines of text: its head, its turns, its messages. Functions from values to styled text."""
+"""Functions that render an episode as lines of styled text: its head, its turns, its messages."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from hudtui.core.results.values import EpisodeEntry, Transcript, TranscriptCall, TranscriptImage, TranscriptTurn
 
 LONGEST = 8_000
-"""Characters of one text that are shown; the view of the record has all."""
+"""Largest number of characters shown of one text; the view of the record shows all."""
 MOST_TURNS = 2_000
-"""Turns, and messages, that are shown; the view of the record has all."""
+"""Largest number of turns, and of messages, that are shown; the view of the record shows all."""
 _OPENING = 6
-"""Lines of the system prompt that the turns show; the view of the messages has all."""
+"""Number of lines of the system prompt shown above the turns; the view of the messages shows all."""
 _CALL = 600
 _MUTED = "$foreground-muted"
 _CHANGED = "bold $warning"
@@ -40,15 +40,15 @@ class Beside:
 
     diff: EpisodeDiff
     side: Literal["left", "right"]
-    """Which of the two it is."""
+    """Which of the two episodes is shown: `left` or `right`."""
 
     def turn(self, number: int) -> TurnDiff | None:
-        """Return how a turn differs; None where it does not."""
+        """Return how a turn differs; None if it is the same."""
         found = self.diff.turns[number - 1] if 0 < number <= len(self.diff.turns) else None
         return None if found is None or found.change == "same" else found
 
     def changed(self, number: int, name: Literal["reply", "observation"]) -> list[tuple[int, int]]:
-        """Return the ranges of a turn's text that the other episode does not have."""
+        """Return the ranges of a turn's text that the other episode does not contain."""
         found = self.turn(number)
         if found is None or found.left is None or found.right is None or name not in found.fields:
             return []
@@ -62,32 +62,32 @@ class Beside:
 
 @dataclass(frozen=True)
 class TranscriptPage:
-    """Lines, and where its parts begin."""
+    """The lines of an episode, and the lines at which its parts begin."""
 
     lines: tuple[Content, ...] = ()
     turns: tuple[int, ...] = ()
-    """The line that each turn begins with, in the order of the turns."""
+    """The first line of each turn, in the order of the turns."""
     found: tuple[int, ...] = field(default=())
-    """The lines that hold what was searched for."""
+    """The lines that match the search."""
 
 
 def reward_text(value: float | None) -> str:
-    """Return a reward in a table or a title."""
+    """Return a reward as text for a table or a title."""
     return "–" if value is None else f"{value:.3f}"
 
 
 def episode_name(entry: EpisodeEntry) -> str:
-    """Return what tells an episode from the others of its group."""
+    """Return a short text that identifies an episode within its group, such as `#3`."""
     return f"#{entry.rollout if entry.rollout is not None else entry.number}"
 
 
 def stop_style(entry: EpisodeEntry) -> str:
-    """Return the colour of the reason why an episode ended."""
+    """Return the style for the reason why an episode ended."""
     return "bold $error" if entry.failed else "$success" if entry.stop in EXPECTED_STOPS else "$warning"
 
 
 def head_lines(entry: EpisodeEntry, transcript: Transcript | None) -> list[Content]:
-    """Return reward and parts, how it ended, times and tokens, and what broke it off."""
+    """Return the lines of the head: reward and parts, end of the episode, times, tokens, and its error."""
     first: list[Any] = [(f"reward {reward_text(entry.reward)}", "bold $primary")]
     for name, value in entry.parts.items():
         first += [("  " + clean_line(name, 40).replace("_", " ") + " ", _MUTED), f"{value:.3g}"]
@@ -115,16 +115,16 @@ def _timings(seconds: Mapping[str, float]) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return a duration; one below a second in milliseconds."""
+    """Return a duration in seconds as text; below one second, in milliseconds."""
     return span(seconds) if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
 _plain_line = lru_cache(maxsize=2048)(Content)
-"""Returns a text without style as a line. Boards and prompts repeat: most lines of an episode stand in it more than once."""
+"""Returns a line without style. It is cached, because most lines of an episode, such as those of boards, occur repeatedly."""
 
 
 class _Lines:
-    """Gathers lines, and marks what was searched for."""
+    """Collects lines, and marks the matches of a search."""
 
     def __init__(self, wanted: re.Pattern[str] | None) -> None:
         self.lines: list[Content] = []
@@ -139,7 +139,7 @@ class _Lines:
         self.lines.append(line)
 
     def text(self, text: str, style: str = "", *, lead: str = "", spans: Iterable[tuple[int, int, str]] = ()) -> None:
-        """Add a text that may have several lines; `spans` are ranges of its characters with styles of their own."""
+        """Add a text that may have several lines; `spans` are styled ranges of its characters."""
         cut = len(text) > LONGEST
         ranges, place = list(spans), 0
         for line in text[:LONGEST].split("\n"):
@@ -156,7 +156,7 @@ class _Lines:
 
 
 Picture = Callable[["TranscriptImage"], Sequence[Content]]
-"""Returns an image as lines; none where it is not shown."""
+"""Returns an image as lines; an empty list if it is not shown."""
 
 
 def turn_page(
@@ -171,10 +171,10 @@ def turn_page(
 
     Args:
         transcript: The episode.
-        beside: How it differs from another episode: that is marked.
-        wanted: What is marked wherever it stands.
-        picture: Shows an image.
-        hint: What the note of the first image says about how to see it.
+        beside: How it differs from another episode; the differences are marked.
+        wanted: The pattern whose matches are marked.
+        picture: Returns an image as lines.
+        hint: Text for the note of the first image: how to open it.
     """
     out = _Lines(wanted)
     starts: list[int] = []
@@ -250,7 +250,7 @@ def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None) -> None:
     for call in turn.calls:
         out.add(_call_text(call))
     if not turn.calls and turn.interpretation is not None and not turn.is_error and turn.interpretation.get("done"):
-        out.add(Content.styled("→ the agent says that it is done", "$accent"))
+        out.add(Content.styled("→ the agent declared the task done", "$accent"))
     if turn.observation:
         style, lead = ("$error", "✗ ") if turn.is_error else ("", "  ")
         out.text(clean(turn.observation), style, lead=lead, spans=changed("observation"))
@@ -263,7 +263,7 @@ def _thoughts(text: str) -> list[tuple[int, int, str]]:
 
 
 def _call_text(call: TranscriptCall) -> Content:
-    """A call as it would be written: its name, and its arguments."""
+    """Return a call as source text: its name, and its arguments."""
     if isinstance(call.arguments, str):
         told = clean_line(call.arguments, _CALL)
     else:
@@ -283,7 +283,7 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def message_page(transcript: Transcript, wanted: re.Pattern[str] | None = None) -> TranscriptPage:
-    """Return the whole conversation as the model saw it; each reply counts as a turn."""
+    """Return the whole conversation as the model saw it. Each reply counts as a turn."""
     out = _Lines(wanted)
     starts: list[int] = []
     for tool in transcript.tools:

@@ -16,9 +16,9 @@ from hudtui.tui.widgets.virtual_table import Cell, Column
 from hudtui.tui.widgets.words import ago
 
 GROUPS = (None, "state", "model", "engine", "tasks", "machine")
-"""What the list can be grouped by, in the order of its key."""
+"""Fields by which the list can be grouped, in the order in which the key goes through them."""
 CURVE = 8
-"""Cells of the curve of rewards."""
+"""Width of the curve of rewards, in cells."""
 _STYLES = {
     "running": "table--ok",
     "failed": "table--error",
@@ -42,8 +42,8 @@ class RunList(TablePane[RunRow]):
     """The runs of the project.
 
     Args:
-        now: The time, in seconds since the epoch.
-        compared: Ids of the runs that are compared with the open run; may change.
+        now: Returns the time, in seconds since the epoch.
+        compared: Ids of the runs that are compared with the open run; the caller may change it.
     """
 
     BORDER_TITLE, NOUN = "Runs", "run"
@@ -57,7 +57,7 @@ class RunList(TablePane[RunRow]):
             palette=False,
         ),
         AppAction("run.mark-all", "Mark all", "Mark all runs that are listed, or unmark them.", "asterisk", show=False),
-        AppAction("run.archived", "Archived", "List archived runs too, or not.", "U", show=False),
+        AppAction("run.archived", "Archived", "Show or hide archived runs.", "U", show=False),
     )
 
     def __init__(self, now: Callable[[], float], compared: Collection[str]) -> None:
@@ -71,7 +71,7 @@ class RunList(TablePane[RunRow]):
         )
         self.grouped_by: str | None = None
         self.with_archived = False
-        """Archived runs are listed, too."""
+        """Whether archived runs are listed, too."""
         self._all: tuple[RunRow, ...] = ()
         self._now = now
         self._compared = compared
@@ -79,7 +79,7 @@ class RunList(TablePane[RunRow]):
         self._marks: set[str] = set()
 
     def show(self, rows: Iterable[RunRow]) -> None:
-        """Show these runs, as far as they are not archived."""
+        """Show these runs; archived ones only if `archived` is set."""
         self._all = tuple(rows)
         listed = [row for row in self._all if self.with_archived or not row.summary.hidden]
         self._empty = "All runs are archived." if self._all else "Reading the runs …"
@@ -87,24 +87,24 @@ class RunList(TablePane[RunRow]):
 
     @property
     def marked(self) -> tuple[str, ...]:
-        """The ids of the marked runs that the filter shows, in the order of the list."""
+        """The ids of the marked runs that pass the filter, in the order of the list."""
         return tuple(row.summary.id for row in self.listed if row.summary.id in self._marks)
 
     def unmark(self) -> bool:
-        """Unmark all runs, also those that the filter hides. Returns whether there was a mark."""
+        """Unmark all runs, also those that the filter hides. Return whether any run was marked."""
         found = any(row.summary.id in self._marks for row in self.rows)
         self._marks.clear()
         self._arrange()
         return found
 
     def counted(self, count: str) -> str:
-        """The number of runs, of those that are marked, and of archived ones that are not listed."""
+        """Return the number of runs, of marked runs, and of archived runs that are not listed."""
         archived = len(self._all) - len(self.rows)
         marked = f"{len(self.marked)} marked" if self.marked else ""
         return " · ".join(filter(None, (marked, count, f"{archived} archived" if archived else "")))
 
     def order(self, rows: list[RunRow]) -> list[RunRow]:
-        """Put the runs of a group together; the first one of each names it."""
+        """Sort the runs by group; the first run of a group has its title."""
         self._heads.clear()
         if self.grouped_by is None:
             return rows
@@ -113,7 +113,7 @@ class RunList(TablePane[RunRow]):
         return [row for _, members in found for row in members]
 
     def row_cells(self, row: RunRow) -> tuple[Cell, ...]:
-        """State, name, reward, curve, step, model, cost and age; in a grouped list, the group first."""
+        """Return state, name, reward, curve, step, model, cost and age of a run; in a grouped list, the group first."""
         run, view = row.summary, row.view
         points = view.metrics.quantity("reward") if view is not None else ()
         name = (
@@ -138,7 +138,7 @@ class RunList(TablePane[RunRow]):
         return ((clean_line(self._heads.get(run.id, "")), "table--muted"), *cells)
 
     def action_mark(self) -> None:
-        """Mark the run under the cursor, or unmark it, and go to the next one."""
+        """Mark or unmark the run under the cursor, and go to the next run."""
         if self.row is not None:
             self._marks ^= {self.row.summary.id}
             self._arrange()
@@ -160,5 +160,5 @@ class RunList(TablePane[RunRow]):
         self.show(self._all)
 
     def field(self, name: str) -> str:
-        """The value of a field of the run under the cursor, as text."""
+        """Return a field of the run under the cursor as text."""
         return "" if self.row is None else value_text(RUN_FIELDS[name](self.row))

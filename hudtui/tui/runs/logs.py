@@ -1,4 +1,4 @@
-"""The logs of one run: that of one stage, those of all stages as one, or all below one another, each followed by itself."""
+"""The logs of one run: of one stage, of all stages merged, or of all stages in panes below one another."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _FullError(Exception):
 
 
 class _Pane(Vertical):
-    """A log under its name."""
+    """A log with its name above it."""
 
     DEFAULT_CSS = """
     _Pane { height: 1fr; min-height: 4; }
@@ -47,7 +47,7 @@ class _Pane(Vertical):
 
 
 class RunLogs(ReadLogs):
-    """The panes. The first one, `main`, is always there; the others come and go with `show`."""
+    """The panes of the logs. The first pane, `main`, always exists; `show` adds and removes the others."""
 
     DEFAULT_CSS = """
     RunLogs { height: 1fr; }
@@ -61,14 +61,14 @@ class RunLogs(ReadLogs):
         self._others: dict[str, _Pane] = {}
         self._shown: tuple[str, str | None] | None = None
         self._merged: dict[str, Log] = {}
-        """The logs that the first pane shows as one, by their stages; empty where it shows one log."""
+        """The logs that the first pane shows merged, by stage; empty if it shows one log."""
 
     def compose(self) -> ComposeResult:
         yield self._first
 
     @property
     def front(self) -> Widget:
-        """What takes the keys."""
+        """The widget that receives the focus."""
         return self.main.lines
 
     @property
@@ -77,7 +77,7 @@ class RunLogs(ReadLogs):
         return (self.main, *(pane.log_view for pane in self._others.values()))
 
     def forget(self) -> None:
-        """Show nothing; read nothing."""
+        """Clear the panes, and stop reading."""
         self.rest()
         self.main.clear()
         self._drop(tuple(self._others))
@@ -89,14 +89,14 @@ class RunLogs(ReadLogs):
         self._drop(tuple(self._others))
 
     def show(self, monitor: Monitor, run: str, stages: Sequence[str], window: str | None, others: Iterable[str] = ()) -> None:
-        """Follow these logs, and no others. Costs nothing for those that are followed already.
+        """Follow these logs and no others. Logs that are followed already are not read again.
 
         Args:
-            monitor: Who watches.
-            run: The run.
-            stages: Its stages.
-            window: The stage of the first pane, or `ALL` for all stages as one log; None for the running stage, or the last one.
-            others: Stages whose logs are shown below it.
+            monitor: Reads the run.
+            run: The run's id.
+            stages: The run's stages.
+            window: The stage of the first pane, or `ALL` for all stages as one log; None for the running or the last stage.
+            others: Stages whose logs are shown below the first pane.
         """
         if self._shown != (run, window):
             self._shown = (run, window)
@@ -121,13 +121,13 @@ class RunLogs(ReadLogs):
     # -- all stages as one log -----------------------------------------------------------------------------------------
 
     def on_log_view_earlier(self, event: LogView.Earlier) -> None:
-        """The merged log from its first line on."""
+        """Read the merged log from its first line on."""
         if event.log is self.main and self._merged:
             event.stop()
             self._merge(whole=True)
 
     def on_log_view_latest(self, event: LogView.Latest) -> None:
-        """The end of the merged log again."""
+        """Read the end of the merged log again."""
         if event.log is self.main and self._merged:
             event.stop()
             self._merge()
@@ -150,7 +150,7 @@ class RunLogs(ReadLogs):
         def put(found: NamedLines) -> None:
             room = pane.room if whole else len(found.lines)
             pane.append(pane.buffer.named(found.name, found.lines[:room]))
-            if len(found.lines) > room:  # more would push the first lines out
+            if len(found.lines) > room:  # more lines would drop the first lines
                 raise _FullError
 
         try:
@@ -173,6 +173,6 @@ class RunLogs(ReadLogs):
         self.set_class(bool(self._others), "-several")
 
     def hear(self, away: float | None) -> None:
-        """Say in all panes for how many seconds nothing was heard of the machine; None where it answers."""
+        """Show in all panes for how many seconds the machine has not answered; None if it answers."""
         for pane in self.views:
             pane.hear(away)

@@ -1,4 +1,4 @@
-"""The Machine tab: rows for GPUs, model servers, processors, memory, disk and network; below them the same over time."""
+"""The Machine tab: rows for GPUs, model servers, processors, memory, disk and network, and their curves over time."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 EMPTY = "No figures of the machine yet. It reports its load every 10 seconds during the run."
 RECENT = 600.0
-"""Seconds that the small curve of a row covers."""
+"""Time that the small curve of a row covers, in seconds."""
 NEARLY_FULL = 0.95
-"""Share of a memory or disk from which its bar warns."""
+"""Share of used memory or disk from which the bar has the warning colour."""
 _MUTED = "$foreground-muted"
 
 
 @dataclass(frozen=True)
 class _Bar:
-    """A share of something, as a bar with words behind it."""
+    """A share, drawn as a bar with a label."""
 
     share: float | None
     words: str
     warns: bool = False
-    """A full bar is a warning."""
+    """Whether a nearly full bar has the warning colour."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _Row:
     more: str = ""
     recent: Sequence[float] = ()
     scale: tuple[float, float] | None = None
-    """Of `recent`."""
+    """Lowest and highest value of the axis of `recent`."""
 
 
 def _recent(load: MetricsReader, name: str) -> list[float]:
@@ -118,7 +118,7 @@ def _rows(view: RunView) -> list[_Row]:
 
 
 def machine_rows(view: RunView, width: int, colour: str) -> Content:
-    """Return the load of a run's machine, one thing a line.
+    """Return the load of a run's machine as lines, one for each GPU, server or other resource.
 
     Args:
         view: The run.
@@ -132,7 +132,7 @@ def machine_rows(view: RunView, width: int, colour: str) -> Content:
     words = max(len(row.bar.words) for row in rows) + 1
     seconds = max((len(row.second.words) for row in rows if row.second is not None), default=-1) + 1
     bar = max(min((width - label - words - seconds - 34) // (2 if seconds else 1), 24), 6)
-    # A row without a second bar has its words where the others have that bar.
+    # A row without a second bar has its label in the place of that bar.
     beside = bar + seconds + 3 if seconds else 0
     more = max((len(row.more) - (0 if row.second else beside) for row in rows), default=0)
     more = max(min(more, width - label - bar - words - beside - 3), 0)

@@ -1,4 +1,4 @@
-"""One run in a pane: its state, its curves, its log and more. Runs of this project and those of others are shown alike."""
+"""A pane for one run, of this project or of others: its state, its curves, its log and more."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
 
-METRICS = AppAction("run.metrics", "Metrics", "Its numbers as curves; again for the log.", "m")
+METRICS = AppAction("run.metrics", "Metrics", "Show the run's metrics as curves, or the log again.", "m")
 WINDOW = AppAction(
     "run.window", "Next log", "Show the next log: of another stage, window or file, or of all stages.", "full_stop", show=False
 )
-NEXT_TAB = by_key("run.next-tab", "Next tab", "The next tab: curves, log, machine …", "right_square_bracket")
-PREVIOUS_TAB = by_key("run.previous-tab", "Tab before", "The tab before.", "left_square_bracket")
+NEXT_TAB = by_key("run.next-tab", "Next tab", "Go to the next tab: curves, log, machine …", "right_square_bracket")
+PREVIOUS_TAB = by_key("run.previous-tab", "Tab before", "Go to the previous tab.", "left_square_bracket")
 EVENTS = 500
-"""Events of a run that are listed, the newest."""
+"""Number of the newest events of a run that are listed."""
 
 
 _TITLES: Mapping[str, str] = {
@@ -64,7 +64,7 @@ class FoundLines(Searching, Sheet):
         self._match: int | None = None
 
     def show(self, lines: Sequence[Content]) -> None:
-        """Show other lines, with marks at what is searched for."""
+        """Show other lines, with the matches of the search marked."""
         if [line.plain for line in lines] != self.texts():
             self.forget_matches()
             self._match = None
@@ -98,7 +98,7 @@ class FoundRows(Searching, Grid):
     ACTIONS = SEARCH
 
     def clear(self, columns: bool = False) -> Self:
-        """Take all rows out."""
+        """Remove all rows."""
         self.forget_matches()
         return super().clear(columns)
 
@@ -114,12 +114,12 @@ class FoundRows(Searching, Grid):
 
 
 class RunPane(Pane):
-    """A run. The content of a tab is made when the tab is shown for the first time, and drawn while it is in front.
+    """A run. The content of a tab is created when the tab is first shown, and drawn only while it is the active tab.
 
     Args:
-        logs: The widget with its logs. Its `front` takes the focus; None where there is none.
-        tabs: What is shown of it, by the names in `ALL_TABS`.
-        opens: What Enter opens at a step of the curves, in one to three words; None where there is nothing to open.
+        logs: The widget with the run's logs. Its `front`, if any, receives the focus.
+        tabs: The names of the tabs to show; see `ALL_TABS`.
+        opens: One to three words for the key hint: what Enter opens at a step of the curves; None if Enter opens nothing.
     """
 
     BORDER_TITLE = "Run"
@@ -135,10 +135,10 @@ class RunPane(Pane):
         self.logs = logs
         self._names = self._all = tuple(tabs)
         self._contents: dict[str, Widget] = {"log": logs}
-        """What was made of the tabs, by their names."""
+        """The content of the tabs that were created, by their names."""
         self._mounts: dict[str, AwaitMount] = {}
         self._waiting: dict[str, Callable[[Any], object]] = {}
-        """Draws what a tab does not show yet, given its content."""
+        """Functions that draw the newest state into the content of a tab, by the names of the tabs."""
         self._head = CalmStatic(id="run-head")
         self._told: Callable[[int], Content] | None = None
         self._told_for = 0
@@ -150,7 +150,7 @@ class RunPane(Pane):
                 yield TabPane(_TITLES[name], *([self.logs] if name == "log" else []), id=name)
 
     async def _come_forward(self, tab: str) -> None:
-        """Make the content of a tab if there is none yet, and bring it up to date."""
+        """Create the content of a tab if it does not exist yet, and update it."""
         if tab not in self._contents:
             makers: Mapping[str, Callable[[], Widget]] = {
                 "metrics": lambda: MetricsPane(opens=self._opens, id="run-metrics"),
@@ -167,7 +167,7 @@ class RunPane(Pane):
         self._draw()
 
     def _put(self, tab: str, draw: Callable[[Any], object]) -> None:
-        """Draw what a tab shows: now if the tab is in front, else as soon as it is."""
+        """Draw the content of a tab: now if the tab is active, otherwise when it becomes active."""
         self._waiting[tab] = draw
         self._draw()
 
@@ -179,44 +179,44 @@ class RunPane(Pane):
     # -- what is shown -------------------------------------------------------------------------------------------------
 
     def tell(self, title: str, head: Content | Callable[[int], Content]) -> None:
-        """Show the title on the border, and the head; a function makes it for the cells that a line has."""
+        """Show the title on the border, and the head. `head` may be a function of the width of a line in cells."""
         self.name_on_border(title or self.BORDER_TITLE)
         self._told, self._told_for = (lambda width: head) if isinstance(head, Content) else head, 0
         self._tell()
 
     def _tell(self) -> None:
-        # A pane that is not shown has no width, and its head is made again when it has one.
+        # A hidden pane has no width; `on_resize` renders its head again.
         width = max(self._head.size.width - 2, 20)
         if self._told is not None and width != self._told_for:
             self._told_for = width
             self._head.update(self._told(width))
 
     def on_resize(self) -> None:
-        """The lines of the head have another length once the screen is laid out."""
+        """Render the head again for the new width."""
         self.call_after_refresh(self._tell)
 
     def show_curves(self, runs: Iterable[Numbers], *, by_time: bool | None = None) -> None:
-        """Show the numbers of the run, and of those that are compared with it; `by_time` as in `MetricsPane.show`."""
+        """Show the metrics of the run and of the compared runs; for `by_time` see `MetricsPane.show`."""
         numbers = list(runs)
         self._put("metrics", lambda pane: pane.show(numbers, by_time=by_time))
 
     def show_load(self, view: RunView | None) -> None:
-        """Show how busy the machine is."""
+        """Show the load of the machine."""
         self._put("machine", lambda pane: pane.show_load(view))
 
     def show_plan(self, plan: Sequence[PlanLine]) -> None:
-        """Show what the run does."""
+        """Show the plan of the run."""
         lines = [
             Content.assemble((f"{clean_line(line.label, 10):<10} ", "$foreground-muted"), clean_line(line.text)) for line in plan
         ]
         self._put("plan", lambda sheet: sheet.show(lines))
 
     def show_settings(self, record: RunRecord | None) -> None:
-        """Show what the run was planned with; None for no run."""
+        """Show the settings that the run was planned with; None for no run."""
         self._put("settings", lambda pane: pane.show(record))
 
     def show_events(self, run: str, events: Sequence[RunEvent]) -> None:
-        """Show what has happened, the newest in sight."""
+        """Show the events, scrolled to the newest."""
 
         def draw(grid: Grid) -> None:
             grid.clear(columns=True)
@@ -232,7 +232,7 @@ class RunPane(Pane):
         self._put("events", draw)
 
     def show_result(self, result: RunResult) -> None:
-        """Show tasks or steps; of steps the newest in sight."""
+        """Show the result for each task or step; steps are scrolled to the newest."""
 
         def draw(table: Grid) -> None:
             titles, rows = result_table(result)
@@ -245,7 +245,7 @@ class RunPane(Pane):
         self._put("result", draw)
 
     def forget(self, *, plan: bool = True) -> None:
-        """Show nothing of a run; its plan and settings stay unless `plan` is set."""
+        """Clear everything about the run; its plan and settings only if `plan` is set."""
         self._told = None
         self._head.update(Content(""))
         self.name_on_border(self.BORDER_TITLE)
@@ -270,7 +270,7 @@ class RunPane(Pane):
             return front
         content = self._contents.get(self.tab)
         if content is None:
-            return None  # it is being made, and gets the focus then
+            return None  # the tab is being created, and gets the focus then
         return next((widget for widget in (content, *content.query(Widget)) if widget.focusable), None)
 
     def turn_to(self, tab: str, *, focus: bool = True) -> None:
@@ -281,28 +281,28 @@ class RunPane(Pane):
 
     async def _focus_front(self) -> None:
         await self._come_forward(self.tab)
-        self.screen.set_focus(self.first_focus())  # at once: the next key that was typed is its
+        self.screen.set_focus(self.first_focus())  # now, so that the next key goes to this tab
 
     def toggle_curves(self) -> None:
-        """The curves, or the log again."""
+        """Show the curves, or the log again."""
         self.turn_to("log" if self.tab == "metrics" else "metrics")
 
     @on(TabbedContent.TabActivated)
     async def _tab_activated(self, event: TabbedContent.TabActivated) -> None:
-        """A single chart returns to the list of charts when its tab is left."""
+        """Return from a single chart to the list of charts when its tab is left."""
         event.stop()
         await self._come_forward(self.tab)
         for pane in self.query(MetricsPane):
             pane.action_all()
 
     def offer_log(self, offered: bool) -> None:
-        """Have a tab for the log, or none, for something without a log."""
+        """Show or hide the tab of the log; a model server has no log."""
         self._names = tuple(name for name in self._all if offered or name != "log")
         tabs = self.query_one("#run-tabs", TabbedContent)
         (tabs.show_tab if offered else tabs.hide_tab)("log")
 
     async def next_tab(self, by: int = 1) -> None:
-        """Show the next tab. The focus stays where it is, unless it is in the tab before."""
+        """Show the next tab. The focus moves only if it is in the previous tab."""
         focused = self.has_focus_within
         self.turn_to(self._names[(self._names.index(self.tab) + by) % len(self._names)], focus=False)
         if focused:

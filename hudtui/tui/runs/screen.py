@@ -1,4 +1,4 @@
-"""Runs: the list, the run under its cursor, and what can be done with it."""
+"""The screen Runs: the list of runs, the run under the cursor, and the actions on it."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ if TYPE_CHECKING:
     from hudtui.core.runs.watch import Monitor, RunView
 
 GLANCE = 2.0
-"""Seconds between two looks at the runs in the list."""
+"""Seconds between two updates of the runs in the list."""
 _AGAIN = 3.0
-"""Seconds after which what went wrong is tried again."""
+"""Seconds after which a failed read is repeated."""
 _LIMITS: Mapping[str, tuple[str, str]] = {
-    "run_budget": ("Budget", "most that the machine may cost"),
+    "run_budget": ("Budget", "the most that the machine may cost"),
     "max_hours": ("Hours", "longest time of the run"),
-    "idle_minutes": ("Idle minutes", "the machine is ended after so many without work"),
+    "idle_minutes": ("Idle minutes", "the machine is ended after so many idle minutes"),
 }
 _FREE = frozenset({"start", "others", "back", "refresh", "cancel", "next-tab", "previous-tab"})
 """Actions that need no run."""
 _CANCELLED = ("again", "pull", "export", "remove")
-"""Groups of the work that a key cancels."""
+"""Groups of the workers that the cancel key ends."""
 
 
 class RunScreen(HudtuiScreen):
-    """The runs of this project, and one of them."""
+    """The runs of this project, and the details of one run."""
 
     NAME = "run"
     TITLE = "run"
@@ -80,7 +80,7 @@ class RunScreen(HudtuiScreen):
         AppAction(
             "run.stop",
             "End or delete",
-            "End a run that is active, and verify that; delete a run that has ended, or all marked runs.",
+            "End an active run and verify that it has ended; delete a run that has ended, or all marked runs.",
             "x,delete",
             danger=True,
             asks=True,
@@ -93,24 +93,24 @@ class RunScreen(HudtuiScreen):
             "t",
             decides=True,
         ),
-        AppAction("run.again", "Start again", "Start this run again, after a look at what it costs.", "a", asks=True),
+        AppAction("run.again", "Start again", "Start this run again; its plan and price are shown first.", "a", asks=True),
         AppAction(
             "run.continue",
             "Continue",
-            "Continue a training that failed or was stopped from its last checkpoint, in a run of its own.",
+            "Continue a failed or stopped training from its last checkpoint, as a new run.",
             "C",
             asks=True,
         ),
         AppAction(
-            "run.others", "Others", "Runs that this workspace did not start: any tmux session or log, on any machine.", "o"
+            "run.others", "Others", "Show runs that this workspace did not start: any tmux session or log, on any machine.", "o"
         ),
         AppAction(
-            "run.compare", "Compare", "Draw this run's numbers beside those of the run that is open, or not.", "c", show=False
+            "run.compare", "Compare", "Compare this run's curves with those of the open run, or stop comparing.", "c", show=False
         ),
         AppAction(
             "run.differences",
             "Differences",
-            "The settings in which this run and the compared runs differ; without any, this run and the run before it.",
+            "Show the settings in which this run differs from the compared runs, or from the run before it.",
             "d",
             show=False,
         ),
@@ -122,29 +122,28 @@ class RunScreen(HudtuiScreen):
         AppAction(
             "run.archive",
             "Archive",
-            "Archive this run, or all marked runs: the list leaves them out; or undo that.",
+            "Archive this run, or all marked runs, to hide them in the list; or undo that.",
             "Z",
             show=False,
         ),
         AppAction(
             "run.acknowledge",
             "Acknowledge",
-            "Acknowledge the alarms of this run: they stay listed, and are neither counted nor announced until they come again; "
-            "or undo that.",
+            "Acknowledge the alarms of this run: they stay listed, but are not counted or announced until they recur; or undo.",
             "K",
             show=False,
         ),
-        AppAction("run.pull", "Fetch results", "Bring its results to this computer, also while it runs.", "p", show=False),
-        AppAction("run.export", "Export model", "Copy or push the model that it has trained.", "E", show=False, asks=True),
-        AppAction("run.limits", "Limits", "Change what it may cost, and how long it may take.", "b", show=False, asks=True),
-        AppAction("run.history", "History", "Its events, from the order of the machine to the end.", "h", show=False),
+        AppAction("run.pull", "Fetch results", "Fetch the run's results to this computer, also while it runs.", "p", show=False),
+        AppAction("run.export", "Export model", "Copy or push the model that the run has trained.", "E", show=False, asks=True),
+        AppAction("run.limits", "Limits", "Change the run's limits of cost and time.", "b", show=False, asks=True),
+        AppAction("run.history", "History", "Show the run's events, from the order of the machine to the end.", "h", show=False),
         WINDOW,
         NEXT_TAB,
         PREVIOUS_TAB,
-        AppAction("run.logs", "All logs", "The logs of all stages below one another, or one.", "L", show=False),
-        AppAction("run.results", "Results", "The episodes that the run has played, by task and step.", "R"),
-        AppAction("run.reveal", "Paths", "Where the run's files are, and the commands that show it.", "i", show=False),
-        AppAction("run.refresh", "Refresh", "Read the runs again.", "r", show=False),
+        AppAction("run.logs", "All logs", "Show the logs of all stages below one another, or only one.", "L", show=False),
+        AppAction("run.results", "Results", "Show the episodes that the run has played, by task and step.", "R"),
+        AppAction("run.reveal", "Paths", "Show where the run's files are, and the commands for the run.", "i", show=False),
+        AppAction("run.refresh", "Refresh", "Reload the runs.", "r", show=False),
         cancel_action("run", "Stop fetching results, exporting a model or removing runs."),
         by_key("run.back", "Back", "Go to the list of runs; from there, home.", "escape"),
     )
@@ -157,13 +156,13 @@ class RunScreen(HudtuiScreen):
         self.window: str | None = None
         """The stage whose log is requested, or `ALL`; None for the running stage, or the last one."""
         self.several = False
-        """The logs of all stages are shown."""
+        """Whether the logs of all stages are shown."""
         self._compared: list[str] = []
         self.runs = RunList(self._now, self._compared)
         self.logs = RunLogs(self, id="run-logs")
         self.pane = RunPane(self.logs, opens="its episodes")
         self._opening = False
-        """Another screen has asked for a run, which is not shown yet."""
+        """Whether another screen has requested a run that is not shown yet."""
         self.panes = Panes(self.runs, self.pane, id="run-panes")
         self._monitor: Monitor | None = None
         self._rows: dict[str, RunRow] = {}
@@ -173,7 +172,7 @@ class RunScreen(HudtuiScreen):
         self._specs: dict[str, RunSpec] = {}
         self._listing: Timer | None = None
         self._awaited: str | None = None
-        """A run that is shown and not listed yet."""
+        """A run that is shown but not listed yet."""
         self._planned: str | None = None
         """The run whose plan is shown."""
 
@@ -195,18 +194,18 @@ class RunScreen(HudtuiScreen):
         return {} if self.chosen is None else {"run": self.chosen}
 
     def opened(self, **given: Any) -> None:
-        """Show the run `run` when one is handed on."""
+        """Show the run `run`, if another screen passes one."""
         if run := given.get("run"):
             self._choose(str(run))
             self._opening = True
             self.app.reload(everything=True)
 
     def facts_changed(self, facts: Facts) -> None:
-        """Bring the list up to date; the cursor stays on its run."""
+        """Update the list; the cursor stays on its run."""
         empty = self.query_one(EmptyState)
         if facts.warnings:
             told = [seen_from(facts.folder, warning) for warning in facts.warnings]
-            empty.tell("\n".join(("No run can be shown.", *told)), "hudtui doctor tells more")
+            empty.tell("\n".join(("No run can be shown.", *told)), "hudtui doctor shows details")
         else:
             empty.tell("No run yet.", "{key:run.start} starts one")
         empty.display = not facts.runs
@@ -247,7 +246,7 @@ class RunScreen(HudtuiScreen):
             self._awaited = None
         if self._opening and self.chosen in self._rows:
             self._opening = False
-            if self.panes.alone:  # the run that was asked for is shown, not the list
+            if self.panes.alone:  # shows the requested run instead of the list
                 self.panes.open(self.pane)
         if not before:
             self._follow()
@@ -256,7 +255,7 @@ class RunScreen(HudtuiScreen):
         self.refresh_bindings()
 
     async def _glance(self) -> None:
-        """Look at all runs of the list, those that are active again and again."""
+        """Read the state of all runs in the list; of active runs repeatedly."""
         while True:
             try:
                 await self._look_again_and_again()
@@ -276,7 +275,7 @@ class RunScreen(HudtuiScreen):
             await asyncio.sleep(GLANCE)
 
     def _see(self, view: RunView) -> None:
-        """Keep what was seen of a run, and show it in the list."""
+        """Store the newest view of a run, and show it in the list."""
         run = view.summary.id
         before = self._views.get(run)
         self._views[run] = view
@@ -290,12 +289,12 @@ class RunScreen(HudtuiScreen):
             self._show_curves()
 
     def _list(self) -> None:
-        """Show in the list what was seen of its runs."""
+        """Show the newest views of the runs in the list."""
         self._listing = None
         self.runs.show(self._rows.values())
 
     def time_passed(self) -> None:
-        """Runs grow older, also those at which nothing else changes."""
+        """Update the age of the runs in the list."""
         if any(row.summary.active for row in self._rows.values()) or self.runs.table.size.width >= 84:
             self.runs.redraw()
 
@@ -316,7 +315,7 @@ class RunScreen(HudtuiScreen):
         self.panes.open(self.pane)
 
     def _choose_at_cursor(self) -> None:
-        """Show the run under the cursor, unless it is shown already."""
+        """Show the run under the cursor unless it is shown already."""
         row = self.runs.row
         if row is not None and row.summary.id != self.chosen:
             self._choose(row.summary.id)
@@ -343,20 +342,20 @@ class RunScreen(HudtuiScreen):
             self._follow()
 
     def _forget_before(self) -> None:
-        """Show nothing of the run before when the chosen one has not come by now."""
+        """Clear the previous run from the pane if the chosen run has not been read by now."""
         if self.view is None:
-            self.pane.forget(plan=self._planned != self.chosen)  # the plan comes before the first view
+            self.pane.forget(plan=self._planned != self.chosen)  # the plan is shown before the first view
 
     def _follow(self) -> None:
         """Follow the chosen run until another is chosen or the screen is left."""
         if not self.going("glance"):
             self.run_worker(self._glance(), name="forever", group="glance", exit_on_error=False)
         if self.chosen is not None:
-            watch: Callable[[], Any] = partial(self._watch, self.chosen)  # not begun before its turn comes
+            watch: Callable[[], Any] = partial(self._watch, self.chosen)  # the coroutine is created when the worker starts
             self.run_worker(watch, name="forever", group="watch", exclusive=True, exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
-        """The screen is hidden: stop reading. Behind a dialog everything continues."""
+        """Stop reading when another screen is shown. Behind a dialog, reading continues."""
         if self.app.screen.is_modal:
             return
         self.workers.cancel_group(self, "watch")
@@ -377,7 +376,7 @@ class RunScreen(HudtuiScreen):
         return self._monitor.store
 
     async def _watch(self, run: str) -> None:
-        """Show a run until it has ended. Failures are shown, and reading is tried again."""
+        """Show a run until it has ended. Failures are shown, and the read is repeated."""
         from hudtui.core.runs.plan_text import plan_lines
 
         def read_plan() -> tuple[RunRecord, tuple[PlanLine, ...]]:
@@ -424,7 +423,7 @@ class RunScreen(HudtuiScreen):
             self.pane.show_events(run.id, view.events)
 
     def _shown_window(self, view: RunView) -> str | None:
-        """What `window` stands for: the chosen log, else that of the running stage, or of the last one."""
+        """Return the name of the shown log: the chosen log, otherwise that of the running stage or of the last stage."""
         return self.window or view.summary.stage or (view.windows[0] if view.windows else None)
 
     def _show_logs(self, view: RunView) -> None:
@@ -434,7 +433,7 @@ class RunScreen(HudtuiScreen):
             self.logs.hear(view.away if view.summary.active else None)
 
     def _show_curves(self) -> None:
-        """Draw the chosen run, and those that are compared with it."""
+        """Draw the curves of the chosen run and of the compared runs."""
         runs = [run for run in (self.chosen, *self._compared) if run is not None]
         views = [view for run in dict.fromkeys(runs) if (view := self.view if run == self.chosen else self._views.get(run))]
         names = [view.summary.name for view in views]
@@ -442,7 +441,7 @@ class RunScreen(HudtuiScreen):
             Numbers(view.summary.name if names.count(view.summary.name) == 1 else view.summary.id, view.metrics) for view in views
         )
 
-    # -- what can be done --------------------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
         name = action_id.partition(".")[2]
@@ -456,29 +455,29 @@ class RunScreen(HudtuiScreen):
         if name == "terminal":
             return self.view.no_terminal
         if name == "continue" and run.active:
-            return "it has not ended; {key:run.stop} ends it"
+            return "the run has not ended; {key:run.stop} ends it"
         if name == "acknowledge" and not self.view.alarms:
-            return "it has no alarm"
+            return "the run has no alarm"
         if name == "export" and run.engine == "rollouts":
-            return "it plays tasks and trains no model"
+            return "the run plays tasks and trains no model"
         if name == "limits" and not run.active:
-            return f"it has ended already: {run.state}"
+            return f"the run has ended already: {run.state}"
         if name == "limits" and self.going("limits"):
             return "limits are being changed"
         if name == "differences" and len(self._of_the_comparison()) < 2:
-            return "there is no run before it; {key:run.compare} on another run compares the two"
+            return "there is no earlier run; {key:run.compare} on another run compares the two"
         if name in ("window", "logs") and len(self.view.windows) < 2:
-            return "it has one log"
+            return "the run has only one log"
         return None
 
     @property
     def _shown(self) -> RunView:
-        """The run that is shown; its actions are offered only then."""
+        """The run that is shown. Actions on a run are offered only while a run is shown."""
         assert self.view is not None
         return self.view
 
     async def _providers(self, run: str) -> Mapping[str, Provider] | None:
-        """The open providers, if a machine was rented for a run."""
+        """Return the open providers if a machine was rented for the run."""
         rented = (await asyncio.to_thread(self.app.project.runs.record, run)).spec.rent is not None
         return (await self.app.spending.open()).overview.providers if rented else None
 
@@ -487,7 +486,7 @@ class RunScreen(HudtuiScreen):
 
     @property
     def _marked(self) -> tuple[str, ...]:
-        """The ids of the marked runs; none while the focus is in the run beside the list."""
+        """The ids of the marked runs; empty while the focus is in the run beside the list."""
         return self.runs.marked if self.runs.has_focus_within else ()
 
     def action_stop(self) -> None:
@@ -499,7 +498,7 @@ class RunScreen(HudtuiScreen):
             self.start(partial(self._stop, self._shown), group="stop")
 
     def offers(self, action_id: str) -> bool:
-        """While there is nothing to cancel, the key is that of the log, which cancels its search."""
+        """Leave the cancel key to the log, which cancels its search, unless this screen has work to cancel."""
         return action_id != "run.cancel" or bool(self.going(*_CANCELLED))
 
     def action_cancel(self) -> None:
@@ -523,7 +522,7 @@ class RunScreen(HudtuiScreen):
             if removed:
                 self.app.reload(everything=True)
         if removed:
-            self.say("; ".join(removed[0].gone) if len(removed) == 1 else f"{len(removed)} runs are removed.", "success")
+            self.say("; ".join(removed[0].gone) if len(removed) == 1 else f"{len(removed)} runs removed.", "success")
 
     async def _stop(self, view: RunView) -> None:
         from hudtui.core.flows.stop import stop
@@ -565,17 +564,17 @@ class RunScreen(HudtuiScreen):
             return
         if record.spec.tunnels and record.host != "local":
             raise InputError(
-                "this run needs a tunnel from this computer", fix="Start it on the screen Launch, which keeps it open."
+                "this run needs a tunnel from this computer", fix="Start it on the screen Launch, which keeps the tunnel open."
             )
         if record.spec.rent is not None:
             app.rented.manage(record)
-            self.say(f"A machine is ordered for {record.name}.")
+            self.say(f"Ordering a machine for {record.name}.")
             self.opened(run=record.id)
         else:
-            self.start(partial(self._begin, record), group="begin", exclusive=False)  # it is not cancelled any more
+            self.start(partial(self._begin, record), group="begin", exclusive=False)  # from now on it cannot be cancelled
 
     async def _begin(self, record: RunRecord) -> None:
-        """Start a run on a machine of the user's, and show it."""
+        """Start a run on a machine that the user owns, and show the run."""
         from hudtui.core.flows.start import start
 
         async with aclosing(start(record, self.app.project)) as events:
@@ -585,7 +584,7 @@ class RunScreen(HudtuiScreen):
         self.say(f"{record.name} has started.", "success")
         self.opened(run=record.id)
 
-    @started("pull", busy="Fetching its results")
+    @started("pull", busy="Fetching the results")
     async def action_pull(self) -> None:
         from hudtui.core.flows.results import pull
 
@@ -603,8 +602,8 @@ class RunScreen(HudtuiScreen):
 
         app, run = self.app, self._shown.summary.id
         forms = (
-            Choice("adapter", "Copy the model", "the adapter or the weights, as they were trained"),
-            Choice("merged", "Merge", "the adapter with its base model; needs the environment of the training"),
+            Choice("adapter", "Copy the model", "the trained adapter or weights, unchanged"),
+            Choice("merged", "Merge", "the adapter merged into its base model; needs the environment of the training"),
         )
         form = await app.choose(f"Export the model of {clean_line(self._shown.summary.name, 40)}", forms)
         if form is None:
@@ -612,7 +611,7 @@ class RunScreen(HudtuiScreen):
         out = await app.ask("Folder for the model", value=f"exports/{run}", accept="Export")
         if not out:
             return
-        push = await app.ask("Push it to the Hub as", placeholder="ORG/NAME; empty: keep it here", accept="Export")
+        push = await app.ask("Push it to the Hub as", placeholder="ORG/NAME; empty: only on this computer", accept="Export")
         request = ExportRequest(run, merged=form == "merged", out=Path(out).expanduser(), push_to=push or None)
         self.busy("Exporting the model ({key:run.cancel} cancels)")
         async for step in export_model(app.project, request):
@@ -642,11 +641,11 @@ class RunScreen(HudtuiScreen):
         typed = await app.ask(
             f"{label}: {what}",
             value="none" if value is None else f"{value:g}",
-            placeholder="a number, or none",
+            placeholder="a number, or none for no limit",
             check=lambda text: found.limits.with_value(name, text),
         )
         if typed:
-            self.busy("Changing the limit, here and on its machine")
+            self.busy("Changing the limit, here and on the machine")
             changed = await set_limits(run, app.project, {name: typed}, providers=await self._providers(run))
             self.say(f"Limits: {changed.text}", "success")
 
@@ -662,7 +661,7 @@ class RunScreen(HudtuiScreen):
             store = await asyncio.to_thread(self._open_store)
             await store.run(store.rename, run.id, name)
             self._read_anew()
-            self.say(f"{run.name} is {name.strip()} now.", "success")
+            self.say(f"{run.name} is renamed to {name.strip()}.", "success")
 
     @started("edit")
     async def action_comment(self) -> None:
@@ -675,13 +674,13 @@ class RunScreen(HudtuiScreen):
             self.say("The comment is saved." if text.strip() else "The comment is removed.", "success")
 
     def _read_anew(self) -> None:
-        """Show what has changed of a run; the focus stays where it is, in the list or in the run."""
+        """Show the changes of a run. The focus stays in the list or in the run."""
         self.app.reload(everything=True)
         self._follow()
 
     @property
     def _labelled(self) -> list[RunSummary]:
-        """The runs that are tagged or archived: the marked ones, the one under the cursor, or the one that is shown."""
+        """Return the runs to tag or archive: the marked runs, the run under the cursor, or the shown run."""
         at = self.runs.row.summary.id if self.runs.has_focus_within and self.runs.row is not None else self.chosen
         return [self._rows[run].summary for run in self._marked or (at,) if run in self._rows]
 
@@ -715,9 +714,9 @@ class RunScreen(HudtuiScreen):
         view = self._shown
         undo = not view.open_alarms
         changed = await acknowledge(view, await asyncio.to_thread(self._open_store), undo=undo)
-        self.app.progress.look_now()  # the header counts the others
+        self.app.progress.look_now()  # the header counts the alarms that are not acknowledged
         self._follow()
-        words = "not acknowledged any more" if undo else "acknowledged; {key:run.acknowledge} undoes that"
+        words = "no longer acknowledged" if undo else "acknowledged; {key:run.acknowledge} undoes that"
         self.say(f"{plural(len(changed), 'alarm')} {'is' if len(changed) == 1 else 'are'} {words}.", "success")
 
     def action_compare(self) -> None:
@@ -731,7 +730,7 @@ class RunScreen(HudtuiScreen):
         self._show_curves()
 
     def _of_the_comparison(self) -> list[str]:
-        """The ids of the runs whose settings are compared: this run first."""
+        """Return the ids of the runs whose settings are compared, beginning with this run."""
         others = [run for run in self._compared if run != self.chosen]
         known = list(self._rows)  # the newest first
         if not others and self.chosen in known:
@@ -759,7 +758,7 @@ class RunScreen(HudtuiScreen):
     def action_metrics(self) -> None:
         if self.pane.display:
             self.pane.toggle_curves()
-        else:  # behind the list; nothing is seen that the key would take away
+        else:  # the pane is hidden behind the list: always show the curves
             self.pane.turn_to("metrics")
         self.panes.open(self.pane)
 
@@ -784,14 +783,14 @@ class RunScreen(HudtuiScreen):
 
     @on(MetricsPane.StepChosen)
     def _step_chosen(self, event: MetricsPane.StepChosen) -> None:
-        """Enter on a value of a curve opens the episodes that it was measured on."""
+        """Open the episodes behind a value of a curve when Enter is pressed on it."""
         event.stop()
         known = [run for run in (self.chosen, *self._compared) if run is not None]
         run = next((run for run in known if event.run in (run, self._name_of(run))), self.chosen)
         view = self.view if run == self.chosen else self._views.get(run or "")
         rows = view.metrics.rows if view is not None else ()
         task = next((row["task"] for row in rows if row.get("step") == event.step and isinstance(row.get("task"), str)), None)
-        if task is not None:  # the numbers of an evaluation come task by task
+        if task is not None:  # an evaluation has one number for each task
             self._open_results(run, task=task)
         else:
             self._open_results(run, step=event.step)
@@ -801,7 +800,7 @@ class RunScreen(HudtuiScreen):
 
     @on(Grid.RowSelected)
     def _result_chosen(self, event: Grid.RowSelected) -> None:
-        """Enter on a task or a step of the result opens its episodes."""
+        """Open the episodes of a task or a step of the result when Enter is pressed on it."""
         event.stop()
         if event.data_table.id != "run-result" or self.view is None:
             return

@@ -1,4 +1,4 @@
-"""The tab Settings of a run: what the run was planned with, group by group."""
+"""The tab Settings of a run: the settings that it was planned with, by group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS = (
 
 
 class RunSettings(Acting, Container):
-    """The settings of a run in a table; those that differ from their defaults stand out."""
+    """The settings of a run in a table. Values that differ from the defaults are highlighted."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         FILTER_ACTION,
@@ -56,7 +56,7 @@ class RunSettings(Acting, Container):
         yield self.table
 
     def show(self, record: RunRecord | None) -> None:
-        """Show the settings of a run; None for none."""
+        """Show the settings of a run; None clears the table."""
         from hudtui.core.runs.run_settings import settings_of
 
         run = None if record is None else record.id
@@ -126,7 +126,7 @@ class RunSettings(Acting, Container):
 
     @on(VirtualTable.Selected)
     def _opened(self, event: VirtualTable.Selected) -> None:
-        """Enter shows the setting in full."""
+        """Show a setting in full when Enter is pressed on it."""
         event.stop()
         one = self.row
         if one is not None:

@@ -1,4 +1,4 @@
-"""What was not started here: tmux sessions, logs and model servers on any machine. Nothing is written there."""
+"""The screen for runs that were not started here: tmux sessions, logs and model servers on any machine, only read."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from hudtui.core.runs.vllm import ModelServer
 
 _LINES = 2_000
-"""Lines before the end that are shown at the beginning."""
+"""Number of lines before the end of a log that are shown at first."""
 _DRAW = 0.5
-"""Seconds between two pictures of the numbers."""
+"""Seconds between two updates of the curves."""
 
 
 def _windows(session: TmuxSession) -> str:
@@ -59,7 +59,7 @@ class SessionList(TablePane["TmuxSession"]):
             {"name": lambda one: one.run or one.name, "windows": _windows, "started": lambda one: one.created},
             key=lambda one: one.name,
             cells=self._session_cells,
-            empty="No tmux session there.",
+            empty="No tmux sessions found.",
             id="watch-list",
         )
 
@@ -69,7 +69,7 @@ class SessionList(TablePane["TmuxSession"]):
 
 
 class SourceLogs(ReadLogs):
-    """The logs of a session, one for each window or file; one of them is shown."""
+    """The logs of a session, one for each window or file; only one is visible."""
 
     DEFAULT_CSS = "SourceLogs { height: 1fr; }"
 
@@ -93,21 +93,21 @@ class SourceLogs(ReadLogs):
 
     @property
     def front(self) -> Widget | None:
-        """What takes the keys."""
+        """The widget that receives the focus."""
         return self.view.lines if self.view is not None else None
 
     async def make(self, sources: Iterable[str], *, stay: bool) -> None:
-        """Show an empty log for each source.
+        """Create an empty log for each source.
 
         Args:
             sources: Names of the sources.
-            stay: Stay at the first line while others come in.
+            stay: Whether the logs stay at the first line while more lines arrive.
         """
         for log in self.by_source.values():
             self.drop(log)
-        self._switcher.current = None  # the next log has the name of the one before: only a change shows it
+        self._switcher.current = None  # the next log has the name of the previous log: only a change of the name shows the log
         await self._switcher.remove_children()
-        self.by_source = {name: LogView(empty="Nothing has come yet.") for name in sources}
+        self.by_source = {name: LogView(empty="No lines yet.") for name in sources}
         for place, (name, log) in enumerate(self.by_source.items()):
             log.save_name = f"{name.strip('%').replace('/', '_') or 'log'}.log"
             await self._switcher.add_content(log, id=f"watch-log-{place}", set_current=place == 0)
@@ -122,7 +122,7 @@ class SourceLogs(ReadLogs):
 
 
 class WatchScreen(HudtuiScreen):
-    """The tmux sessions of a machine; of the chosen one, or of a log, its lines and the numbers in them; or a model server."""
+    """The tmux sessions of a machine, and the lines and metrics of the chosen session or log; or the load of a model server."""
 
     NAME = "watch"
     TITLE = "watch"
@@ -135,7 +135,7 @@ class WatchScreen(HudtuiScreen):
         "curves. It only looks: nothing is written there."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("watch.machine", "Machine", "Look at another machine: local, a name of ~/.ssh/config, user@host.", "M"),
+        AppAction("watch.machine", "Machine", "Show another machine: local, a host in ~/.ssh/config, or user@host.", "M"),
         AppAction(
             "watch.file",
             "Log or port",
@@ -158,17 +158,17 @@ class WatchScreen(HudtuiScreen):
         """The session or file that is followed."""
         self.watching: SessionWatcher | None = None
         self.server: ModelServer | None = None
-        """The newest state of the model server that is followed."""
+        """The newest state of the followed model server."""
         self.list = SessionList()
         self.logs = SourceLogs(self.fail)
         self.pane = RunPane(self.logs, ("metrics", "log"))
         self.panes = Panes(self.list, self.pane, id="watch-panes")
         self._whole = False
-        """The logs are read from their first lines on."""
+        """Whether the logs are read from their first lines on."""
         self._note = ""
-        """The newest remark about what is followed, until lines come again."""
+        """The newest notice about the followed session, until the next lines."""
         self._over = False
-        """What was followed has ended."""
+        """Whether the followed session has ended."""
         self._switching = asyncio.Lock()
 
     def content(self) -> Iterable[Widget]:
@@ -186,7 +186,7 @@ class WatchScreen(HudtuiScreen):
         port: int | None = None,
         **_: Any,
     ) -> None:
-        """Look at a machine; with a session, a file or the port of a vLLM server, follow that."""
+        """Show a machine, and follow a session, a file or the port of a vLLM server there if one is given."""
         self.machine = machine or self.machine
         self.start(
             partial(self._look, session=session, file=file, port=port),
@@ -212,7 +212,7 @@ class WatchScreen(HudtuiScreen):
 
     @on(SessionList.Highlighted)
     def _moved(self, event: SessionList.Highlighted) -> None:
-        """A session is followed when it is opened, and not before."""
+        """Ignore the cursor: a session is followed when it is opened."""
         event.stop()
 
     @on(SessionList.Opened)
@@ -222,14 +222,16 @@ class WatchScreen(HudtuiScreen):
 
     @started("look")
     async def action_machine(self) -> None:
-        given = await self.app.ask("Machine", value=self.machine, placeholder="local, a name of ~/.ssh/config, user@host[:port]")
+        given = await self.app.ask(
+            "Machine", value=self.machine, placeholder="local, a host in ~/.ssh/config, or user@host[:port]"
+        )
         if given:
             before, self.machine = self.machine, given.strip()
             self.busy(f"Asking {clean_line(self.machine, 60)}")
             try:
                 await self._look()
             except BaseException:
-                self.machine = before  # which the list still shows
+                self.machine = before  # the list still shows the previous machine
                 raise
             self.clear_message()
 
@@ -246,7 +248,7 @@ class WatchScreen(HudtuiScreen):
     def action_refresh(self) -> None:
         self.start(self._look, group="look", busy="Listing the sessions")
 
-    # -- what is followed --------------------------------------------------------------------------------------------
+    # -- following ---------------------------------------------------------------------------------------------------
 
     def _follow(self, host: Host, foreign: ExternalSession, *, whole: bool = False) -> None:
         from hudtui.core.runs.alarms import read_thresholds
@@ -257,7 +259,7 @@ class WatchScreen(HudtuiScreen):
         from_when = read_thresholds(self.app.folder)
         self.watching = SessionWatcher(host, foreign, lines=None if whole else _LINES, from_when=from_when)
         self.workers.cancel_group(self, "read")
-        # Never cancelled: widgets that are being mounted or removed must be let be.
+        # Never cancelled, because that would interrupt the mounting or removal of widgets.
         self.run_worker(self._switch(self.watching), group="switch", exit_on_error=False)
 
     def _follow_server(self, host: Host, port: int) -> None:
@@ -266,7 +268,7 @@ class WatchScreen(HudtuiScreen):
         self._start_reading(partial(self._read_server, host, port))
 
     def _start_reading(self, work: Callable[[], Any]) -> None:
-        # Where the app ends before the worker begins, the coroutine is never made.
+        # If the app ends before the worker starts, the coroutine is never created.
         self.run_worker(work, name="forever", group="read", exclusive=True, exit_on_error=False)
 
     async def _read_server(self, host: Host, port: int) -> None:
@@ -296,10 +298,10 @@ class WatchScreen(HudtuiScreen):
                 self.fail(error)
 
     async def _switch(self, watching: SessionWatcher) -> None:
-        """Make the logs of what is followed, one switch after the other, and read."""
+        """Create the logs of the chosen session, and read them. Switches run one after the other."""
         async with self._switching:
             if watching is not self.watching or not self.is_attached:
-                return  # something else was chosen meanwhile
+                return  # another session was chosen meanwhile
             self.pane.offer_log(True)
             await self.unbroken(self.logs.make((source.name for source in watching.foreign.sources), stay=self._whole))
             self.pane.show_curves((), by_time=False)
@@ -309,11 +311,11 @@ class WatchScreen(HudtuiScreen):
             self._start_reading(partial(self._read, watching))
 
     def on_log_view_earlier(self, event: LogView.Earlier) -> None:
-        """What tmux remembers of its panes."""
+        """Read the whole history of the tmux panes."""
         self._again(event, whole=True)
 
     def on_log_view_latest(self, event: LogView.Latest) -> None:
-        """The ends of the panes again."""
+        """Read the ends of the panes again."""
         self._again(event, whole=False)
 
     def _again(self, event: LogView.Asked, *, whole: bool) -> None:
@@ -357,12 +359,12 @@ class WatchScreen(HudtuiScreen):
         if (file := self.watching.log(seen.source)) is not None and seen.lines:
             if not self.logs.reads(log):
                 self.logs.read(log, file)
-            return  # a file is read by its pane, which reaches every line of it
+            return  # a file is read by its pane, from which every line can be reached
         log.before = self.watching.before.get(seen.source, 0)
         lines = [*seen.lines, *([f"… {seen.note}"] if seen.note else [])]
         full = log.after is not None
         if self._whole and (full or len(lines) > log.room):
-            lines, log.after = lines[: 0 if full else log.room], 0  # more would push the first lines out
+            lines, log.after = lines[: 0 if full else log.room], 0  # more lines would drop the first lines
         log.append(lines)
 
     def _draw(self) -> None:
@@ -371,13 +373,13 @@ class WatchScreen(HudtuiScreen):
             self._tell()
 
     def _tell(self) -> None:
-        """The title and the head: what is followed, how far it is, what is wrong, its logs."""
+        """Show the title and the head: the followed session, its progress, its alarms and its logs."""
         if self.server is not None:
             self._tell_server(self.server)
             return
         if self.foreign is None or self.watching is None:
             words = (
-                "{key:table.select} follows the session under the cursor; {key:watch.file} a log by its path, vLLM by its port."
+                "{key:table.select} follows the session under the cursor; {key:watch.file} follows a log (path) or vLLM (port)."
             )
             self.pane.tell("", Content.styled(self.app.keys_in(words), "$foreground-muted"))
             return
@@ -388,7 +390,7 @@ class WatchScreen(HudtuiScreen):
             title.append(f"step {newest[0]:g}" + (f"/{last:g}" if last is not None else ""))
         if rewards:
             title.append(f"{rewards[-1]:.3f}")
-        parts: list[Any] = [("○ not followed any more", "$warning") if self._over else ("● followed", "$success")]
+        parts: list[Any] = [("○ no longer followed", "$warning") if self._over else ("● followed", "$success")]
         if self._note and newest is None and not self._over:
             parts = [(f"○ {clean_line(self._note)}", "$warning")]
         else:
@@ -412,7 +414,9 @@ class WatchScreen(HudtuiScreen):
             Content(clean_line(server_text(server), 200)),
         ]
         if server.stuck >= STUCK:
-            lines.append(Content.styled(f"It has had requests for {server.stuck:.0f} s and generates no token.", "$warning"))
+            lines.append(
+                Content.styled(f"The server has had requests for {server.stuck:.0f} s and generates no token.", "$warning")
+            )
         self.pane.tell(f"{server.stage} of {clean_line(self.machine, 40)}", Content("\n").join(lines))
 
     # -- moving ------------------------------------------------------------------------------------------------------
@@ -420,9 +424,9 @@ class WatchScreen(HudtuiScreen):
     def why_not(self, action_id: str) -> str | None:
         name = action_id.partition(".")[2]
         if name in ("metrics", "window") and self.foreign is None:
-            return "nothing is followed yet" if self.server is None else "a server has curves only"
+            return "nothing is followed yet" if self.server is None else "a model server has only curves"
         if name == "window" and len(self.logs.by_source) < 2:
-            return "it has one log"
+            return "the session has only one log"
         return None
 
     def action_metrics(self) -> None:

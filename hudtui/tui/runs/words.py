@@ -1,4 +1,4 @@
-"""What the screens of runs say of a run: the title and the head of its pane, results, events. Functions from a view to text."""
+"""Functions that render the view of a run as text for the screens: title, head, result, events."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ STYLES = {
     "stopping": "$warning",
 }
 ALL = "all"
-"""Name of the log that has the lines of all stages. No stage has this name."""
+"""Name of the log with the lines of all stages. No stage has this name."""
 _ALARMS = 3
-"""Alarms that the head shows; the others are counted."""
+"""Number of alarms that the head shows; further alarms are only counted."""
 
 
 def title(view: RunView) -> str:
-    """Name, step, reward, time and cost: what stands on the border of the pane."""
+    """Return the title on the border of the pane: name, step, reward, time and cost."""
     from hudtui.core.compute.limits import money
 
     run = view.summary
@@ -52,7 +52,7 @@ def title(view: RunView) -> str:
 
 
 def head(view: RunView, width: int, shown: str | None) -> Content:
-    """State, time left, price, reward, what is wrong, GPUs, and the names of its logs.
+    """Return the lines of the head: state, time left, price, reward, alarms, GPUs, and the names of the logs.
 
     Args:
         view: The run.
@@ -96,7 +96,7 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
 
 
 def log_names(names: Iterable[str], shown: str | None) -> Content:
-    """The names of logs in a line; that of the shown log stands out."""
+    """Return the names of the logs in a line, with the name of the shown log highlighted."""
     styles = ((name, "bold reverse" if name == shown else "$foreground-muted") for name in names)
     return Content("  ").join(Content.styled(clean_line(name, 40), style) for name, style in styles)
 
@@ -121,7 +121,7 @@ def _reward(view: RunView, width: int) -> list[Content]:
 
 
 def alarm_lines(alarms: Sequence[Alarm], width: int) -> list[Content]:
-    """What is wrong and what can be done about it, in as many lines of `width` cells as that takes."""
+    """Return the alarms and their fixes, wrapped to lines of `width` cells."""
     lines: list[Content] = []
     known = [alarm for alarm in alarms if alarm.acknowledged]
     alarms = [alarm for alarm in alarms if not alarm.acknowledged]
@@ -136,12 +136,12 @@ def alarm_lines(alarms: Sequence[Alarm], width: int) -> list[Content]:
 
 
 def _wrapped(text: str, width: int, style: str, *, lead: str = "  ") -> list[Content]:
-    """A sentence in as many lines as it takes."""
+    """Return a sentence, wrapped to lines."""
     return [line.stylize(style) for line in hanging_lines(Content(lead), Content(clean_line(text)), width)]
 
 
 def result_table(result: RunResult) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Titles and rows of a result: its tasks, or the steps of a training."""
+    """Return the column titles and rows of a result: its tasks, or the steps of a training."""
     if result.steps:
         steps: list[tuple[str, ...]] = [
             (
@@ -176,6 +176,6 @@ def _told(value: float | None, how: str) -> str:
 
 
 def event_cells(event: RunEvent) -> tuple[str, str, str]:
-    """When, who, what."""
+    """Return the cells of an event: its time, its origin, and its text."""
     when = datetime.fromtimestamp(event.at).strftime("%H:%M:%S")
     return when, "machine" if event.origin == "machine" else "hudtui", event_text(event)
