@@ -431,7 +431,7 @@ def archive(
     runs: Annotated[
         list[str], typer.Argument(metavar="RUN...", help="Ids or names of runs that have ended.", show_default=False)
     ],
-    undo: Annotated[bool, typer.Option("--undo", help="Take the runs out of the archive.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Restore the runs from the archive.")] = False,
     as_json: Json = False,
 ) -> None:
     """Archive runs that have ended: `runs list` lists them only with --all. Their files stay where they are."""

@@ -31,7 +31,7 @@ async def manage_run(
 ) -> AsyncGenerator[RunEvent, None]:
     """Do the remaining steps of a run on a rented machine.
 
-    Leaving the iterator before a machine was asked for gives the run up; see `runs.remote_run.run_remote` for later.
+    Closing the iterator before a machine was requested cancels the run; for later, see `runs.remote_run.run_remote`.
 
     Args:
         run: Id of a run in the project's store.
@@ -74,7 +74,7 @@ def _left(run: str, store: RunStore, context: RentalContext | None) -> list[str]
     with contextlib.suppress(HudtuiError):
         summary = store.summary(run)
         if summary.active and summary.machine == "none" and not is_managed(store, run):
-            store.append(run, "stopped", {"why": "given up before a machine was asked for"})
+            store.append(run, "stopped", {"why": "cancelled before a machine was requested"})
         elif context is not None:
             providers, folder = {context.provider.name: context.provider}, store.state_dir.parent
             left = find_unattended(context.ledger, providers, context.settings, folder=folder)

@@ -110,9 +110,9 @@ def continuation_request(record: RunRecord, folder: Path, *, step: int | None = 
 
 
 def remove_unused(store: RunStore, *, of: RunRecord | None = None, minimum_age: float = 0.0) -> None:
-    """Remove the files made for trainings with ART that no listed run was planned with, such as those of a dry run.
+    """Remove files that were created for trainings with ART and belong to no listed run, such as those of a dry run.
 
-    Only the files of the run `of`, where one is given; a file has to be `minimum_age` seconds old.
+    With `of`, only the files of this run are removed. A file must be `minimum_age` seconds old.
     """
     folder = (store.state_dir / ART_FILES).resolve()
     if folder.parent != store.state_dir.resolve() or not folder.is_dir():

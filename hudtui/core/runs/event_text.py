@@ -80,7 +80,7 @@ def _text(event: RunEvent) -> str:
             kinds = ", ".join(sorted({str(key).partition(":")[0] for key in _list(data.get("alarms"))}))
             return f"alarms are {'not acknowledged any more' if data.get('undone') is True else 'acknowledged'}: {kinds}"
         case "archived":
-            return "the run is taken out of the archive" if data.get("undone") is True else "the run is archived"
+            return "the run is restored from the archive" if data.get("undone") is True else "the run is archived"
     return _EVENTS.get(kind, kind.replace("_", " ")) + (f": {why}" if why else "")
 
 

@@ -65,7 +65,7 @@ def draft_run(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
 async def launch(
     spec: RunSpec | RunRecord, host: Host, store: RunStore, *, lookup: Lookup | None = None, tmux: bool = True
 ) -> AsyncGenerator[RunEvent, None]:
-    """Start a run. Ends when the machine has taken over; the run continues without hudtui.
+    """Start a run, and yield its events. The iterator ends when the machine has taken over; the run continues without hudtui.
 
     Leaving the iterator early interrupts the launch; `reconcile_runs` continues it. The first event names the run. `lookup`
     returns the values of the plan's secrets. Without `tmux` the processes are detached even if the machine has tmux.
@@ -200,7 +200,7 @@ async def _send(machine: RunFolder, store: RunStore, content: Path, file: PlanFi
 
 
 async def check_inputs(plan: Plan, lookup: Lookup | None) -> None:
-    """Check that this computer has everything a plan needs, before a machine is asked for anything.
+    """Check that this computer has everything that a plan needs, before anything is sent to a machine.
 
     Raises:
         RunError: A secret is missing.

@@ -108,8 +108,8 @@ async def _unordered(summary: RunSummary, store: RunStore, now: float) -> Notice
         return Notice(
             "warning", f"run {run} has no machine yet: hudtui runs resume {run} rents one, hudtui runs stop {run} cancels the run"
         )
-    await store.run(store.append, run, "failed", {"why": "hudtui was ended before a machine was asked for"})
-    return Notice("warning", f"run {run} was never started: hudtui was ended before a machine was asked for")
+    await store.run(store.append, run, "failed", {"why": "hudtui ended before a machine was requested"})
+    return Notice("warning", f"run {run} was never started: hudtui ended before a machine was requested")
 
 
 async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, lookup: Lookup | None, now: float) -> Notice | None:
@@ -126,8 +126,8 @@ async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, loo
         await store.run(store.append, run, "stopped", {"why": "stopped before it started"})
         return None
     if now - summary.updated > FRESH:
-        await store.run(store.append, run, "failed", {"why": "hudtui was ended before this run had started"})
-        return Notice("warning", f"run {run} was never started: hudtui was ended before")
+        await store.run(store.append, run, "failed", {"why": "hudtui ended before this run had started"})
+        return Notice("warning", f"run {run} was never started: hudtui ended before that")
     async for _ in continue_launch(run, machine.host, store, lookup=lookup):
         pass
     return Notice("info", f"run {run} was being started when hudtui ended; it is running")

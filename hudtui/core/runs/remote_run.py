@@ -407,12 +407,12 @@ class RemoteRun:
             return  # the order was cancelled without a verified end, which was reported already
         if summary.active:
             with contextlib.suppress(RunError):  # a full disk must not keep the machine alive
-                await self.append("stopped", {"why": f"given up before {'its machine was ready' if gone else 'it started'}"})
+                await self.append("stopped", {"why": f"cancelled before {'its machine was ready' if gone else 'it started'}"})
         if gone:
             return
         outcome = f"{self.rent.machine} is ended, and that was verified."
         try:
-            await self._end(f"run {self.run} {summary.state}" if started else "given up before the run started")
+            await self._end(f"run {self.run} {summary.state}" if started else "cancelled before the run started")
         except RunError:
             pass  # the machine has ended, and the ledger has recorded it
         except HudtuiError as error:

@@ -49,7 +49,7 @@ _PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "vllm", "veri
 """Packages whose versions are shown, where the plan installs them from a lock."""
 _PIN = re.compile(rf"^({'|'.join(_PACKAGES)})==([^\s;\\]+)", re.MULTILINE)
 _SHOWN_KINDS = ("url", "flag", "seconds", "limit")
-"""Kinds of hudtui's own settings that hold no secret, apart from a login in an address. Other variables may hold anything."""
+"""Kinds of hudtui's own settings without a secret, apart from a login in an address. Other variables may contain anything."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RunSetting:
     """Dotted name, such as `training.learning_rate`."""
     group: str
     value: Any = field(repr=False)
-    """To compare with the values of other runs; it may hold a secret."""
+    """The value for comparisons with other runs; it may contain a secret."""
     shown: Any
     """The value as it may be shown; None where the run leaves it to the engine."""
     default: Any = None

@@ -506,7 +506,7 @@ class SessionWatcher:
 
 
 def _damage_of(tracker: TrackerFile) -> str:
-    """Return the end of a sentence that says where a tracker's file is damaged."""
+    """Return where a tracker's file is damaged, as the end of a sentence."""
     assert tracker.damage is not None
     place, whole = tracker.damage
     several = f"in {tracker.damaged} places, the last of them " if tracker.damaged > 1 else ""

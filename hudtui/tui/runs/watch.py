@@ -132,7 +132,7 @@ class WatchScreen(HudtuiScreen):
         "Runs that this workspace did not start: a colleague's, or those of another trainer. {key:table.select} follows the tmux "
         "session under the cursor, {key:watch.file} a log, or a file or folder of W&B, TensorBoard, trackio or transformers, by "
         "its path, or a vLLM server by its port; numbers of TRL, verifiers, prime-rl, ART, vLLM, key=value and JSON lines become "
-        "curves. It only looks: nothing is written there."
+        "curves. This screen only reads; nothing is written there."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("watch.machine", "Machine", "Show another machine: local, a host in ~/.ssh/config, or user@host.", "M"),
