@@ -118,7 +118,7 @@ async def new_task(
     """Ask for what a task needs, test it, and write it into a task file.
 
     The environment has been started or reached for its analysis, with the person's agreement, and is started again for the test.
-    After a failed test the person can correct a call, beginning with the one that failed, and the task is tested again.
+    After a failed test, the person can correct the calls, beginning with the failed call, and the task is tested again.
 
     Args:
         project: The project. Files are relative to its folder.

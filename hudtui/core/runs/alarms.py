@@ -153,7 +153,7 @@ class RunFacts:
     disk_free: int | None = None
     """Free bytes on the machine's disk."""
     memory_used: float | None = None
-    """Bytes of the machine's memory in use; of a container its own, as the next."""
+    """Used memory of the machine in bytes; in a container, that of the container."""
     memory_total: float | None = None
 
 

@@ -64,7 +64,7 @@ class RewardMap(Acting, Widget, can_focus=True):
         return self.found.groups.get((self.found.tasks[self.row], self.found.steps[self.column]))
 
     def show(self, found: StepMap) -> None:
-        """Show newer groups. The cursor stays on its task and step, or where it was when one of them is gone."""
+        """Show newer groups. The cursor stays on its task and step, or in its place if one of them no longer exists."""
         task, step = self.found.tasks[self.row], self.found.steps[self.column]
         self.found = found
         self._go(

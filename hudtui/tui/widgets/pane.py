@@ -182,7 +182,7 @@ def _panes_in(node: Widget) -> Iterator[Pane]:
 
 
 def show(widget: Widget, wanted: bool) -> None:
-    """Show or hide a widget. Textual places all widgets anew for each value of `display`, also for the one that it has."""
+    """Show or hide a widget. Textual repeats the layout when `display` is set, even to the same value."""
     if widget.display is not wanted:
         widget.display = wanted
 
