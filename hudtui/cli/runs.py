@@ -28,7 +28,7 @@ Run = Annotated[
 ]
 NamedRun = Annotated[str, typer.Argument(help="A run: its id, its name, or the beginning of an id.")]
 Spot = Annotated[
-    bool | None, typer.Option("--spot/--no-spot", help="Rent a spot machine, or one that is none; by default as before.")
+    bool | None, typer.Option("--spot/--no-spot", help="Rent a spot machine, or an on-demand machine; by default as before.")
 ]
 Window = Annotated[str | None, typer.Option("--window", "-w", help="Only the log of this stage.")]
 
