@@ -286,7 +286,10 @@ async def test_two_episodes_are_shown_beside_each_other(open_app: Any, outputs: 
         screen = await opened(pilot)
         await pilot.press("d")
         await until(pilot, lambda: "marks an episode first" in screen.message)
-        await pilot.press("enter", "c", "down")
+        await pilot.press("enter", "c")
+        await until(pilot, lambda: "The episode is marked." in screen.message and screen.marked.is_attached)
+        assert "Marked episode" not in screen_text(app)  # there is no other one beside it yet
+        await pilot.press("down")
         await until(pilot, lambda: not screen.marked.disabled and screen.episode.diff is not None)
         assert screen.marked.entry.rollout == 0 and screen.episode.entry.rollout == 1
         assert "≠ reply" in text_of(screen.episode) and "≠ reply" in text_of(screen.marked)

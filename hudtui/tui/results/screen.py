@@ -453,6 +453,7 @@ class ResultsScreen(HudtuiScreen):
         if not pane.is_attached:
             assert other.parent is not None
             await cast(Widget, other.parent).mount(pane, after=other)
+            self.panes.rearrange()  # until it has something to show, it is disabled
 
     async def action_failures(self) -> None:
         if not self.failures.is_attached:
