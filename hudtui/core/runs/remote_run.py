@@ -188,9 +188,13 @@ async def change_limits(run: str, store: RunStore, context: RentalContext, limit
     Raises:
         MachineError: The limits cannot be stored, and nothing is changed; or the run's machine does not answer, and its watchdog
             keeps the old limits until `run_remote` reaches it.
+        RunError: The run has ended, and holds no machine any more.
         Untrusted: The user did not start this run.
     """
     store.require_own(run)
+    summary = store.summary(run)
+    if not (summary.active or summary.holds_machine):
+        raise RunError(f"run {run} has ended")
     remote = RemoteRun(store.record(run), store, context, None, True, None)
     await remote.grant(limits)
     await store.run(store.append, run, "limits", limits.to_json())

@@ -161,7 +161,8 @@ class PodsPane(Pane):
         if old := len(snapshot.unreachable):
             parts.append(f"{old} may be rented")
         if snapshot.orphans:
-            parts.append(f"{len(snapshot.orphans)} unclaimed: {{key:compute.orphans}} ends them")
+            them = "it" if len(snapshot.orphans) == 1 else "them"
+            parts.append(f"{len(snapshot.orphans)} unclaimed ({{key:compute.orphans}} ends {them})")
         if taken:
             parts.append(f"{taken} taken back: {{key:compute.noted}} dismisses")
         words = [", ".join(parts) or ("" if snapshot.silent else "none rented"), *(one.text(now) for one in snapshot.silent)]

@@ -178,7 +178,8 @@ class Renting:
         found, warnings = await pods_history(paid, session.overview.ledger)
         lines = []
         for name, gpus, ended, lasted, price, cost, where, why in map(history_row, found):  # a table does not fit 80 columns
-            lines += [clean_line(f"{name}  {gpus} at {where}"), clean_line(f"  {cost} in {lasted} at {price}/h, {ended}: {why}")]
+            reason = f": {why}" if why else ""  # only machines that hudtui rented have one
+            lines += [clean_line(f"{name}  {gpus} at {where}"), clean_line(f"  {cost} in {lasted} at {price}/h, {ended}{reason}")]
         app.read("Machines that have ended", "\n".join((*warnings, *(lines or ("No machine has ended yet.",)))))
 
     async def set_up(self) -> bool:

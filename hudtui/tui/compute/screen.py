@@ -229,13 +229,15 @@ class ComputeScreen(HudtuiScreen):
         if name == "orphans":
             return self.snapshot is not None and bool(self.snapshot.orphans)
         if name in ("pods", "offers"):
-            return self._on_pods == (name == "offers")
+            return self.query_one(Panes).current is not (self._pods if name == "pods" else self._offers)
         return name not in (_OF_AN_OFFER if self._on_pods else _OF_A_POD)
 
     def why_not(self, action_id: str) -> str | None:
         name = action_id.partition(".")[2]
         if name == "noted" and not self.app.spending.taken:
             return "no machine was taken back"
+        if name in ("pods", "offers") and not self.offers(action_id):
+            return "the cursor is there already"
         if name == "orphans" and not (self.snapshot is not None and self.snapshot.orphans):
             return "no machine is unclaimed"
         if name in _OF_A_POD and not self._on_pods:

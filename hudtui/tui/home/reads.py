@@ -15,7 +15,7 @@ from hudtui.core.runs.listing import model_of
 from hudtui.core.runs.news import RunNews, news_between
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.watch import Monitor
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, plural
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.words import span
 
@@ -60,7 +60,7 @@ class RunRead:
     def note(self) -> str:
         """Return how far it is."""
         if self.tasks:
-            return f"mean {self.reward} of {len(self.tasks)} tasks"
+            return f"mean {self.reward} of {plural(len(self.tasks), 'task')}"
         return f"step {self.step}, {self.reward}" if self.step else self.reward
 
     def spark(self, width: int) -> str:

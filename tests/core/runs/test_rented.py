@@ -811,6 +811,9 @@ async def test_a_limit_ends_the_run_and_the_machine(world: World) -> None:
     assert (summary.state, summary.machine) == ("stopped", "released") and "h is reached" in str(summary.why)
     kept = world.broker.ledger.limits(spec.machine)
     assert kept is not None and kept.max_hours == 1e-6
+    with pytest.raises(RunError, match="has ended"):
+        await change_limits(record.id, world.store, world.broker, Limits(max_hours=2.0))
+    assert world.broker.ledger.limits(spec.machine) == kept
 
 
 async def test_a_date_that_is_set_while_a_run_is_managed_ends_it_not_before_its_time(

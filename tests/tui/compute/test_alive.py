@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,7 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
         assert app.screen.snapshot.pods[0].orphan is not None
         assert by_hand not in {one.pod.id for one in app.screen.snapshot.pods if one.orphan}
         orphans = len(app.screen.snapshot.orphans)
+        assert f"4 rented, {orphans} unclaimed (X ends {'it' if orphans == 1 else 'them'})" in screen_text(app)
         await pilot.press("X")
         await until(pilot, lambda: f"End {orphans} machines?" in screen_text(app))
         await pilot.press("enter")  # the careless key does no harm
@@ -308,6 +310,12 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
         await settle(pilot)
         assert len(world.sim.alive) == 4 - orphans and by_hand in {pod.id for pod in world.sim.alive}
         assert not app.screen.offers("compute.orphans")
+        await pilot.press("h")
+        await until(pilot, lambda: "Machines that have ended" in screen_text(app))
+        await settle(pilot)
+        lines = screen_text(app).splitlines()
+        told = lines[next(place for place, line in enumerate(lines) if "hudtui-b " in line) + 1]
+        assert re.search(r"/h, [\d-]+ \d\d:\d\d +│", told), "hudtui does not know why it ended"
 
 
 async def test_a_machine_whose_results_are_being_fetched_is_no_orphan(
