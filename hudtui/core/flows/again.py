@@ -9,7 +9,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Person
 from hudtui.core.flows.results import results_here
 from hudtui.core.project import Project
-from hudtui.core.runs.again import changed_files, continuation_request, request_again
+from hudtui.core.runs.again import NothingLeft, changed_files, continuation_request, request_again
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.results import Progress
 from hudtui.core.runs.store import RunRecord
@@ -68,6 +68,7 @@ async def continue_request(
         InputError: The run has not ended, or cannot be continued (see `runs.again.continuation_request`); or `spot` is given,
             and the run was on no rented machine.
         MachineError: Its machine does not answer, and its checkpoints are not on this computer.
+        NothingLeft: It is a training that has done all of its steps.
         RunError: The run does not exist.
         Untrusted: The user did not start this run.
     """
@@ -77,6 +78,32 @@ async def continue_request(
     folder = await results_here(record, project, progress=progress)
     request = await asyncio.to_thread(lambda: continuation_request(record, folder, step=step, steps=steps))
     return _with_kind(request, record, spot)
+
+
+async def continue_or_extend(
+    run: str, project: Project, person: Person, *, progress: Progress | None = None
+) -> RunRequest | None:
+    """Return the request for a run that continues another one from its last checkpoint.
+
+    The person says how many steps a training shall have in all if it has done those that it was asked for; None if the person
+    cancels.
+
+    Raises:
+        HudtuiError: See `continue_request`.
+        InputError: The number of steps is none that is larger than those done.
+    """
+    try:
+        return await continue_request(run, project, progress=progress)
+    except NothingLeft as error:
+        done = error.done
+    told = f"Run {run} has done all of its {done} steps. A new run continues it from there."
+    typed = await person.ask("How many steps in all?", lines=(told,), value=str(done * 2), accept="Continue")
+    if typed is None:
+        return None
+    text = typed.strip()
+    if not (text.isascii() and text.isdecimal() and int(text) > done):
+        raise InputError(f"{clean_line(text, 40)!r} is not a number of steps larger than {done}")
+    return await continue_request(run, project, steps=int(text), progress=progress)
 
 
 async def _record(run: str, project: Project) -> RunRecord:

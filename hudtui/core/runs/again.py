@@ -71,6 +71,16 @@ def changed_files(record: RunRecord) -> tuple[str, ...]:
     return tuple(file.path for file in _inputs(record) if not _is_same(file, Path(file.path)))
 
 
+class NothingLeft(InputError):
+    """A training has done all steps that it was asked for."""
+
+    def __init__(self, run: str, done: int, whole: int) -> None:
+        fix = f"Name a larger number of steps, or an earlier checkpoint: hudtui runs continue {run} --steps {done * 2}"
+        super().__init__(f"run {run} has done {done} of its {whole} steps: nothing is left to do", fix=fix)
+        self.done = done
+        """Step of the checkpoint."""
+
+
 def continuation_request(record: RunRecord, folder: Path, *, step: int | None = None, steps: int | None = None) -> RunRequest:
     """Return the request for a run that continues another one, with the same files and settings. Reads and hashes files.
 
@@ -78,7 +88,8 @@ def continuation_request(record: RunRecord, folder: Path, *, step: int | None = 
     the earlier run was to do.
 
     Raises:
-        InputError: There is no complete checkpoint, nothing is left to do, or an input file has changed.
+        InputError: There is no complete checkpoint, or an input file has changed.
+        NothingLeft: The checkpoint is that of the last step.
     """
     if record.engine not in CONTINUED:
         raise InputError(f"hudtui cannot continue a run of {record.engine}", fix=f"Start it again: hudtui runs rerun {record.id}")
@@ -93,8 +104,7 @@ def continuation_request(record: RunRecord, folder: Path, *, step: int | None = 
         place, done = _checkpoint(record, folder, step)
         whole = steps or recipe_for(record.spec).steps
         if done >= whole:
-            fix = f"Name a larger number of steps, or an earlier checkpoint: hudtui runs continue {record.id} --steps {done * 2}"
-            raise InputError(f"run {record.id} has done {done} of its {whole} steps: nothing is left to do", fix=fix)
+            raise NothingLeft(record.id, done, whole)
         request = replace(request, steps=whole)
         found = Continuation(record.id, done, (*_files(folder, place), *_files(folder, folder / _METRICS)))
     # Another order of the tasks, or another configuration, would make the checkpoint that of another training.

@@ -97,7 +97,7 @@ class RunScreen(HudtuiScreen):
         AppAction(
             "run.continue",
             "Continue",
-            "Continue a failed or stopped training from its last checkpoint, as a new run.",
+            "Continue a training from its last checkpoint, as a new run; a finished one with more steps.",
             "C",
             asks=True,
         ),
@@ -542,10 +542,12 @@ class RunScreen(HudtuiScreen):
 
     @started("again")
     async def action_continue(self) -> None:
-        from hudtui.core.flows.again import continue_request
+        from hudtui.core.flows.again import continue_or_extend
 
-        run = self._shown.summary.id
-        await self._start_request(await continue_request(run, self.app.project, progress=self._say_fetching))
+        app = self.app
+        request = await continue_or_extend(self._shown.summary.id, app.project, app, progress=self._say_fetching)
+        if request is not None:
+            await self._start_request(request)
 
     def _say_fetching(self, name: str, done: int, whole: int) -> None:
         self.busy(f"Fetching {clean_line(name, 60)}: {done:,} of {whole:,} bytes ({{key:run.cancel}} cancels)")

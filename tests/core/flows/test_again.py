@@ -17,7 +17,7 @@ from support.person import ScriptedPerson
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import InputError
-from hudtui.core.flows.again import continue_request, rerun_request
+from hudtui.core.flows.again import continue_or_extend, continue_request, rerun_request
 from hudtui.core.flows.start import agree_to_request, agree_to_start, start
 from hudtui.core.project import Project, open_project
 from hudtui.core.remote.hosts import close_hosts, find_host
@@ -173,6 +173,25 @@ async def test_what_cannot_be_continued_is_refused_with_what_to_do(project: Proj
     with pytest.raises(InputError) as refused:
         await continue_request(record.id, project, **how)
     assert re.search(told, " ".join(refused.value.lines()))
+
+
+async def test_a_training_that_has_done_all_of_its_steps_continues_for_as_many_as_the_user_says(project: Project) -> None:
+    record = planned(project)
+    trained(project, Path(record.folder), 4, 8, record=record)
+    person = ScriptedPerson(..., "20", None)
+    request = await continue_or_extend(record.id, project, person)
+    assert request is not None and request.continues is not None and (request.continues.step, request.steps) == (8, 16)
+    assert "has done all of its 8 steps" in " ".join(person.questions[0].lines)
+    request = await continue_or_extend(record.id, project, person)
+    assert request is not None and request.steps == 20
+    assert await continue_or_extend(record.id, project, person) is None
+    for text in ("8", "-9", "many", "²"):
+        with pytest.raises(InputError, match="is not a number of steps larger than 8"):
+            await continue_or_extend(record.id, project, ScriptedPerson(text))
+    other = planned(project)
+    trained(project, Path(other.folder), 4, record=other)
+    request = await continue_or_extend(other.id, project, ScriptedPerson())  # there are steps left, and no question
+    assert request is not None and request.steps == 8
 
 
 async def test_a_run_that_has_not_ended_or_has_no_checkpoint_is_refused(project: Project) -> None:
