@@ -373,6 +373,8 @@ async def test_a_run_of_tasks_is_shown_by_task(
         text = await shown(pilot, screen_text, "Reward: greedy on all", "mean 0.438 of 6 tasks")
         bars = [line for line in text.splitlines() if "board-" in line]
         assert len(bars) == 6 and "▆" in bars[-1] and "0.750" in bars[-1]
+        await pilot.press("d")
+        await shown(pilot, screen_text, "Demo workspace: this folder has a project already")
     assert RunRead("one task", reward="0.886", tasks=(("board", 0.886),)).note == "mean 0.886 of 1 task"
 
 

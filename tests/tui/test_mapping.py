@@ -328,6 +328,7 @@ async def test_what_does_not_parse_keeps_the_last_good_meaning(open_app: Any, de
         assert screen.preview.meaning.call.arguments["x"] == 100
         assert screen.draft.stale and "does not parse" in screen.draft.stale
         assert "last good meaning" in screen_text(pilot.app)
+        assert str(screen.text.query_one("#map-brief").content).startswith("! last good meaning: ✓ ")  # with the text alone, too
         assert [finding.code for finding in screen.draft.findings] == ["yaml"] and screen.editor.notes
         await pilot.press("ctrl+z", "ctrl+z")
         await settle(pilot)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 from support import sshd, tmux_world
 from textual.keys import key_to_character
@@ -119,6 +120,20 @@ def sim(own_world: Path) -> Iterator[PrimeSimulator]:
     with PrimeSimulator(rate=1.0) as running:
         running.behave(boot=0, install=0)
         yield running
+
+
+def order_pod(sim: PrimeSimulator, name: str) -> None:
+    """Order a machine as another client of the account does."""
+    headers = {"Authorization": f"Bearer {sim.api_key}"}
+    with httpx2.Client(base_url=f"{sim.url}/api/v1", headers=headers, trust_env=False) as client:
+        offer = client.get("/availability/gpus", params={"gpu_type": "RTX4090_24GB"}).raise_for_status().json()["items"][0]
+        taken = ("cloudId", "gpuType", "socket", "gpuCount", "country", "security")
+        pod = {key: offer[key] for key in taken} | {
+            "name": name,
+            "image": offer["images"][0],
+            "dataCenterId": offer["dataCenter"],
+        }
+        client.post("/pods/", json={"pod": pod, "provider": {"type": offer["provider"]}}).raise_for_status()
 
 
 def test_from_an_empty_folder_to_results(own_world: Path, log_in: Callable[..., Screen]) -> None:
@@ -452,6 +467,51 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     screen.quit()
 
 
+def test_two_episodes_are_compared_and_a_machine_that_no_run_owns_is_ended(
+    demo: Path, sim: PrimeSimulator, key_pair: Path, log_in: Callable[..., Screen]
+) -> None:
+    command = [sys.executable, "-m", "hudtui", "eval", "tasks.json", "-c", "configs/2048.yaml", "-p", "random"]
+    subprocess.run([*command, "-n", "1", "-r", "2"], cwd=demo, capture_output=True, check=True)
+    sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
+    for name in ("hudtui-lost", "colleague"):
+        order_pod(sim, name)
+    screen = log_in(demo, HUDTUI_SIM=sim.url, HUDTUI_SIM_KEY=sim.api_key, PRIME_SSH_KEY_PATH=str(key_pair))
+    screen.until("A machine without a run is alive: hudtui-lost", "4, then p, shows it")
+    screen.press("ctrl+p")
+    screen.until("Search")
+    screen.type("results")
+    screen.until("The episodes that runs and files hold")
+    screen.press("enter")
+    screen.until("1 group", "board-3x3-seed5")
+    screen.press("enter")
+    screen.until("2 episodes")
+    screen.do("results.compare")
+    screen.until("The episode is marked.", "◆#0")
+    screen.press("down")
+    screen.until("◆ board-3x3-seed5", gone="The episode is marked.")
+    screen.do("results.compare")
+    screen.until("· #1 ·", "─ turn 1  ≠ ")
+    screen.do("results.difference")
+    screen.until("─ turn 3  ≠ ", gone="─ turn 1 ")
+    screen.press("tab")
+    screen.until("· #0 ·", "─ turn 3  ≠ ")
+
+    screen.press("4")
+    screen.until("★", "20 offers", "Machines 2 ! 1 unclaimed")
+    screen.do("compute.pods")
+    screen.until("2 rented, 1 unclaimed (X ends it)")
+    screen.press("enter")
+    screen.until("owner    unclaimed")
+    screen.do("compute.pods")
+    screen.until("2 rented, 1 unclaimed (X ends it)")
+    screen.do("compute.orphans")
+    screen.until("End hudtui-lost?", "Everything on it is lost.")
+    screen.press("y")
+    screen.until("hudtui-lost is gone; it cost $", "1 rented", gone="unclaimed")
+    assert [pod.name for pod in sim.alive] == ["colleague"]
+    screen.quit()
+
+
 @pytest.mark.xdist_group("rehearsal")
 def test_a_training_is_rehearsed_and_its_model_exported(demo: Path, log_in: Callable[..., Screen]) -> None:
     python = Path(__file__).parents[2] / ".venv-train" / "bin" / "python"
@@ -479,6 +539,12 @@ def test_a_training_is_rehearsed_and_its_model_exported(demo: Path, log_in: Call
     screen.until("Push it to the Hub as")
     screen.press("enter")
     screen.until("The model is in", "not worth serving")
+    screen.do("run.continue")
+    screen.until("How many steps in all?", "has done all of its 3 steps")
+    screen.type("4")
+    screen.press("enter")
+    screen.until("rehearsal has started.", "● running")
+    screen.until("step 4/4", "✓ finished", seconds=300)
     screen.quit()
 
 

@@ -149,7 +149,9 @@ class HomeScreen(HudtuiScreen):
         return action_id != "home.demo" or facts is None or facts.empty
 
     def why_not(self, action_id: str) -> str | None:
-        return "the project is still being read" if self.app.facts is None else None
+        if self.app.facts is None:
+            return "the project is still being read"
+        return "this folder has a project already" if action_id == "home.demo" and not self.offers(action_id) else None
 
     def action_next(self) -> None:
         facts = self.app.facts

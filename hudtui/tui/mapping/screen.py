@@ -169,7 +169,8 @@ class MappingScreen(HudtuiScreen):
 
         meaning = self.preview.show_meaning()
         words = Content("") if meaning is None else brief(meaning)
-        self.text.show_brief(Content.assemble(("! " if meaning is not None and self.draft.stale else "", "bold $warning"), words))
+        old = "! last good meaning: " if meaning is not None and self.draft.stale else ""
+        self.text.show_brief(Content.assemble((old, "bold $warning"), words))
         self.preview.show_sample(connected=self.connection.session is not None)
 
     def _later(self) -> None:
