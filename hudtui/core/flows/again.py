@@ -90,7 +90,7 @@ async def continue_or_extend(
 
     Raises:
         HudtuiError: See `continue_request`.
-        InputError: The number of steps is none that is larger than those done.
+        InputError: The answer is not a number larger than the steps that are done.
     """
     try:
         return await continue_request(run, project, progress=progress)
