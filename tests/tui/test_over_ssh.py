@@ -371,7 +371,7 @@ def test_a_machine_is_rented_entered_limited_and_ended(demo: Path, sim: PrimeSim
     screen.press("enter")
     screen.until("1 rented")
     screen.press("q")
-    screen.until("Quit hudtui? 1 machine costs money without hudtui", "/h (simulated), and no run")
+    screen.until("Quit hudtui? 1 machine costs money without hudtui", "/h (simulated), and has no")
     screen.press("n")
     screen.until("1 rented", gone="Quit hudtui?")
     screen.do("compute.terminate")
