@@ -14,8 +14,7 @@ import sys
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 import typer
 
@@ -94,11 +93,10 @@ def _value_name(parameter: Any) -> str:
         return text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if _is_argument(parameter):
         return str(parameter.name).upper()
-    kind = parameter.type_descriptor.annotation
-    kinds = [one for one in get_args(kind) if one is not type(None)] if get_origin(kind) in (Union, UnionType) else [kind]
-    if get_origin(kinds[0]) is Literal:
-        return "\\|".join(str(choice) for choice in get_args(kinds[0]))
-    return {int: "NUMBER", float: "NUMBER", Path: "PATH"}.get(kinds[0], "TEXT")
+    if choices := getattr(parameter.type, "choices", None):
+        return "\\|".join(map(str, choices))
+    kind = parameter.type.name.partition(" ")[0]  # of a number, ` range` follows
+    return {"int": "NUMBER", "float": "NUMBER", "path": "PATH"}.get(kind, "TEXT")
 
 
 def _parameters(command: Any) -> Iterator[str]:
