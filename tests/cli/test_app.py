@@ -78,3 +78,15 @@ def test_json_may_be_said_before_the_command(words: tuple[str, ...]) -> None:
 def test_json_of_a_command_that_has_none_is_refused() -> None:
     result = CliRunner().invoke(build(), ["runs", "--json", "attach"])
     assert result.exit_code == 2 and "attach prints no JSON" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("runs", "list", "--json"), ("env", "show", "text-2048", "--help"), ("settings", "list")])
+def test_a_command_loads_neither_pydantic_nor_the_app(words: tuple[str, ...]) -> None:
+    """Both take longer to load than most commands take to do their work."""
+    code = (
+        "import sys; from typer.testing import CliRunner; from hudtui.cli.app import build;"
+        f"done = CliRunner().invoke(build(), {list(words)!r}); assert done.exit_code == 0, done.output;"
+        "print([name for name in ('pydantic', 'textual', 'mcp') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
