@@ -20,13 +20,13 @@ def main() -> None:
         from hudtui.tui.app import run_app
 
         sys.exit(run_app())
-    from hudtui.cli.app import build
+    from hudtui.cli.app import command
     from hudtui.cli.console import Again
 
     folder = os.getcwd()
     while True:
         try:
-            build()()
+            command()()
         except Again:
             os.chdir(folder)  # `-C` counts from where the command was given
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, MutableMapping
 from copy import copy
 from functools import cache
 from importlib import import_module
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_command_from_info, get_group_from_info
 from typer.models import CommandInfo, DefaultPlaceholder, TyperInfo
 
 from hudtui import __version__
@@ -117,6 +119,60 @@ def build() -> typer.Typer:
     for entry in _entries(app):
         entry.hidden = _name(entry) not in SHOWN
     return app
+
+
+def command() -> Any:
+    """Return the complete command, ready to be called. Those in it are made once they are asked for: all together take 60 ms."""
+    app = build()
+    found: Any = get_command(_alone(app))
+    found.commands = _Later(app)
+    return found
+
+
+def _alone(app: typer.Typer) -> typer.Typer:
+    """Return an app without the commands and groups in it."""
+    bare = copy(app)
+    bare.registered_commands, bare.registered_groups = [], []
+    return bare
+
+
+class _Later(MutableMapping[str, Any]):
+    """The commands and groups of an app by their names, each made when it is first asked for."""
+
+    def __init__(self, app: typer.Typer) -> None:
+        self._app = app
+        self._found: dict[str, Any] = dict.fromkeys(map(_name, _entries(app)))
+
+    def __getitem__(self, name: str) -> Any:
+        if self._found[name] is None:
+            self._found[name] = self._made(_entry(self._app, name)[1])
+        return self._found[name]
+
+    def _made(self, entry: CommandInfo | TyperInfo) -> Any:
+        how: Any = {"pretty_exceptions_short": False, "rich_markup_mode": None}
+        if isinstance(entry, CommandInfo):
+            return get_command_from_info(entry, **how)
+        assert entry.typer_instance is not None
+        bare = copy(entry)
+        bare.typer_instance = _alone(entry.typer_instance)
+        group = get_group_from_info(bare, suggest_commands=True, **how)
+        group.commands = _Later(entry.typer_instance)
+        return group
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._found[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._found[name]
 
 
 def _entries(app: typer.Typer) -> list[CommandInfo | TyperInfo]:

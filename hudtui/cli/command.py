@@ -113,6 +113,10 @@ class HelpCommand(_Shared, TyperCommand):
 class HelpGroup(_Shared, TyperGroup):
     """A group that lists its commands with the first sentence of their help, however long it is."""
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, in their order; none of the commands is made for it."""
+        return list(self.commands)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, then the commands."""
         super().format_options(ctx, formatter)

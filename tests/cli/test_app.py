@@ -6,12 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer import Context
 from typer.testing import CliRunner
 
-from hudtui.cli.app import build
+from hudtui.cli.app import build, command
 
 COMPLETE = """
 source <(_HUDTUI_COMPLETE=source_bash hudtui)
@@ -90,3 +94,25 @@ def test_a_command_loads_neither_pydantic_nor_the_app(words: tuple[str, ...]) ->
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_commands_that_are_made_when_they_are_asked_for_are_those_of_the_whole_tree() -> None:
+    def told(found: Any, path: str = "") -> Iterator[tuple[Any, ...]]:
+        told_parameters = [
+            (
+                type(one).__name__,
+                one.name,
+                one.opts,
+                one.secondary_opts,
+                one.required,
+                one.multiple,
+                one.get_default(Context(found)),
+            )
+            for one in found.params
+        ]
+        yield path, type(found).__name__, found.help, found.hidden, found.context_settings, told_parameters
+        for name, inner in getattr(found, "commands", {}).items():
+            yield from told(inner, f"{path} {name}")
+
+    whole = list(told(typer.main.get_command(build())))
+    assert len(whole) > 100 and list(told(command())) == whole
