@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from functools import cache
 from importlib import import_module
@@ -136,7 +136,7 @@ def _alone(app: typer.Typer) -> typer.Typer:
     return bare
 
 
-class _Later(MutableMapping[str, Any]):
+class _Later(Mapping[str, Any]):
     """The commands and groups of an app by their names, each made when it is first asked for."""
 
     def __init__(self, app: typer.Typer) -> None:
@@ -155,7 +155,7 @@ class _Later(MutableMapping[str, Any]):
         assert entry.typer_instance is not None
         bare = copy(entry)
         bare.typer_instance = _alone(entry.typer_instance)
-        group = get_group_from_info(bare, suggest_commands=True, **how)
+        group: Any = get_group_from_info(bare, suggest_commands=True, **how)
         group.commands = _Later(entry.typer_instance)
         return group
 
@@ -167,12 +167,6 @@ class _Later(MutableMapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._found)
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._found[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._found[name]
 
 
 def _entries(app: typer.Typer) -> list[CommandInfo | TyperInfo]:
