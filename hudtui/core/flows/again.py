@@ -101,9 +101,10 @@ async def continue_or_extend(
     if typed is None:
         return None
     text = typed.strip()
-    if not (text.isascii() and text.isdecimal() and int(text) > done):
+    steps = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    if steps <= done:
         raise InputError(f"{clean_line(text, 40)!r} is not a number of steps larger than {done}")
-    return await continue_request(run, project, steps=int(text), progress=progress)
+    return await continue_request(run, project, steps=steps, progress=progress)
 
 
 async def _record(run: str, project: Project) -> RunRecord:

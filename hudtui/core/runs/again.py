@@ -148,8 +148,10 @@ def _gpus(offer: Offer) -> str:
     if not offer.gpu_count:
         return "cpu"
     gpus = f"{offer.gpu_count}x{offer.gpu_type}"
-    with_socket = f"{gpus} {offer.socket}"
-    return with_socket if offer.socket and parse_spec(with_socket).socket else gpus
+    with contextlib.suppress(InputError):  # the socket is the provider's text, and may be anything
+        if offer.socket and parse_spec(with_socket := f"{gpus} {offer.socket}").socket:
+            return with_socket
+    return gpus
 
 
 def _instead(record: RunRecord) -> str:
