@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -424,7 +424,7 @@ def _print_reconciled(found: Reconciliation, providers: Mapping[str, Provider], 
 @console.run_async()
 async def wallet(provider: Providers = None, as_json: Json = False) -> None:
     """Show the account, its balance, and the cost of the rented machines."""
-    from hudtui.core.compute.costs import sum_costs
+    from hudtui.core.compute.costs import sum_costs, sum_text
     from hudtui.core.compute.limits import money
 
     async with compute.asked(compute.settings(), provider or (), paid=True) as providers, compute.busy("asking for the wallet"):
@@ -450,23 +450,13 @@ async def wallet(provider: Providers = None, as_json: Json = False) -> None:
         console.out(f"{title}: {account.name}" + (f", team {account.team}" if account.team else ""))
         console.out(f"  balance   {'unknown' if account.balance is None else money(account.balance, account.currency) + unreal}")
         ours = [one for one in spending.pods if one.provider == name]
-        now = _sum_text(((one.per_hour, one.currency) for one in ours if one.open), account.currency)
+        now = sum_text(((one.per_hour, one.currency) for one in ours if one.open), account.currency)
         console.out(f"  now       {now} an hour")
-        console.out(f"  today     {_sum_text(((one.today, one.currency) for one in ours), account.currency)}")
+        console.out(f"  today     {sum_text(((one.today, one.currency) for one in ours), account.currency)}")
         for one in sorted(ours, key=lambda one: -one.spent)[:10]:
             console.out(f"  {one.name}  {one.text}, {duration(one.hours * 3600)}{'' if one.open else ', ended'}")
     if any(simulated for _, simulated, _ in found.values()):
         console.say("Prime is simulated: no real money.")
-
-
-def _sum_text(amounts: Iterable[tuple[float, str]], currency: str) -> str:
-    """The sum of amounts with their currencies, a sum for each currency; of no amount, 0 in `currency`."""
-    from hudtui.core.compute.limits import money
-
-    sums: dict[str, float] = {}
-    for value, paid_in in amounts:
-        sums[paid_in] = sums.get(paid_in, 0.0) + value
-    return " + ".join(money(value, paid_in) for paid_in, value in sums.items()) or money(0.0, currency)
 
 
 async def _look(providers: Mapping[str, Provider], ledger: Ledger) -> PodsSnapshot:

@@ -6,7 +6,7 @@ a little too much. Which of the two it is, is said everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -95,6 +95,14 @@ class CostSummary:
         """One pod, by its name or its provider's id. Another account may use an id again: a living pod comes first."""
         found = [pod for pod in self.pods if name == pod.name] or [pod for pod in reversed(self.pods) if name == pod.pod]
         return next((pod for pod in found if pod.open), found[0] if found else None)
+
+
+def sum_text(amounts: Iterable[tuple[float, str]], currency: str) -> str:
+    """Return the sum of amounts with their currencies, one sum for each currency; of no amount, 0 in `currency`."""
+    sums: dict[str, float] = {}
+    for value, paid_in in amounts:
+        sums[paid_in] = sums.get(paid_in, 0.0) + value
+    return " + ".join(money(value, paid_in) for paid_in, value in sums.items()) or money(0.0, currency)
 
 
 def wallet_text(account: Account, costs: CostSummary, provider: str, hourly: float, currency: str) -> str | None:
