@@ -270,7 +270,8 @@ class ResultsScreen(HudtuiScreen):
             self.run_worker(work, name="forever", group="read", exclusive=True, exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
-        if self._map is None:
+        """The screen is hidden: stop reading. Behind a dialog everything continues, such as the map."""
+        if not self.app.screen.is_modal:
             self.workers.cancel_group(self, "read")
 
     def on_screen_resume(self) -> None:
