@@ -102,6 +102,11 @@ class Spending:
         except Exception as error:
             self._not_looked(error)
 
+    def is_simulated(self, provider: str) -> bool:
+        """Return whether a provider is a simulator; False for one that is not open."""
+        found = self.session.overview.providers.get(provider) if self.session is not None else None
+        return found is not None and found.features.simulated
+
     def _report(self, holdings: PodsSnapshot) -> None:
         from hudtui.tui.widgets.words import span
 
@@ -112,8 +117,7 @@ class Spending:
             if first.age_seconds is not None:
                 words.append(f"for {span(first.age_seconds)}")
             if first.cost_text is not None:
-                provider = self.session.overview.providers.get(first.pod.provider) if self.session is not None else None
-                simulated = " (simulated)" if provider is not None and provider.features.simulated else ""
+                simulated = " (simulated)" if self.is_simulated(first.pod.provider) else ""
                 words.append(f"{first.cost_text.removesuffix(' billed')} so far{simulated}")
             more = f" (and {len(orphans) - 1} more)" if len(orphans) > 1 else ""
             self._app.say(

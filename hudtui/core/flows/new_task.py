@@ -165,9 +165,7 @@ async def new_task(
     held = await asyncio.to_thread(_read_file, project, file)
     name = draft.id or _free_id(held.ids, environment_name(analysis.image or analysis.source))
     trial: Trial | None = None
-    before: TaskDraft | None = None
-    while draft is not before:
-        before = draft
+    while True:
         task = _checked_task(project, analysis, person, name, draft, config)
         _require_free(task.id, held, file)
         if not draft.test:
@@ -179,11 +177,14 @@ async def new_task(
                 trial = step if isinstance(step, Trial) else trial
                 yield step
         assert trial is not None  # the servers are agreed to
-        if trial.severity == "error":
-            corrected = await _correct(draft, task.id, trial, analysis, person)
-            if corrected is None:
-                return
-            draft = corrected
+        if trial.severity != "error":
+            break
+        corrected = await _correct(draft, task.id, trial, analysis, person)
+        if corrected is None:
+            return
+        if corrected is draft:
+            break
+        draft = corrected
     if held.text is not None:
         lines = (f"The file has {plural(len(held.records), 'task')}; its contents stay as they are.",)
         if not await person.confirm(f"Add {task.id} to {file}?", lines, yes="Add"):

@@ -50,15 +50,14 @@ async def agree_to_start(
         where = "this machine" if record.host == LOCAL else clean_line(record.host, 60)
         return await person.confirm(f"Start {name}?", (f"It runs on {where}; no machine is rented.",), yes="Start", no="Not now")
     price = f"{money(rent.hourly, rent.currency)}/h" + (" (simulated)" if rent.simulated else "")
-    lines: list[str] = []
+    async with rental(record, project, providers=providers) as context:
+        seller, wallet = context.provider.title, await wallet_line(rent.offer, context.provider, context.ledger, person)
+    lines = [f"{seller}: {rent.machine}, {offer_title(rent.offer)}: {price}"]
     if prepared.forecast is not None:
         lines.append(prepared.forecast.text)
     if prepared.estimate is not None:
         lines.append(prepared.estimate.text if prepared.forecast is None else f"Until its limits: {prepared.estimate.text}.")
     lines.append(f"Limits: {limits_text(record.spec.limits, rent.currency)}.")
-    async with rental(record, project, providers=providers) as context:
-        lines.insert(0, f"{context.provider.title}: {rent.machine}, {offer_title(rent.offer)}: {price}")
-        wallet = await wallet_line(rent.offer, context.provider, context.ledger, person)
     if wallet is not None:
         lines.append(wallet)
     lines.append("It is ended after the run, and that is verified.")

@@ -279,9 +279,7 @@ class LaunchScreen(HudtuiScreen):
         if self.offer is not None:
             from hudtui.core.runs.prepare import offer_text
 
-            session = self.app.spending.session
-            provider = session.overview.providers.get(self.offer.provider) if session is not None else None
-            simulated = " (simulated)" if provider is not None and provider.features.simulated else ""
+            simulated = " (simulated)" if self.app.spending.is_simulated(self.offer.provider) else ""
             entries.append((f"rent{simulated} {offer_text(self.offer)}", form.OFFER))
         entries += [(f"rent: {title}", name) for name, title in self._rentals.items()]
         self._choice("machine").offer([*entries, ("another machine of yours…", form.OTHER)])
