@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hudtui.core.flows.person import Choice
+
 DIFF = "--- a.yaml\n+++ a.yaml (yours)\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"
 
 
@@ -51,3 +53,29 @@ async def test_a_field_shows_nothing_that_the_terminal_would_obey(open_app: Any,
         assert "\x1b" not in field.value and "\x9b" not in field.value and field.value.endswith("c ")
         await pilot.press("end", "d", "space", "e")
         assert field.value.endswith("c d e"), "what is typed stays as it is"
+
+
+async def test_a_long_text_above_the_buttons_scrolls_by_keys(open_app: Any, settle: Any, screen_text: Any, project: Path) -> None:
+    lines = tuple(f"cost {number}" for number in range(60))
+    async with open_app(project, size=(60, 20)) as (app, pilot):
+        app.run_worker(app.confirm("Rent it?", lines), name="forever")
+        await settle(pilot)
+        assert "cost 0 " in screen_text(app) and "cost 59" not in screen_text(app)
+        await pilot.press(*["pagedown"] * 6)
+        await settle(pilot)
+        assert "cost 59" in screen_text(app) and "(y)" in screen_text(app)
+        await pilot.press(*["pageup"] * 6)
+        await settle(pilot)
+        assert "cost 0 " in screen_text(app)
+        await pilot.press("n")
+
+
+async def test_the_text_above_a_list_leaves_room_for_the_list(
+    open_app: Any, settle: Any, screen_text: Any, project: Path
+) -> None:
+    lines = tuple(f"reason {number}" for number in range(60))
+    async with open_app(project, size=(80, 24)) as (app, pilot):
+        app.run_worker(app.choose("Which?", [Choice("a", "The first"), Choice("b", "The second")], lines=lines), name="forever")
+        await settle(pilot)
+        assert "reason 0" in screen_text(app) and "The second" in screen_text(app) and "Enter chooses" in screen_text(app)
+        await pilot.press("escape")

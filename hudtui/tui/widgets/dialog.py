@@ -50,9 +50,13 @@ class Dialog(Acting, ModalScreen[T]):
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("dialog.cancel", "Cancel", "Close without doing anything.", "escape", palette=False),
+        by_key("dialog.down", "Text down", "Scroll the text of the dialog down.", "pagedown"),
+        by_key("dialog.up", "Text up", "Scroll the text of the dialog up.", "pageup"),
     )
     cancelled: Any = None
     """The dialog's result when it is cancelled."""
+    body_share = 0.92
+    """Share of the terminal's height that text, and six lines around it, may take."""
 
     async def on_event(self, event: events.Event) -> None:
         """A dialog that is closed, or whose app ends, before it is mounted gets no widgets from Textual: it prepares nothing."""
@@ -62,7 +66,15 @@ class Dialog(Acting, ModalScreen[T]):
     def on_resize(self) -> None:
         """A long text scrolls inside the box, so that the box never ends below the terminal."""
         for body in self.query(".dialog-body"):
-            body.styles.max_height = max(int(self.app.size.height * 0.92) - 6, 3)
+            body.styles.max_height = max(int(self.app.size.height * self.body_share) - 6, 3)
+
+    def action_down(self) -> None:
+        for body in self.query(".dialog-body"):
+            body.scroll_page_down(animate=False)
+
+    def action_up(self) -> None:
+        for body in self.query(".dialog-body"):
+            body.scroll_page_up(animate=False)
 
     def action_cancel(self) -> None:
         self.dismiss(self.cancelled)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
 
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
-from hudtui.tui.widgets.dialog import Dialog, dialog_title
+from hudtui.tui.widgets.dialog import Dialog, dialog_body, dialog_title
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.lists import Choices
 
@@ -40,12 +40,11 @@ class Pick(Dialog["int | None"]):
     DEFAULT_CSS = """
     Pick .dialog { height: auto; max-height: 80%; width: 100; }
     Pick Choices { background: $surface; height: auto; max-height: 24; }
-    Pick .pick-lines { height: auto; max-height: 8; margin-bottom: 1; }
-    Pick.-h20 .pick-lines { max-height: 3; }
     Pick.-h20 Choices { max-height: 9; }
     Pick.-h24 Choices { max-height: 13; }
     """
     _most = 500
+    body_share = 0.4
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class Pick(Dialog["int | None"]):
         with Vertical(classes="dialog -wide"):
             yield dialog_title(self._title)
             if self._lines:
-                yield VerticalScroll(Static(Content("\n".join(map(clean, self._lines)))), classes="pick-lines", can_focus=False)
+                yield dialog_body(self._lines)
             if len(self._options) > 4:
                 yield Field(placeholder="type to narrow the list", id="pick-word")
             yield Choices(id="pick-rows")
