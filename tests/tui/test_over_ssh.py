@@ -65,8 +65,8 @@ class Screen:
         elif key[0] == "f" and key[1:].isdigit():
             named = key.upper()
         self._tmux("send-keys", "-t", "mine", named)
-        if key == "escape":
-            time.sleep(0.5)  # what follows at once would be Alt with that key
+        # Keys are as far apart as a hand sets them: see `typed.BURST`. What follows Escape at once would be Alt with that key.
+        time.sleep(0.5 if key == "escape" else 0.05)
 
     def write(self, text: str) -> None:
         self._tmux("send-keys", "-t", "mine", "-l", text)
