@@ -41,7 +41,7 @@ from hudtui.tui.spending import Spending
 from hudtui.tui.steps import SCREENS, STEPS, screen_class
 from hudtui.tui.texts import takes_text
 from hudtui.tui.theme import MONOCHROME, default_theme, themes_for
-from hudtui.tui.typed import Passed, TypedAhead
+from hudtui.tui.typed import TypedAhead
 from hudtui.tui.widgets.message import GLYPHS, Severity
 from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.scrollbar import ThinScrollBar
@@ -407,9 +407,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Keys and pastes wait for their turn; everything else is Textual's."""
         if isinstance(event, events.Resize) and self._cells is not None:
             self._cells.forget()  # terminals move, wrap or cut what they show
-        if isinstance(event, Passed):
-            event.arrived.set()
-        elif isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self.typed.take(event)
         else:
             if isinstance(event, events.MouseDown):

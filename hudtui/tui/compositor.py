@@ -7,12 +7,8 @@ from itertools import pairwise
 from typing import cast
 
 from textual._compositor import ChopsUpdate, Compositor
-from textual.css.model import RuleSet
 from textual.geometry import Region
 from textual.strip import Strip
-
-RuleSet.__hash__ = object.__hash__  # type: ignore[method-assign]
-"""As Textual's own, but not in Python: it is asked for every rule of the style sheet and every widget."""
 
 NEAR = 6
 """So many rows that are not needed are drawn with those around them: to ask a widget twice takes longer."""
@@ -56,7 +52,8 @@ class SparingCompositor(Compositor):
                 lines = widget.render_lines(Region(left - region.x, top - region.y, place.width, band[-1] - top + 1))
                 for y in band:
                     inside = [cut for cut in cuts[y] if left <= cut <= right]
-                    pieces = lines[y - top].divide([cut - left for cut in inside[1:]])
+                    strip = lines[y - top]
+                    pieces = [strip] if len(inside) == 2 else strip.divide([cut - left for cut in inside[1:]])
                     row = chops[y]
                     for cut, piece in zip(inside, pieces, strict=False):
                         if row[cut] is None:

@@ -17,8 +17,9 @@ from textual.geometry import Size
 from textual.screen import UPDATE_PERIOD, Screen
 from textual.widget import Widget
 from textual.widgets import Static
-from textual.worker import WorkerCancelled, WorkerFailed
+from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
+import hudtui.tui.textual_patches  # noqa: F401
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.tui.actions import Acting
 from hudtui.tui.compositor import SparingCompositor
@@ -32,7 +33,6 @@ from hudtui.tui.widgets.step_bar import StepBar
 
 if TYPE_CHECKING:
     from textual.timer import Timer
-    from textual.worker import Worker
 
     from hudtui.tui.app import HudtuiApp
 
@@ -74,6 +74,7 @@ class HudtuiScreen(Acting, Screen[None]):
 
     def __init__(self) -> None:
         super().__init__(id=f"screen-{self.NAME}")
+        self.disable_messages(Worker.StateChanged)  # nothing handles them, and each read of a run would send several
         self._compositor = SparingCompositor()
         self._framed = False
         self._changing = asyncio.Lock()

@@ -8,7 +8,6 @@ those meant for the field would act on the list behind it. So each key waits for
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from textual import events
 from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
+    from textual._queue import Queue
     from textual.message_pump import MessagePump
     from textual.screen import Screen
     from textual.worker import Worker
@@ -37,16 +37,11 @@ ASKED = 10.0
 TICK = 0.005
 """Seconds between two checks of what is awaited."""
 
+_TURNS = 50
+"""Turns of the event loop in which most keys are handled, so that no `TICK` passes after them."""
+
 BURST = 0.03
 """Seconds between two keys below which they come from a paste, a held key or a line that stalled, not from a decision."""
-
-
-class Passed(events.Event, bubble=True):
-    """Follows a key on its way: once this arrives, the key was handled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.arrived = asyncio.Event()
 
 
 class TypedAhead:
@@ -103,8 +98,7 @@ class TypedAhead:
     async def _settle(self, target: MessagePump, screens: Sequence[Screen[Any]], workers: set[Worker[Any]] | None) -> None:
         """Wait until a key has had its whole effect, then pass on the next one."""
         try:
-            await self._passed(target)
-            await self._passed(target)  # after the messages that the widget has posted to its screen
+            await self._handled(target)
             await self._shown()
             if workers is not None:
                 await self._may_ask(screens, workers)
@@ -113,11 +107,13 @@ class TypedAhead:
             if not self._app.call_later(self._next):
                 self._settling = None
 
-    async def _passed(self, target: MessagePump) -> None:
-        """Wait until a message that is sent to a widget now has bubbled all the way up, or no longer can."""
-        passed = Passed()
-        if target.post_message(passed):
-            await self._until(lambda: passed.arrived.is_set() or not self._on_screen(target), LONGEST, passed.arrived)
+    async def _handled(self, target: MessagePump) -> None:
+        """Wait until a widget, its screen and what lies between have handled every message, or the widget is shown no longer."""
+        for _ in range(_TURNS):
+            if _rest(target):
+                return
+            await asyncio.sleep(0)
+        await self._until(lambda: _rest(target) or not self._on_screen(target), LONGEST)
 
     def _on_screen(self, target: MessagePump) -> bool:
         return target.is_attached and getattr(target, "screen", None) in self._app.screen_stack
@@ -126,7 +122,7 @@ class TypedAhead:
         """Wait until the screen on top is mounted, has its focus, and has run its callbacks after drawing."""
         app = self._app
         await self._until(lambda: app.screen.is_mounted, ASKED)
-        await self._passed(app.screen)
+        await self._handled(app.screen)
         await self._until(lambda: not app.screen._callbacks, QUESTION)
 
     async def _may_ask(self, screens: Sequence[Screen[Any]], workers: set[Worker[Any]]) -> None:
@@ -144,17 +140,27 @@ class TypedAhead:
 
         await self._until(clear, ASKED if known else QUESTION)
 
-    async def _until(self, come: Callable[[], bool], longest: float, sign: asyncio.Event | None = None) -> None:
-        """Wait until `come` is true, the app ends, or `longest` seconds have passed. `sign` wakes it at once."""
+    async def _until(self, come: Callable[[], bool], longest: float) -> None:
+        """Wait until `come` is true, the app ends, or `longest` seconds have passed."""
         end = asyncio.get_running_loop().time() + longest
         while self._app.is_running and not self._app.asked_to_end and not come():
             if asyncio.get_running_loop().time() > end:
                 return
-            if sign is None:
-                await asyncio.sleep(TICK)
-            else:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(sign.wait(), TICK)
+            await asyncio.sleep(TICK)
+
+
+def _rest(target: MessagePump) -> bool:
+    """Return whether a widget and all its parents wait for their next message.
+
+    A widget that handles a message posts what follows before it waits again, so one look at all of them is enough.
+    """
+    pump: MessagePump | None = target
+    while pump is not None:
+        queue: Queue[Any] = pump._message_queue
+        if not queue.empty() or not queue.ready_event._waiters:
+            return False
+        pump = pump._parent
+    return True
 
 
 _EDITS = {"backspace", "delete", "left", "right", "up", "down", "home", "end", "pageup", "pagedown"}

@@ -85,6 +85,7 @@ async def opened(pilot: Any, **given: Any) -> ResultsScreen:
 
 
 def text_of(pane: EpisodePane) -> str:
+    """The text of the view; of a long episode beside a list, as far as it is drawn."""
     return "\n".join(line.plain for line in pane._page.lines)
 
 
@@ -303,6 +304,20 @@ async def test_two_episodes_are_shown_beside_each_other(open_app: Any, outputs: 
         screen.panes.open(screen.episodes)
         await pilot.press("up", "c")
         await until(pilot, lambda: screen.marked.disabled)
+
+
+async def test_a_long_episode_is_drawn_whole_once_it_is_scrolled_with_the_mouse(open_app: Any, project: Path) -> None:
+    said = [{"role": "assistant", "content": f"move {number}"} for number in range(500)]
+    record = {"example_id": 1, "prompt": "Go", "completion": said, "reward": 0.5}
+    (project / "outputs" / "evals").mkdir(parents=True)
+    (project / "outputs" / "evals" / "results.jsonl").write_text(json.dumps(record) + "\n")
+    async with open_app(project, size=(120, 35)) as (_, pilot):
+        screen = await opened(pilot)
+        sheet = screen.query_one("#results-episode Sheet")
+        assert "move 499" not in text_of(screen.episode)
+        sheet.scroll_down(animate=False)
+        await until(pilot, lambda: "move 499" in text_of(screen.episode))
+        assert not screen.episode.has_focus_within and sheet.scroll_offset.y == 1
 
 
 async def test_groups_are_compared_with_a_marked_one(open_app: Any, outputs: Path) -> None:
@@ -552,13 +567,19 @@ async def test_a_terminal_that_draws_images_gets_them_through_the_app(
         assert sent[-1].startswith("\x1b_Ga=d") and "\x1b_G" not in capfd.readouterr().out
 
 
-async def test_an_episode_of_very_many_turns_is_cut(open_app: Any, project: Path) -> None:
+async def test_an_episode_of_very_many_turns_is_drawn_when_it_is_read_and_cut(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
     said = [{"role": "assistant", "content": f"move {number}"} for number in range(MOST_TURNS + 7)]
     record = {"example_id": 1, "prompt": "Go", "completion": said, "reward": 0.5}
     (project / "outputs" / "evals").mkdir(parents=True)
     (project / "outputs" / "evals" / "results.jsonl").write_text(json.dumps(record) + "\n")
-    async with open_app(project, size=(120, 35)) as (_, pilot):
+    async with open_app(project, size=(120, 35)) as (app, pilot):
         screen = await opened(pilot)
+        assert "turn 20\n" in text_of(screen.episode) and f"move {MOST_TURNS - 1}\n" not in text_of(screen.episode)
+        assert screen.query_one("#results-episode Sheet").max_scroll_y > 2 * MOST_TURNS  # the scroll bar tells that there is more
+        await pilot.press("enter", "enter", "G")
+        await until(pilot, lambda: "more turns; the record shows all" in screen_text(app))
         text = text_of(screen.episode)
         assert f"move {MOST_TURNS - 1}\n" in text and f"move {MOST_TURNS}\n" not in text and "… 7 more turns" in text
         assert "only episodes recorded by hudtui" in str(screen.why_not("results.fork"))

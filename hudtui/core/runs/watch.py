@@ -121,23 +121,31 @@ class Monitor:
             self._events[run] = stamp, (events := self.store.events(run))
         return events
 
-    def _record(self, run: str) -> RunRecord:
-        home = results_folder_of(self.store.summary(run))
+    def record(self, run: str) -> RunRecord:
+        """Return the record of a run; see `RunStore.record`. The store is read only the first time, if the run is the user's own.
+
+        Raises:
+            RunError: The run does not exist, was stored by a newer hudtui, or its record is invalid.
+        """
+        return self._record(self.store.summary(run))
+
+    def _record(self, summary: RunSummary) -> RunRecord:
+        run, home = summary.id, results_folder_of(summary)
         record = self._records.get((run, home)) or self.store.record(run)
         if record.own:
             self._records[run, home] = record
-        return record
+        return record if record.name == summary.name else replace(record, name=summary.name)
 
     def _read_records(self) -> dict[tuple[str, str | None], RunRecord]:
         homes = {run.id: results_folder_of(run) for run in self.store.runs()}
         return {(run, homes.get(run)): record for run, record in self.store.records().items() if record.own}
 
-    def _machine(self, run: str) -> RunFolder:
-        home = results_folder_of(self.store.summary(run))
+    def _machine(self, summary: RunSummary) -> RunFolder:
+        run, home = summary.id, results_folder_of(summary)
         known = self._machines.get((run, home))
         if known is not None:
             return known
-        record = self._record(run)
+        record = self._record(summary)
         if not record.own:
             self.store.require_own(run)
         # The local copy has the same layout as the run's folder on its machine, which may be gone.
@@ -148,14 +156,17 @@ class Monitor:
         machine = self._machines[run, home] = RunFolder(host, replace(record, folder=home or record.folder))
         return machine
 
-    def _waits(self, run: str) -> bool:
+    def _waits(self, summary: RunSummary) -> bool:
         """Return whether the run's machine cannot be read: it is still being rented, or the user did not start the run."""
-        record = self._record(run)
-        return not record.own or (record.spec.rent is not None and self.store.summary(run).started is None)
+        record = self._record(summary)
+        return not record.own or (record.spec.rent is not None and summary.started is None)
 
-    def _nowhere(self, run: str) -> RunFolder:
-        """Return a run folder without files, for a machine that does not exist yet."""
-        return RunFolder(LocalHost(), replace(self._record(run), folder=str(self.store.folder / run / "not there yet"), own=True))
+    def _folder(self, summary: RunSummary) -> RunFolder:
+        """Return the folder of a run; one without files if its machine cannot be read."""
+        if not self._waits(summary):
+            return self._machine(summary)
+        nowhere = str(self.store.folder / summary.id / "not there yet")
+        return RunFolder(LocalHost(), replace(self._record(summary), folder=nowhere, own=True))
 
     async def refresh(self) -> tuple[RunSummary, ...]:
         """Return all runs, oldest first, with the newest reports of their machines.
@@ -166,7 +177,7 @@ class Monitor:
         for run in (runs := self.store.runs()):
             if (run.active or run.state == "lost") and self.store.is_own(run.id):
                 with contextlib.suppress(MachineError, RunError):
-                    changed = bool(await self._machine(run.id).sync(self.store)) or changed
+                    changed = bool(await self._machine(run).sync(self.store)) or changed
         return self.store.runs() if changed else runs
 
     async def views(self, runs: Iterable[str]) -> AsyncGenerator[RunView, None]:
@@ -202,18 +213,18 @@ class Monitor:
             RunError: The run does not exist.
             MachineError: The run's machine does not answer.
         """
-        waits = self._waits(run)
-        machine = self._nowhere(run) if waits else self._machine(run)
+        summary = self.store.summary(run)
+        waits, machine = self._waits(summary), self._folder(summary)
         problems = _Problems()
-        if self.store.summary(run).active:
+        if summary.active:
             with problems:
                 await machine.sync(self.store)
-        summary = self.store.summary(run)
+            summary = self.store.summary(run)
         seen, host = self._seen.get(run) or _Seen(machine), machine.host
         if not waits:
             self._seen[run] = seen
         with problems:
-            await seen.read_metrics(host)
+            await seen.read_metrics(host, ended=None if summary.active else summary.ended)
         now, status, stages = self._now(), StatusReport(), tuple[StageView, ...]()
         grew: dict[str, float] = {}
         if not (brief and summary.state == "finished"):
@@ -222,7 +233,7 @@ class Monitor:
             stages = tuple(
                 stage_view(stage.name, stage.service, status.stages.get(stage.name)) for stage in machine.record.plan.stages
             )
-            for stage in stages:
+            for stage in stages if summary.state != "finished" else ():  # symptoms matter where a run may fail, or has failed
                 with problems:
                     grew |= await seen.read_log(host, stage)
             now = self._now()
@@ -357,18 +368,20 @@ class Monitor:
         Raises:
             RunError: The run has no such window.
         """
-        machine = self._nowhere(run) if self._waits(run) else self._machine(run)
+        summary = self.store.summary(run)
+        machine = self._folder(summary)
         names = [stage.name for stage in machine.record.plan.stages]
-        chosen = window or self.store.summary(run).stage or names[0]
+        chosen = window or summary.stage or names[0]
         if chosen not in names:
             raise RunError(f"run {run} has no window {clean_line(chosen)!r}", fix=f"Its windows: {', '.join(names)}.")
         return machine.path("logs", f"{chosen}.log")
 
     def log_place(self, run: str, window: str | None = None) -> LogPlace | None:
         """Return the place of a stage's log; None while its machine cannot be read (see `_waits`)."""
-        if self._waits(run):
+        summary = self.store.summary(run)
+        if self._waits(summary):
             return None
-        machine = self._machine(run)
+        machine = self._machine(summary)
         return LogPlace(machine.host, self.log_path(run, window), machine.path("log_times.jsonl"))
 
     def is_active(self, run: str) -> bool:
@@ -379,7 +392,7 @@ class Monitor:
         """Return whether a run is active according to its machine, or to the store if the machine does not answer."""
         if self.is_active(run):
             with contextlib.suppress(RunError, MachineError):  # waits for a silent machine, like the log itself
-                await self._machine(run).sync(self.store)
+                await self._machine(self.store.summary(run)).sync(self.store)
         return self.is_active(run)
 
     def log(self, run: str, window: str | None = None) -> RunLog:
@@ -474,6 +487,8 @@ class _Seen:
         output = machine.record.plan.output("metrics")
         self._file = TailReader(machine.path(output.path), most=_METRICS_LOOK) if output else None
         self._make = find_engine(machine.record.engine).reader if output else MetricsReader
+        self._complete_since: float | None = None
+        """When the run ended, if all its metrics were read after that."""
         self.metrics = self._make()
         self.result = RunResult()
         self._gpu_file = TailReader(machine.path("gpu.jsonl"), most=64 * 1024)
@@ -504,8 +519,14 @@ class _Seen:
         """Return the newest symptoms; those of one stage are ordered newest first."""
         return tuple(sign for signs in self._signs.values() for sign in reversed(signs))
 
-    async def read_metrics(self, host: Host) -> None:
-        if self._file is None:
+    async def read_metrics(self, host: Host, *, ended: float | None) -> None:
+        """Read what is new in the metrics; nothing if all of them were read already after the run had ended.
+
+        Args:
+            host: The run's machine.
+            ended: When the run ended, after which its metrics do not change; None while it may change them.
+        """
+        if self._file is None or (ended is not None and ended == self._complete_since):
             return
         changed = False
         async with contextlib.aclosing(self._file.pieces(host)) as pieces:
@@ -515,6 +536,7 @@ class _Seen:
                 self.metrics.feed(fresh.data)
                 changed = True
                 await asyncio.sleep(0)  # other tasks run while a long file is read
+        self._complete_since = ended
         if changed:
             self.result = read_result(self.metrics)
 

@@ -104,6 +104,8 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         self._strips: LRUCache[int, list[Strip]] = LRUCache(512)
         self._styles: dict[str, Style] = {}
         self._plain = Style.null()
+        self._width = 0
+        self._blank = Strip([])
         self._selection: Selection | None = None
 
     # -- lines and rows ----------------------------------------------------------------------------------------------
@@ -363,23 +365,27 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         return "\n".join(parts), "\n"
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the visible rows. The style is looked up once for all of them; otherwise it takes half of the time."""
-        self._plain = self.rich_style
-        self._selection = self.text_selection
+        """Return the visible rows."""
+        self._look_up()
         return super().render_lines(crop)
+
+    def _look_up(self) -> None:
+        """Look up what all rows need once; looked up for each row, it takes more time than the rows."""
+        self._plain, self._width, self._selection = self.rich_style, self.size.width, self.text_selection
+        self._blank = Strip.blank(self._width, self._plain)
 
     def render_line(self, y: int) -> Strip:
         """Return one row of the terminal, with the offsets that a selection with the mouse needs."""
         return self._line(y).apply_offsets(self.scroll_offset.x, self.scroll_offset.y + y)
 
     def _line(self, y: int) -> Strip:
-        width, style = self.size.width, self._plain
+        width, style = self._width, self._plain
         row = self.scroll_offset.y + y
         if row >= self._rows:
             if y == 0 and self._rows == 0:
                 text = self.empty if not len(self.buffer) else "No line has the chosen level."
                 return Strip([Segment(text, style + self._style("log--empty"))]).adjust_cell_length(width, style)
-            return Strip.blank(width, style)
+            return self._blank
         left = self.scroll_offset.x
         return self._strip(row).crop_extend(left, left + width, style)
 
@@ -494,8 +500,7 @@ class FloodLines(LogLines):
         self._scroll_update(size)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        self._plain = self.rich_style
-        self._selection = self.text_selection
+        self._look_up()
         background, filters = self.background_colors[1], self.get_line_filters()
         strips = [self._line(y) for y in crop.line_range]
         for one in filters:

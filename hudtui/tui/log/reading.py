@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.containers import Vertical
+from textual.worker import Worker
 
 from hudtui.core.text import clean_line
 from hudtui.tui.log.model import Level
@@ -102,6 +103,7 @@ class ReadLogs(Vertical):
 
     def __init__(self, fail: Callable[[Exception], None], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
+        self.disable_messages(Worker.StateChanged)  # as `HudtuiScreen` does
         self._fail = fail
         self._readings: dict[LogView, Reading] = {}
         """The log that is read into each pane."""

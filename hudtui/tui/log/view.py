@@ -243,6 +243,7 @@ class LogView(Acting, Vertical):
         self._draw()
 
     def clear(self) -> None:
+        held = len(self.buffer)
         self.buffer.clear()
         self.buffer.dropped = 0
         self._pending.clear()
@@ -253,7 +254,8 @@ class LogView(Acting, Vertical):
         self._away = self._after = None
         self._matches.clear()
         self._lines.here = None
-        self._lines.rebuild()
+        if held:
+            self._lines.rebuild()
         self._show_status()
 
     def put_before(self, lines: Sequence[str], number: int, offset: int) -> None:

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.app import ComposeResult
 from textual.content import Content
@@ -20,6 +20,9 @@ from hudtui.tui.widgets.json_view import JsonView
 from hudtui.tui.widgets.pane import ViewsPane
 from hudtui.tui.widgets.pictures import why_no_pictures
 from hudtui.tui.widgets.sheet import Sheet
+
+_BRIEF = 200
+"""Number of lines of an episode that are drawn beside a list, or twice the height of the terminal if that is more."""
 
 if TYPE_CHECKING:
     from hudtui.core.results.queries import EpisodeDiff
@@ -95,6 +98,7 @@ class EpisodePane(ViewsPane):
 
     def on_mount(self) -> None:
         self.name_on_border(self._no_episode)
+        self.watch(self._sheet, "scroll_y", self._complete, init=False)
 
     def first_focus(self) -> Sheet | JsonView:
         return self._record if self.view == "record" else self._sheet
@@ -168,7 +172,27 @@ class EpisodePane(ViewsPane):
         if focused:
             self.first_focus().focus()
 
-    def _draw(self, *, home: bool = False) -> None:
+    def on_descendant_focus(self) -> None:
+        self._complete()
+
+    def on_resize(self) -> None:
+        self._complete()
+
+    def _complete(self) -> None:
+        """Draw the turns that were left out; see `_draw`."""
+        if self._page.more:
+            self._draw(whole=True)
+
+    def _draw(self, *, home: bool = False, whole: bool = False) -> None:
+        """Draw the view.
+
+        Beside a list in which the cursor moves, an episode of a thousand turns is drawn only as far as it is in sight. The rest
+        is drawn when the pane gets the focus or is scrolled.
+
+        Args:
+            home: Begin at the first line, or at the requested turn or match.
+            whole: Draw all turns.
+        """
         transcript = self.transcript
         if self.view == "group":
             self._page = TranscriptPage(tuple(self._group()) or (Content.styled("No group is chosen.", "$foreground-muted"),))
@@ -185,12 +209,15 @@ class EpisodePane(ViewsPane):
             why = why_no_pictures(self.app)
             hint = self.app.keys_in(f"{{key:results.image}} opens it{'' if why is None else f'; {why}'}")
             picture = self._picture if why is None else _no_picture
-            self._page = turn_page(transcript, beside=self._beside, wanted=self._wanted, picture=picture, hint=hint)
+            away = self._beside or self._wanted or self._at or (self._sheet.scroll_y and not home)
+            most = None if whole or away or self.has_focus_within else max(2 * self.app.size.height, _BRIEF)
+            self._page = turn_page(transcript, beside=self._beside, wanted=self._wanted, picture=picture, hint=hint, most=most)
         if self.view == "record":
             if transcript is None and self._recorded is not None:
                 self._recorded = None
                 self._record.clear()
             return
+        self._sheet.more = self._page.more
         self._sheet.show(self._page.lines)
         if home and self.view != "group":
             if self._page.found:
@@ -219,6 +246,7 @@ class EpisodePane(ViewsPane):
 
     def go_to_turn(self, number: int) -> None:
         """Scroll to a turn, by its number from 1; to the last one if there are fewer."""
+        self._complete()
         turns = self._page.turns
         if turns and number > 0:
             self._sheet.go_to(turns[min(number, len(turns)) - 1])
@@ -238,7 +266,10 @@ class EpisodePane(ViewsPane):
             return "this view has no match"
         return super().why_not(action_id)
 
-    def _move(self, places: Sequence[int], by: int) -> None:
+    def _move(self, kind: Literal["turns", "found"], by: int) -> None:
+        """Scroll to the next or previous line of a kind."""
+        self._complete()
+        places = getattr(self._page, kind)
         here = self._sheet.top_line
         wanted = [place for place in places if (place > here if by > 0 else place < here)]
         if wanted:
@@ -247,18 +278,18 @@ class EpisodePane(ViewsPane):
             self._sheet.scroll_home(animate=False)
 
     def action_next_turn(self) -> None:
-        self._move(self._page.turns, 1)
+        self._move("turns", 1)
         self.post_message(self.AtTurn(self, self.turn))
 
     def action_previous_turn(self) -> None:
-        self._move(self._page.turns, -1)
+        self._move("turns", -1)
         self.post_message(self.AtTurn(self, self.turn))
 
     def action_next_match(self) -> None:
-        self._move(self._page.found, 1)
+        self._move("found", 1)
 
     def action_previous_match(self) -> None:
-        self._move(self._page.found, -1)
+        self._move("found", -1)
 
     def action_later(self) -> None:
         self.post_message(self.Turned(1))

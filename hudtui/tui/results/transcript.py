@@ -69,6 +69,8 @@ class TranscriptPage:
     """The first line of each turn, in the order of the turns."""
     found: tuple[int, ...] = field(default=())
     """The lines that match the search."""
+    more: int = 0
+    """Estimated number of lines of the turns that were left out; see `turn_page`."""
 
 
 def reward_text(value: float | None) -> str:
@@ -166,6 +168,7 @@ def turn_page(
     wanted: re.Pattern[str] | None = None,
     picture: Picture = lambda image: (),
     hint: str = "",
+    most: int | None = None,
 ) -> TranscriptPage:
     """Return the opening, each reply with its calls and the answer, and the end.
 
@@ -175,6 +178,7 @@ def turn_page(
         wanted: The pattern whose matches are marked.
         picture: Returns an image as lines.
         hint: Text for the note of the first image: how to open it.
+        most: Number of lines after which the remaining turns are left out; None for the whole episode.
     """
     out = _Lines(wanted)
     starts: list[int] = []
@@ -190,10 +194,10 @@ def turn_page(
         role = message.get("role")
         out.add(Content.styled(f"─ {clean_line(title, 40)}", f"bold {_MUTED}"))
         lines = clean(content_text(message.get("content"))).rstrip().split("\n")
-        most = _OPENING if role == "system" and wanted is None and len(lines) > _OPENING + 2 else len(lines)
-        out.text("\n".join(lines[:most]))
-        if most < len(lines):
-            out.add(Content.styled(f"… {len(lines) - most:,} more lines; the messages show all", _MUTED))
+        shown = _OPENING if role == "system" and wanted is None and len(lines) > _OPENING + 2 else len(lines)
+        out.text("\n".join(lines[:shown]))
+        if shown < len(lines):
+            out.add(Content.styled(f"… {len(lines) - shown:,} more lines; the messages show all", _MUTED))
     add_images(0)
     for turn in transcript.turns[:MOST_TURNS]:
         out.add(_plain_line(""))
@@ -201,6 +205,10 @@ def turn_page(
         out.add(_turn_title(turn, beside.turn(turn.number) if beside is not None else None))
         _add_turn(out, turn, beside)
         add_images(turn.number)
+        left = len(transcript.turns) - len(starts)
+        if most is not None and len(out.lines) >= most and left:
+            more = (len(out.lines) - starts[0]) * min(left, MOST_TURNS) // len(starts)
+            return TranscriptPage(tuple(out.lines), tuple(starts), tuple(out.found), more)
     _say_more(out, len(transcript.turns) - MOST_TURNS, "turn")
     out.add(Content(""))
     out.add(Content.styled("─ end", f"bold {_MUTED}"))

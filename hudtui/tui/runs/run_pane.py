@@ -204,12 +204,16 @@ class RunPane(Pane):
         """Show the load of the machine."""
         self._put("machine", lambda pane: pane.show_load(view))
 
-    def show_plan(self, plan: Sequence[PlanLine]) -> None:
-        """Show the plan of the run."""
-        lines = [
-            Content.assemble((f"{clean_line(line.label, 10):<10} ", "$foreground-muted"), clean_line(line.text)) for line in plan
-        ]
-        self._put("plan", lambda sheet: sheet.show(lines))
+    def show_plan(self, plan: Callable[[], Sequence[PlanLine]]) -> None:
+        """Show the plan of the run. `plan` returns its lines; it is called when the tab is shown."""
+
+        def draw(sheet: FoundLines) -> None:
+            label = "$foreground-muted"
+            sheet.show(
+                [Content.assemble((f"{clean_line(line.label, 10):<10} ", label), clean_line(line.text)) for line in plan()]
+            )
+
+        self._put("plan", draw)
 
     def show_settings(self, record: RunRecord | None) -> None:
         """Show the settings that the run was planned with; None for no run."""
@@ -252,7 +256,7 @@ class RunPane(Pane):
         self.show_curves(())
         self.show_load(None)
         if plan:
-            self.show_plan(())
+            self.show_plan(tuple)
             self.show_settings(None)
         for tab in ("result", "events"):
             self._put(tab, lambda content: content.clear())

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from hudtui.core.compute.provider import Provider
     from hudtui.core.runs.listing import RunRow
-    from hudtui.core.runs.plan_text import PlanLine
     from hudtui.core.runs.request import RunRequest
     from hudtui.core.runs.spec import RunSpec
     from hudtui.core.runs.store import RunRecord, RunStore
@@ -379,19 +378,19 @@ class RunScreen(HudtuiScreen):
         """Show a run until it has ended. Failures are shown, and the read is repeated."""
         from hudtui.core.runs.plan_text import plan_lines
 
-        def read_plan() -> tuple[RunRecord, tuple[PlanLine, ...]]:
-            store = self._open_store()
-            record = store.record(run)
-            return record, plan_lines(record, store)
+        def read_record() -> RunRecord:
+            self._open_store()
+            assert self._monitor is not None
+            return self._monitor.record(run)
 
         told, pause = None, _AGAIN
         while True:
             try:
-                record, lines = await asyncio.to_thread(read_plan)
-                self.pane.show_plan(lines)
+                record = await asyncio.to_thread(read_record)
+                assert self._monitor is not None
+                self.pane.show_plan(partial(plan_lines, record, self._monitor.store))
                 self.pane.show_settings(record)
                 self._planned = run
-                assert self._monitor is not None
                 async with aclosing(self._monitor.watch(run)) as views:
                     async for view in views:
                         if told is not None and self.message == told:

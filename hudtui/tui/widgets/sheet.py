@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import ClassVar
 
+from rich.style import Style
 from textual.content import Content
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.style import Style as VisualStyle
 
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.hanging import hanging_lines
@@ -36,6 +38,8 @@ class Sheet(Scrolling, CalmlyScrolled, ScrollView, can_focus=True):
         super().__init__(id=id)
         self._hang = hang
         self._lines: tuple[Content, ...] = ()
+        self.more = 0
+        """Number of rows for which the scroll bar leaves room below the lines that `show` gets next."""
         self._wrapped: list[Content] = []
         self._starts: list[int] = []
         """The row that each line begins at."""
@@ -44,6 +48,7 @@ class Sheet(Scrolling, CalmlyScrolled, ScrollView, can_focus=True):
         """The line to scroll to when there is a place."""
         self._revealed = ""
         self._strips: dict[int, Strip] = {}
+        self._base, self._visual_base = Style.null(), VisualStyle()
 
     @property
     def plain(self) -> str:
@@ -94,7 +99,7 @@ class Sheet(Scrolling, CalmlyScrolled, ScrollView, can_focus=True):
         self._wrapped = [piece for line in pieces for piece in line]
         self._starts = list(accumulate(map(len, pieces[:-1]), initial=0)) if pieces else []
         # Set past the reactive: a new size of what is scrolled is no reason to lay out the whole screen again.
-        self.set_reactive(Sheet.virtual_size, Size(width, len(self._wrapped)))
+        self.set_reactive(Sheet.virtual_size, Size(width, len(self._wrapped) + self.more))
         self._scroll_update(self.virtual_size)
 
     def _pieces(self, line: Content, width: int) -> list[Content]:
@@ -108,6 +113,7 @@ class Sheet(Scrolling, CalmlyScrolled, ScrollView, can_focus=True):
         """
         if self._made_for != self.scrollable_content_region.width:
             self.call_later(self.on_resize)
+        self._base, self._visual_base = self.rich_style, self.visual_style  # once for all lines: they take longer than a line
         return super().render_lines(crop)
 
     def on_resize(self) -> None:
@@ -131,12 +137,12 @@ class Sheet(Scrolling, CalmlyScrolled, ScrollView, can_focus=True):
         row = y + self.scroll_offset.y
         width = self.size.width
         if not 0 <= row < len(self._wrapped):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self._base)
         content = self._wrapped[row]
         strip = self._strips.get(row)
         if strip is None:
-            strip = Strip(content.render_segments(self.visual_style), content.cell_length)
-            strip = self._strips[row] = strip.adjust_cell_length(width, self.rich_style)
+            strip = Strip(content.render_segments(self._visual_base), content.cell_length)
+            strip = self._strips[row] = strip.adjust_cell_length(width, self._base)
         return strip
 
 

@@ -279,9 +279,12 @@ class VirtualTable(Acting, CalmlyScrolled, ScrollView, can_focus=True):
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines in sight. What is the same for all of them is looked up once: the styles alone take most of the time else."""
         self._base = self.rich_style
-        self._styles.clear()
         self._widths = self.widths()
         return super().render_lines(crop)
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._styles.clear()
 
     def _style(self, name: str, *, partial: bool = False) -> Style:
         found = self._styles.get(name)
