@@ -21,9 +21,6 @@ from hudtui.tui.widgets.pane import ViewsPane
 from hudtui.tui.widgets.pictures import why_no_pictures
 from hudtui.tui.widgets.sheet import Sheet
 
-_BRIEF = 200
-"""Number of lines of an episode that are drawn beside a list, or twice the height of the terminal if that is more."""
-
 if TYPE_CHECKING:
     from hudtui.core.results.queries import EpisodeDiff
     from hudtui.core.results.values import EpisodeEntry, Transcript, TranscriptImage
@@ -210,7 +207,7 @@ class EpisodePane(ViewsPane):
             hint = self.app.keys_in(f"{{key:results.image}} opens it{'' if why is None else f'; {why}'}")
             picture = self._picture if why is None else _no_picture
             away = self._beside or self._wanted or self._at or (self._sheet.scroll_y and not home)
-            most = None if whole or away or self.has_focus_within else max(2 * self.app.size.height, _BRIEF)
+            most = None if whole or away or self.has_focus_within else 2 * self.app.size.height
             self._page = turn_page(transcript, beside=self._beside, wanted=self._wanted, picture=picture, hint=hint, most=most)
         if self.view == "record":
             if transcript is None and self._recorded is not None:

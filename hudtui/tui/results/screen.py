@@ -143,6 +143,8 @@ class ResultsScreen(HudtuiScreen):
         self._hinted = ""
         """The message that was shown after marking."""
         self._kept: dict[tuple[str, int, int], Transcript] = {}
+        self._opened_key: tuple[str, int, int] | None = None
+        """The episode that was opened last; see `_key`."""
         self._generation = 0
         self._map: RewardMapDialog | None = None
         """The map above this screen, which follows the index as the lists do."""
@@ -423,17 +425,25 @@ class ResultsScreen(HudtuiScreen):
 
     @on(TablePane.Highlighted, "#results-groups, #results-failures")
     def _group_chosen(self, event: TablePane.Highlighted) -> None:
+        """Show the episodes of the group, and the first of them, as soon as the cursor rests."""
         event.stop()
+        self.when_keys_rest(self._open_group)
+
+    def _open_group(self) -> None:
         self._show_episodes()
+        self._open_episode()
 
     @on(TablePane.Highlighted, "#results-episodes, #results-hits")
     def _episode_chosen(self, event: TablePane.Highlighted) -> None:
         event.stop()
-        self.when_keys_rest(self._open_episode)
+        row = self.episodes.row
+        if not self.hits.disabled or row is None or self._key(row) != self._opened_key:
+            self.when_keys_rest(self._open_episode)
 
     @on(TablePane.Opened, "#results-groups, #results-failures")
     def _group_opened(self, event: TablePane.Opened) -> None:
         event.stop()
+        self.keys_rested()
         self.panes.open(self.hits if self.episodes.disabled else self.episodes)
 
     @on(TablePane.Opened, "#results-episodes, #results-hits")
@@ -513,6 +523,7 @@ class ResultsScreen(HudtuiScreen):
 
     def _open_episode(self) -> None:
         entry = self._chosen_entry()
+        self._opened_key = None if entry is None else self._key(entry)
         if entry is None:
             self._show_pair(None, None)
         elif (known := self._kept.get(self._key(entry))) is not None:
@@ -587,6 +598,7 @@ class ResultsScreen(HudtuiScreen):
 
         While an episode is marked, another episode is opened beside it.
         """
+        self.keys_rested()
         if self.panes.current is self.groups:
             side = self._side()
             if self.panes.alone and self._marked_group is not None and side is not None and not self._is_marked_group(side.group):
@@ -777,6 +789,7 @@ class ResultsScreen(HudtuiScreen):
         """Ask which episodes to export, and return their numbers; empty if the user cancels."""
         from hudtui.core.flows.person import Choice
 
+        self.keys_rested()
         entry, listed = self._chosen_entry(), [one.number for one in self.episodes.listed]
         if not self.hits.disabled:
             listed = list(dict.fromkeys(hit.number for hit in self.hits.listed))
