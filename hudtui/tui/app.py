@@ -458,8 +458,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Show a dialog, from a worker, and wait for its answer. What is typed meanwhile waits for what the worker asks next."""
         if not isinstance(screen, str):
             self.typed.asks(screen, get_current_worker())
-        if isinstance(self.screen, HudtuiScreen) and self.screen.is_busy:
-            self.screen.clear_message()  # it is the user who is waited for now
+        if isinstance(self.screen, HudtuiScreen):
+            self.screen.make_way()
         return await super().push_screen_wait(screen, mode=mode)
 
     # -- the project -------------------------------------------------------------------------------------------------

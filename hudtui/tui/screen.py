@@ -42,6 +42,9 @@ S = TypeVar("S", bound="HudtuiScreen")
 REST = 0.05
 """Seconds without a key after which a detail is drawn."""
 
+_SAID_WITH = 1.0
+"""Seconds within which a message and a question are of the same work."""
+
 TOGETHER = 0.1
 """Seconds for which drawing is held, so that parts are drawn together."""
 
@@ -76,6 +79,7 @@ class HudtuiScreen(Acting, Screen[None]):
         super().__init__(id=f"screen-{self.NAME}")
         self.disable_messages(Worker.StateChanged)  # nothing handles them, and each read of a run would send several
         self._compositor = SparingCompositor()
+        self._bar = MessageBar()
         self._framed = False
         self._changing = asyncio.Lock()
         self._rest: Timer | None = None
@@ -91,7 +95,7 @@ class HudtuiScreen(Acting, Screen[None]):
         yield StepBar()
         with Container(id="content"):
             yield from self.content()
-        yield MessageBar()
+        yield self._bar
         yield KeyBar()
         yield Static("Make the terminal at least 60x20.", id="too-small")
 
@@ -155,12 +159,12 @@ class HudtuiScreen(Acting, Screen[None]):
 
     def say(self, message: str, severity: Severity = "information") -> None:
         """Show a line in the message bar until the next one, the next action, or `clear_message`. Ctrl-E shows it later on."""
-        self.query_one(MessageBar).say(message, severity)
+        self._bar.say(message, severity)
         self.app.remember(severity, self.message)
 
     def busy(self, message: str) -> None:
         """Show what the screen waits for. Nothing is animated: call it again with progress, at most ten times a second."""
-        self.query_one(MessageBar).say(message, "busy")
+        self._bar.say(message, "busy")
 
     def fail(self, error: BaseException) -> None:
         """Show an error in place. An error that is not meant for users is logged with its traceback and shown as a defect.
@@ -171,7 +175,7 @@ class HudtuiScreen(Acting, Screen[None]):
             return
         if not isinstance(error, HudtuiError):
             error = self.app.defect(error)
-        self.query_one(MessageBar).fail(error, self.app.folder)
+        self._bar.fail(error, self.app.folder)
         self.app.remember("error", self.message)
 
     async def open_image(self, data: bytes) -> None:
@@ -188,30 +192,33 @@ class HudtuiScreen(Acting, Screen[None]):
             self.say(f"No desktop to open it on; it is in {path}")
 
     def clear_message(self) -> None:
-        for bar in self.query(MessageBar):  # none any more while the app ends
-            bar.clear()
+        self._bar.clear()
 
     def forget_message(self, *, older: float = 0.0) -> None:
         """Clear a message that is at least `older` seconds old. Progress stays, and so does an error if an age is given."""
-        bar = self.query_one(MessageBar)
+        bar = self._bar
         if bar.severity != "busy" and bar.age >= older and not (older and bar.severity == "error"):
             bar.clear()
 
     def expire_message(self, seconds: float) -> None:
         """Clear information that is at least `seconds` old; Ctrl-E still shows it."""
-        for bar in self.query(MessageBar):  # a screen that is still being made has none
-            if bar.severity in ("information", "success") and bar.age >= seconds:
-                bar.clear()
+        if self._bar.severity in ("information", "success") and self._bar.age >= seconds:
+            self._bar.clear()
 
     @property
     def is_busy(self) -> bool:
         """Whether the message bar says that something is being waited for."""
-        return any(bar.severity == "busy" for bar in self.query(MessageBar))
+        return self._bar.severity == "busy"
 
     @property
     def message(self) -> str:
         """What the message bar says, as plain text."""
-        return self.query_one(MessageBar).plain
+        return self._bar.plain
+
+    def make_way(self) -> None:
+        """Clear what the message bar says before a question is asked, unless the work that asks has just said it."""
+        if self.is_busy or self._bar.age >= _SAID_WITH:
+            self._bar.clear()
 
     # -- work --------------------------------------------------------------------------------------------------------
 
@@ -254,7 +261,7 @@ class HudtuiScreen(Acting, Screen[None]):
                 if self.is_attached:
                     self.fail(error)
                 return None
-            if busy and self.is_attached and self.query_one(MessageBar).severity == "busy":
+            if busy and self.is_attached and self.is_busy:
                 self.clear_message()
             return result
 

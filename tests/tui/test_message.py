@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,6 +44,23 @@ async def test_a_question_does_not_say_that_hudtui_works(open_app: Any, project:
         while not app.screen.is_modal:
             await pilot.pause()
         assert "Checking what" not in screen_text(app)
+        await pilot.press("escape")
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+async def test_an_error_does_not_stay_while_a_later_question_is_open(
+    open_app: Any, project: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool
+) -> None:
+    async with open_app(project) as (app, pilot):
+        app.screen.fail(InputError("the port is in use"))
+        if earlier:
+            now = time.monotonic()
+            monkeypatch.setattr("hudtui.tui.widgets.message.time", SimpleNamespace(monotonic=lambda: now + 5))
+        below = app.screen
+        below.start(lambda: app.confirm("Start it again?"), group="ask")
+        while not app.screen.is_modal:
+            await pilot.pause()
+        assert below.message == ("" if earlier else "the port is in use")
         await pilot.press("escape")
 
 

@@ -14,6 +14,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.export import checkpoints
+from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.options import JobOptions
 from hudtui.core.training.plan import Continuation, FileRef, PlanFile, file_ref
 from hudtui.core.training.recipe import recipe_for
@@ -88,7 +89,7 @@ def continuation_request(record: RunRecord, folder: Path, *, step: int | None = 
     the earlier run was to do.
 
     Raises:
-        InputError: There is no complete checkpoint, or an input file has changed.
+        InputError: There is no complete checkpoint, every episode was played, or an input file has changed.
         NothingLeft: The checkpoint is that of the last step.
     """
     if record.engine not in CONTINUED:
@@ -100,6 +101,11 @@ def continuation_request(record: RunRecord, folder: Path, *, step: int | None = 
         found = Continuation(record.id, None, tuple(_files(folder, folder / _TRACES)))
         if not found.files:
             raise InputError(f"run {record.id} has recorded no episode that could be kept", fix=_instead(record))
+        if _has_played_all(folder / _METRICS):
+            raise InputError(
+                f"run {record.id} has played all of its episodes: nothing is left to do",
+                fix=f"Play them again in a new run: hudtui runs rerun {record.id}",
+            )
     else:
         place, done = _checkpoint(record, folder, step)
         whole = steps or recipe_for(record.spec).steps
@@ -117,6 +123,15 @@ def continuation_request(record: RunRecord, folder: Path, *, step: int | None = 
         policy = f"{request.policy.partition(':')[0]}:{same[record.spec.policy_file.path]}"
         request = replace(request, policy=policy)
     return replace(request, continues=found)
+
+
+def _has_played_all(metrics: Path) -> bool:
+    """Return whether a run of rollouts has recorded each of its episodes, and none of them is broken."""
+    reader = MetricsReader()
+    if metrics.is_file():
+        reader.feed(metrics.read_bytes())
+    newest = reader.newest
+    return newest is not None and newest[0] == reader.max_step and not any(point.y for point in reader.series("errors"))
 
 
 def remove_unused(store: RunStore, *, of: RunRecord | None = None, minimum_age: float = 0.0) -> None:

@@ -725,8 +725,13 @@ class RunScreen(HudtuiScreen):
             return
         if self.chosen in self._compared:
             self._compared.remove(self.chosen)
+            self.say("The run is no longer marked")
         else:
             self._compared.append(self.chosen)
+            self.say(
+                "The run is marked. Choose another run: {key:run.metrics} shows the curves of both, {key:run.differences} their "
+                "settings; {key:run.compare} here unmarks it"
+            )
         self.runs.redraw()
         self._show_curves()
 

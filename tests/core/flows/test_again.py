@@ -237,6 +237,28 @@ async def test_the_checkpoint_of_a_run_on_another_machine_is_fetched_first(proje
         await close_hosts()
 
 
+@pytest.mark.parametrize(
+    ("steps", "errors", "left"), [(3, 0, True), (6, 1, True), (6, 0, False)], ids=["missing", "broken", "all played"]
+)
+async def test_rollouts_are_continued_only_while_an_episode_is_left(
+    project: Project, steps: int, errors: int, left: bool
+) -> None:
+    record = planned(project, RunRequest(engine="rollouts", policy="random", host="local"))
+    out = Path(record.folder) / "out"
+    out.mkdir(parents=True)
+    (out / "traces.jsonl").write_text("{}\n")
+    rows = [{"step": step, "total_steps": 6, "reward": 0.5, "errors": errors * (step == 2)} for step in range(1, steps + 1)]
+    (out / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    project.runs.append(record.id, "finished" if steps == 6 else "failed", {})
+    if left:
+        request = await continue_request(record.id, project)
+        assert request.continues is not None and [file.path for file in request.continues.files] == ["out/traces.jsonl"]
+        return
+    with pytest.raises(InputError, match="has played all of its episodes") as refused:
+        await continue_request(record.id, project)
+    assert f"hudtui runs rerun {record.id}" in str(refused.value.fix)
+
+
 async def test_a_request_is_planned_and_started_only_when_the_user_agrees(project: Project) -> None:
     request = RunRequest(engine="rollouts", policy="random", host="local")
     assert await agree_to_request(request, project, ScriptedPerson(False)) is None
