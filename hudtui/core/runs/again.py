@@ -101,7 +101,7 @@ def continuation_request(record: RunRecord, folder: Path, *, step: int | None = 
         found = Continuation(record.id, None, tuple(_files(folder, folder / _TRACES)))
         if not found.files:
             raise InputError(f"run {record.id} has recorded no episode that could be kept", fix=_instead(record))
-        if _has_played_all(folder / _METRICS):
+        if _has_played_all(folder):
             raise InputError(
                 f"run {record.id} has played all of its episodes: nothing is left to do",
                 fix=f"Play them again in a new run: hudtui runs rerun {record.id}",
@@ -125,13 +125,19 @@ def continuation_request(record: RunRecord, folder: Path, *, step: int | None = 
     return replace(request, continues=found)
 
 
-def _has_played_all(metrics: Path) -> bool:
-    """Return whether a run of rollouts has recorded each of its episodes, and none of them is broken."""
+def _has_played_all(folder: Path) -> bool:
+    """Return whether a run of rollouts has recorded each of its episodes, and none of them is broken.
+
+    The traces are counted as well as the metrics: a continued run keeps what is in the traces, and they may have been shortened.
+    """
     reader = MetricsReader()
-    if metrics.is_file():
+    if (metrics := folder / _METRICS).is_file():
         reader.feed(metrics.read_bytes())
     newest = reader.newest
-    return newest is not None and newest[0] == reader.max_step and not any(point.y for point in reader.series("errors"))
+    if newest is None or newest[0] != reader.max_step or any(point.y for point in reader.series("errors")):
+        return False
+    with (folder / _TRACES).open("rb") as traces:
+        return sum(1 for line in traces if line.strip()) >= newest[0]
 
 
 def remove_unused(store: RunStore, *, of: RunRecord | None = None, minimum_age: float = 0.0) -> None:

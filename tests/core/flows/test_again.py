@@ -238,15 +238,17 @@ async def test_the_checkpoint_of_a_run_on_another_machine_is_fetched_first(proje
 
 
 @pytest.mark.parametrize(
-    ("steps", "errors", "left"), [(3, 0, True), (6, 1, True), (6, 0, False)], ids=["missing", "broken", "all played"]
+    ("steps", "errors", "kept", "left"),
+    [(3, 0, 3, True), (6, 1, 6, True), (6, 0, 2, True), (6, 0, 6, False)],
+    ids=["missing", "broken", "shortened", "all played"],
 )
 async def test_rollouts_are_continued_only_while_an_episode_is_left(
-    project: Project, steps: int, errors: int, left: bool
+    project: Project, steps: int, errors: int, kept: int, left: bool
 ) -> None:
     record = planned(project, RunRequest(engine="rollouts", policy="random", host="local"))
     out = Path(record.folder) / "out"
     out.mkdir(parents=True)
-    (out / "traces.jsonl").write_text("{}\n")
+    (out / "traces.jsonl").write_text("{}\n" * kept)
     rows = [{"step": step, "total_steps": 6, "reward": 0.5, "errors": errors * (step == 2)} for step in range(1, steps + 1)]
     (out / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     project.runs.append(record.id, "finished" if steps == 6 else "failed", {})
