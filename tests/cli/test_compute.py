@@ -549,6 +549,7 @@ def test_the_wallet(known: PrimeSimulator, run: Run) -> None:
     known.clock.advance(3600)
     (told,) = json.loads(run("wallet", "--json").stdout)
     assert told["simulated"] and told["per_hour"] == 8.4 and told["balance"] < 92 and sum(told["spent"].values()) > 8
+    assert told["per_hour_by_currency"] == {"USD": 8.4} and told["today"] == told["today_by_currency"]["USD"]
     assert "$8.40 an hour" in run("wallet").stdout
 
 

@@ -99,10 +99,15 @@ class CostSummary:
 
 def sum_text(amounts: Iterable[tuple[float, str]], currency: str) -> str:
     """Return the sum of amounts with their currencies, one sum for each currency; of no amount, 0 in `currency`."""
+    return " + ".join(money(value, paid_in) for paid_in, value in sums_of(amounts).items()) or money(0.0, currency)
+
+
+def sums_of(amounts: Iterable[tuple[float, str]]) -> dict[str, float]:
+    """Return the sum of amounts for each of their currencies."""
     sums: dict[str, float] = {}
     for value, paid_in in amounts:
         sums[paid_in] = sums.get(paid_in, 0.0) + value
-    return " + ".join(money(value, paid_in) for paid_in, value in sums.items()) or money(0.0, currency)
+    return sums
 
 
 def wallet_text(account: Account, costs: CostSummary, provider: str, hourly: float, currency: str) -> str | None:

@@ -29,7 +29,7 @@ class Limits:
     """What one machine or run may cost, and how long it may live. None: no limit."""
 
     run_budget: float | None = 25.0
-    """Most money for this run or machine."""
+    """Most money for this run or machine, in the currency in which its provider charges."""
     day_budget: float | None = 100.0
     """Most money per calendar day for all machines together."""
     max_hours: float | None = 24.0
@@ -152,6 +152,8 @@ class LimitUsage:
     spent_day: float
     idle_minutes: float | None = None
     """None: not measured."""
+    currency: str = "USD"
+    """The currency of the amounts, and so of the machine's budgets."""
 
 
 @dataclass(frozen=True)
@@ -191,8 +193,8 @@ def hours_left(limits: Limits, usage: LimitUsage, hourly: float) -> float | None
 
 def _measures(limits: Limits, usage: LimitUsage) -> tuple[tuple[float | None, float | None, str], ...]:
     return (
-        (usage.spent_run, limits.run_budget, f"the budget of {_limit(limits.run_budget)}"),
-        (usage.spent_day, limits.day_budget, f"the day's budget of {_limit(limits.day_budget)}"),
+        (usage.spent_run, limits.run_budget, f"the budget of {_sum(limits.run_budget, usage)}"),
+        (usage.spent_day, limits.day_budget, f"the day's budget of {_sum(limits.day_budget, usage)}"),
         (usage.hours, limits.max_hours, f"the limit of {_limit(limits.max_hours)} h"),
         (usage.idle_minutes, limits.idle_minutes, f"the limit of {_limit(limits.idle_minutes)} idle minutes"),
     )
@@ -200,6 +202,10 @@ def _measures(limits: Limits, usage: LimitUsage) -> tuple[tuple[float | None, fl
 
 def _limit(value: float | None) -> str:
     return amount(value) if value is not None else "none"
+
+
+def _sum(value: float | None, usage: LimitUsage) -> str:
+    return money(value, usage.currency) if value is not None else "none"
 
 
 def amount(value: float) -> str:

@@ -102,7 +102,7 @@ class PodsSnapshot:
             return None
         found = [] if one.until is None else [max(one.until - self.at, 0.0) / HOUR]
         if one.limits is not None:
-            usage = LimitUsage(one.spend.hours, one.spend.spent, self.spending.today)
+            usage = LimitUsage(one.spend.hours, one.spend.spent, self.spending.today, currency=one.spend.currency)
             found += [left for left in (hours_left(one.limits, usage, one.spend.per_hour),) if left is not None]
         found += [lasts for lasts in (self.wallet_lasts(one),) if lasts is not None]
         return min(found, default=None)
@@ -235,7 +235,7 @@ class Overview:
         cost, limits = spending.of(pod.name) or spending.of(pod.id), self.ledger.limits(pod.name)
         verdict = None
         if cost is not None and limits is not None:
-            verdict = judge(limits, LimitUsage(cost.hours, cost.spent, spending.today))
+            verdict = judge(limits, LimitUsage(cost.hours, cost.spent, spending.today, currency=cost.currency))
         return PodRow(pod, orphan, run, cost, limits, verdict, seen=seen, until=self._until.get(pod.name))
 
     async def close(self) -> None:

@@ -506,7 +506,7 @@ class RemoteRun:
     def usage(self) -> LimitUsage:
         found = sum_costs(self.context.ledger, {}, self.now, here=(self.context.provider,))
         mine = found.of(self.rent.machine)
-        return LimitUsage(mine.hours if mine else 0.0, mine.spent if mine else 0.0, found.today)
+        return LimitUsage(mine.hours if mine else 0.0, mine.spent if mine else 0.0, found.today, currency=self.rent.currency)
 
     async def watch(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Take over the machine's events until the run has ended. Stops the run when a limit is reached."""

@@ -288,7 +288,9 @@ def pod_lines(
             fact("wallet", f"pays for {duration(pays * 3600)} of all machines", "bold $warning" if pays < 1 else "")
         lines += [
             Content(""),
-            *limit_lines(holding.limits, LimitUsage(cost.hours, cost.spent, holdings.spending.today), keys, width),
+            *limit_lines(
+                holding.limits, LimitUsage(cost.hours, cost.spent, holdings.spending.today, currency=cost.currency), keys, width
+            ),
         ]
     if holding.verdict is not None and holding.verdict.reasons:
         style = "bold $error" if holding.verdict.level == "end" else "$warning"
@@ -318,7 +320,8 @@ def limit_lines(limits: Limits | None, usage: LimitUsage, keys: Keys, width: int
         else:
             share = min(used / limit, 9.99)
             bar = "█" * min(round(share * 10), 10)
-            words = f"{bar:░<10} {share * 100:.0f} % of {amount(limit)}{unit}"
+            whole = f"{amount(limit)}{unit}" if unit else money(limit, usage.currency)
+            words = f"{bar:░<10} {share * 100:.0f} % of {whole}"
         lines += fact_lines(name, words, "", width)
     return lines
 

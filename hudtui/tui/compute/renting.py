@@ -22,6 +22,7 @@ _LIMITS = (
     ("max_hours", "hours until it is ended"),
     ("idle_minutes", "idle minutes until it is ended"),
 )
+_BUDGETS = ("run_budget", "day_budget")
 
 
 class Renting:
@@ -123,7 +124,7 @@ class Renting:
 
     async def limits(self, row: PodRow) -> None:
         """Change a limit of a machine: here, and for the watchdog on it."""
-        from hudtui.core.compute.limits import amount, limits_from_settings
+        from hudtui.core.compute.limits import amount, limits_from_settings, money
         from hudtui.core.flows.rent import change_limits
         from hudtui.tui.widgets.pick import Pick
 
@@ -132,18 +133,21 @@ class Renting:
         limits = row.limits
         if limits is None:
             limits = await asyncio.to_thread(limits_from_settings, session.settings)
-        values = [getattr(limits, name) for name, _ in _LIMITS]
-        options = [
-            f"{title}: {'none' if value is None else amount(value)}" for (_, title), value in zip(_LIMITS, values, strict=True)
-        ]
+
+        def told(name: str) -> str:
+            value = getattr(limits, name)
+            return "none" if value is None else money(value, pod.currency) if name in _BUDGETS else amount(value)
+
+        options = [f"{title}: {told(name)}" for name, title in _LIMITS]
         chosen: int | None = await app.push_screen_wait(Pick(f"Limits of {pod.name}", options))
         if chosen is None:
             return
         name, title = _LIMITS[chosen]
         value = getattr(limits, name)
+        what = f"An amount in {pod.currency}" if name in _BUDGETS else "A number"
         text = await app.ask(
             title.capitalize(),
-            lines=(f"Machine {pod.name}. A number, or none for no limit.",),
+            lines=(f"Machine {pod.name}. {what}, or none for no limit.",),
             value="none" if value is None else amount(value),
             check=lambda text: limits.with_value(name, text),
         )

@@ -640,9 +640,9 @@ class RunScreen(HudtuiScreen):
         value = getattr(found.limits, name)
         label, what = _LIMITS[name]
         typed = await app.ask(
-            f"{label}: {what}",
+            f"{label}: {what}{f', in {found.currency}' if name == 'run_budget' else ''}",
             value="none" if value is None else f"{value:g}",
-            placeholder="a number, or none for no limit",
+            placeholder=f"{f'an amount in {found.currency}' if name == 'run_budget' else 'a number'}, or none for no limit",
             check=lambda text: found.limits.with_value(name, text),
         )
         if typed:

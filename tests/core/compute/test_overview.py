@@ -193,7 +193,7 @@ async def test_the_guard_s_word_comes_with_each_machine(tmp_path: Path, sim: Pri
     one.ledger.set_limits("hudtui-a", Limits(run_budget=0.5))
     sim.clock.advance(3600)
     verdict = (await looked(one)).pods[0].verdict
-    assert verdict is not None and verdict.level == "end" and "budget of 0.5" in verdict.reasons[0]
+    assert verdict is not None and verdict.level == "end" and "budget of $0.50" in verdict.reasons[0]
     one.ledger.set_limits("hudtui-a", Limits(run_budget=500))
     verdict = (await looked(one)).pods[0].verdict
     assert verdict is not None and verdict.level == "fine"

@@ -400,7 +400,7 @@ async def test_limits_can_be_changed_while_it_runs(
         await pilot.press("enter")
         await until(pilot, lambda: not app.screen.is_modal and "is 7.5 now" in app.screen.message)
         assert Ledger().limits("hudtui-a") == Limits(run_budget=7.5)
-        assert "% of 7.5" in screen_text(app)
+        assert "% of $7.50" in screen_text(app)
 
 
 async def test_changing_limits_is_shown_until_the_machine_has_them(
@@ -459,5 +459,5 @@ async def test_a_limit_that_is_near_is_told_once(
         await app.spending.look()
         await app.spending.look()
         await settle(pilot)
-        assert len([one for one in told if "budget of 2.2" in one]) == 1
+        assert len([one for one in told if "budget of $2.20" in one]) == 1
         assert app.spending.money is not None and app.spending.money.warn and len(world.sim.alive) == 1
