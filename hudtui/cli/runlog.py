@@ -327,7 +327,7 @@ def print_view(view: RunView, record: RunRecord | None = None, job: TelemetryJob
         ("step", view.step),
         ("left", _left(view)),
         ("machine", None if run.host == "local" else run.host),
-        ("cost", cost_text(run) + _price(run) + _in_all(view) if run.hourly is not None else None),
+        ("cost", cost_text(run) + _price(run) + _in_all(view) + run.cost_note if run.hourly is not None else None),
         ("folder", run.folder if run.results is None else run.results),
         ("job", f"{job.id}  ({job.name})" + (f"  {job.url}" if job.url else "") if job is not None else None),
         ("attach", " ".join(view.attach) if view.attach else None),

@@ -600,7 +600,7 @@ def _list_row(row: RunRow, tended: bool) -> tuple[str, ...]:
         runlog.clock(run.started or run.created),
         runlog.seconds_text(run.elapsed(row.now) if view is None else view.elapsed),
         "-" if row.reward is None else f"{row.reward:.3f}",
-        runlog.cost_text(run),
+        runlog.cost_text(run) + run.cost_note,
         "-" if view is None or view.silent is None else runlog.seconds_text(view.silent),
         note[:70],
     )

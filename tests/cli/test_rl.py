@@ -14,6 +14,7 @@ import pytest
 from support import tmux_world
 from support.command import hudtui
 
+from hudtui.core.compute.limits import money
 from hudtui.sim import PrimeSimulator
 
 own_tmux = tmux_world.own_tmux
@@ -93,7 +94,12 @@ def test_from_nothing_to_results_at_home_and_no_machine(workspace: Path, sim: Pr
     assert "task=seed-1" in said and "and that was verified" in said
     assert (workspace / "results" / view["id"] / "out" / "traces.jsonl").read_text().count("\n") == 2
     (listed,) = json.loads(hudtui("runs", "--json").stdout)
-    assert (listed["cost"], listed["step"]) == (view["billed"], 2.0)
+    assert (listed["cost"], listed["step"], listed["simulated"]) == (view["billed"], 2.0, True)
+    cost = money(view["billed"], "USD")
+    assert (
+        f"{cost} (simulated)" in hudtui("runs").stdout
+        and f"cost       {cost} billed (simulated)" in hudtui("runs", "show").stdout
+    )
     assert "✓ finished" in hudtui("runs", "show").stdout and "task=seed-2" in hudtui("runs", "logs", "--all").stdout
     kept = [path for place in (workspace, Path.home()) for path in place.rglob("*") if path.is_file() and path.name != ".env"]
     assert kept and not [path for path in kept if SECRET.encode() in path.read_bytes()]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hudtui.core.process import machine_label
-from hudtui.core.runs.spec import RunSpec
+from hudtui.core.runs.spec import Rental, RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.plan import Plan, PlanOutput, Stage
 
@@ -26,6 +26,7 @@ def make_run(
     log: str = "",
     rows: list[dict[str, Any]] | None = None,
     engine: str = "rollouts",
+    rent: Rental | None = None,
 ) -> None:
     """A run as the supervisor leaves it: events, status, log, metrics."""
     store = RunStore(project / ".hudtui")
@@ -35,7 +36,7 @@ def make_run(
         (Stage("play", ("true",)),),
         outputs=(PlanOutput("out/metrics.jsonl", "metrics"), PlanOutput("out/traces.jsonl", "traces")),
     )
-    spec = RunSpec(engine, name, str(project))
+    spec = RunSpec(engine, name, str(project), rent=rent)
     store.add(RunRecord(run, NOW - 120, name, engine, "local", machine_label(), str(folder), spec, plan))
     (folder / "logs").mkdir(parents=True)
     (folder / "out").mkdir()

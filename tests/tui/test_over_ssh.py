@@ -442,7 +442,7 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     screen.press("escape")
     screen.until("Enter: its episodes")
     screen.press("escape")
-    screen.until("1 run ─")
+    screen.until("1 run ─", " sim")
     screen.do("run.export")
     screen.until("Export model: the run plays tasks and trains no model")
     screen.do("run.pull")

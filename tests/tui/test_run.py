@@ -15,10 +15,11 @@ from rich.cells import cell_len
 from support import tmux_world
 from support.runs import NOW, make_run
 
+from hudtui.core.compute.values import Offer, Price
 from hudtui.core.process import machine_label
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.launch import launch, stop_run
-from hudtui.core.runs.spec import RunSpec
+from hudtui.core.runs.spec import Rental, RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent
 from hudtui.core.runs.watch import Monitor
@@ -1051,6 +1052,28 @@ async def test_a_run_that_only_played_has_no_model_to_export(open_app: Any, runs
         await pilot.press("E")
         await _until(pilot, lambda: "trains no model" in screen_text(app))
         assert not app.screen.is_modal
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+async def test_the_cost_of_a_run_says_whether_it_is_simulated(
+    open_app: Any, project: Path, screen_text: Any, simulated: bool
+) -> None:
+    offer = Offer("prime", "x", "H100_80GB", 1, Price(2.0, "EUR"))
+    rent = Rental("prime", "hudtui-rented", offer, 2.0, "EUR", simulated=simulated)
+    make_run(project, "rented-aaaa", "finished", name="rented", rent=rent)
+    store = RunStore(project / ".hudtui")
+    store.append("rented-aaaa", "machine", {"kind": "intended", "hourly": 2.0, "currency": "EUR"}, at=NOW - 120)
+    store.append("rented-aaaa", "machine", {"kind": "released", "billed": 1.5}, at=NOW - 30)
+    async with open_app(project, size=(160, 45)) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: app.screen.view is not None and "€1.50" in str(app.screen.pane.border_title))
+        assert ("(simulated)" in str(app.screen.pane.border_title)) is simulated
+        await pilot.press("z")  # in the whole width the list has a column for it
+        await _until(pilot, lambda: "cost" in screen_text(app) and "€1.50" in screen_text(app))
+        assert ("€1.50 sim" in screen_text(app)) is simulated
+        await pilot.press("z", "escape")
+        await _until(pilot, lambda: "Recent runs" in screen_text(app) and "€1.50" in screen_text(app))
+        assert ("€1.50 sim" in screen_text(app)) is simulated
 
 
 async def test_a_narrow_list_stays_in_front_after_a_rename_and_its_curves_come_at_once(open_app: Any, runs: Path) -> None:

@@ -60,6 +60,7 @@ class RunNews:
             "reward": view.reward,
             "cost": view.cost,
             "currency": run.currency,
+            "simulated": run.simulated,
             "alarm": None if alarm is None else alarm.to_json(),
         }
 

@@ -444,7 +444,7 @@ class RunStore:
                 fresh.setdefault(row[0], []).append(_event(row))
             starts = {}
             if any(run not in self._folded for run in fresh):
-                found = database.execute("SELECT id, name, engine, host, folder, created FROM runs").fetchall()
+                found = database.execute(f"SELECT id, name, engine, host, folder, created, {_IS_SIMULATED} FROM runs").fetchall()
                 starts = {row[0]: _start(*row) for row in found}
         for run, events in fresh.items():
             if (before := self._folded.get(run) or starts.get(run)) is not None:
@@ -509,10 +509,13 @@ def _event(row: tuple[Any, ...]) -> RunEvent:
     return RunEvent(run, number, _moment(at), str(kind), told if isinstance(told, dict) else {}, _ORIGINS.get(origin, "machine"))
 
 
-def _start(run: str, name: str, engine: str, host: str, folder: str, created: float) -> RunSummary:
-    return RunSummary(
-        str(run), str(name), str(engine), str(host), str(folder), created=_moment(created), updated=_moment(created)
-    )
+_IS_SIMULATED = f"instr(spec, '{json.dumps({'simulated': True})[1:-1]}')"
+"""Not 0 for a run on a simulated machine (`Rental.simulated`). The text cannot stand in a value: its quotes would be escaped."""
+
+
+def _start(run: str, name: str, engine: str, host: str, folder: str, created: float, simulated: int | None) -> RunSummary:
+    at = _moment(created)
+    return RunSummary(str(run), str(name), str(engine), str(host), str(folder), created=at, updated=at, simulated=bool(simulated))
 
 
 def _moment(value: object) -> float:

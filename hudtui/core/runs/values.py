@@ -106,6 +106,8 @@ class RunSummary:
     hourly: float | None = None
     """Price per hour of the rented machine, as stated by the provider."""
     currency: str = "USD"
+    simulated: bool = False
+    """Whether the rented machine is simulated, so that no real money is spent."""
     held_since: float | None = None
     """Time at which the rented machine was requested; `released` is the time at which it was gone."""
     released: float | None = None
@@ -157,6 +159,11 @@ class RunSummary:
         return self.hourly * max((self.released or now) - self.held_since, 0.0) / 3600
 
     @property
+    def cost_note(self) -> str:
+        """Return what follows an amount of money: ` (simulated)` if no real money is spent, else nothing."""
+        return " (simulated)" if self.simulated else ""
+
+    @property
     def passed_over(self) -> str | None:
         """Return a sentence about unreadable records of the machine, or None if all were readable."""
         if not self.unreadable:
@@ -200,6 +207,7 @@ class RunSummary:
             "machine": self.machine,
             "hourly": self.hourly,
             "currency": self.currency,
+            "simulated": self.simulated,
             "billed": self.billed,
             "results": self.results,
             "comment": self.comment,

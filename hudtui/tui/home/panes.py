@@ -273,7 +273,7 @@ class RecentPane(Pane):
         Column("reward", "reward", 6, align="right"),
         Column("curve", "", _CURVE, from_width=46),
         Column("took", "took", 7, align="right", from_width=54),
-        Column("cost", "cost", 7, align="right", from_width=74),
+        Column("cost", "cost", 7, align="right", from_width=74, most=12),
         Column("when", "when", 10, from_width=40),
     )
 

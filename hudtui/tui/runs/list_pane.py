@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import ClassVar
 
+from hudtui.core.compute.limits import money
 from hudtui.core.row_filter import group, value_text
 from hudtui.core.runs.listing import RUN_FIELDS, RunRow
 from hudtui.core.runs.values import STATE_GLYPHS
@@ -33,7 +34,7 @@ _COLUMNS = (
     Column("curve", "", CURVE, from_width=42),
     Column("step", "step", 7, align="right"),
     Column("model", "model", 16, from_width=72),
-    Column("cost", "cost", 8, align="right", from_width=72),
+    Column("cost", "cost", 8, align="right", from_width=72, most=12),
     Column("started", "started", 10, align="right", from_width=84),
 )
 
@@ -130,7 +131,7 @@ class RunList(TablePane[RunRow]):
             sparkline([point.y for point in points], CURVE),
             (view.step if view is not None else None) or "",
             row.model or "",
-            "" if cost is None else f"{cost:.2f}",
+            "" if cost is None else money(cost, run.currency) + (" sim" if run.simulated else ""),
             (ago(max(self._now() - (run.started or run.created), 0.0)), "table--muted"),
         )
         if self.grouped_by is None:

@@ -47,7 +47,7 @@ def title(view: RunView) -> str:
     if view.elapsed is not None:
         parts.append(span(view.elapsed))
     if view.cost is not None:
-        parts.append(money(view.cost, run.currency))
+        parts.append(money(view.cost, run.currency) + run.cost_note)
     return " · ".join(parts)
 
 
@@ -70,7 +70,7 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
     if view.cost is not None:
         hourly = "" if run.hourly is None or not run.holds_machine else f" at {money(run.hourly, run.currency)}/h"
         whole = "" if view.expected_cost is None else f", about {money(view.expected_cost, run.currency)} until the last step"
-        parts.append((f"  {money(view.cost, run.currency)}{hourly}{whole}", "$foreground-muted"))
+        parts.append((f"  {money(view.cost, run.currency)}{hourly}{whole}{run.cost_note}", "$foreground-muted"))
     if view.away is not None and run.active:
         parts.append((f"  no contact for {span(view.away)}", "bold $error"))
     lines = [Content.assemble(*parts), *_reward(view, width), *alarm_lines(view.alarms, width)]

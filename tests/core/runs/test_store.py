@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import InputError, RunError
 from hudtui.core.runs.reports import read_report
+from hudtui.core.runs.spec import Rental
 from hudtui.core.runs.store import MOST_REPORTS, RunRecord, RunStore, results_folder_of
 from hudtui.core.runs.values import MOST_UNREADABLE, RunEvent, RunSummary, fold
 
@@ -45,6 +47,16 @@ def test_a_run_is_kept_with_its_plan(store: RunStore, make: Make) -> None:
         store.record("b")
     with pytest.raises(RunError, match="no run 'b'"):
         store.append("b", "step")
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_a_run_tells_whether_its_machine_is_simulated(store: RunStore, make: Make, simulated: bool) -> None:
+    made = make(run="a-1")
+    offer = Offer("prime", "x", "H100_80GB", 1, Price(2.0))
+    rent = Rental("prime", 'named "simulated": true', offer, 2.0, simulated=simulated)
+    store.add(replace(made, spec=replace(made.spec, rent=rent)))
+    summary = store.summary("a-1")
+    assert summary.simulated is simulated is summary.to_json()["simulated"] and bool(summary.cost_note) is simulated
 
 
 def test_events_are_folded_in_order(store: RunStore, make: Make) -> None:
