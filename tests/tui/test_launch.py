@@ -656,7 +656,15 @@ async def test_the_copied_command_asks_for_the_very_same_run(
     open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = asked_by_command(monkeypatch, rl_run, "carry_out")
-    given = {"machine": "prime", "gpus": "2xH100", "steps": "7", "learning_rate": "3e-6", "lora": "false", "temperature": "0.7"}
+    given = {
+        "machine": "prime",
+        "gpus": "2xH100",
+        "spot": "false",
+        "steps": "7",
+        "learning_rate": "3e-6",
+        "lora": "false",
+        "temperature": "0.7",
+    }
     given |= {
         "model": "x/y-3B",
         "budget": "9",

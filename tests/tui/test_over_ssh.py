@@ -405,7 +405,7 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     screen.press("down")
     screen.press("enter")
     screen.until("rent: Prime (simulated)", "Ready (simulated)")
-    for _ in range(3):
+    for _ in range(4):
         screen.press("down")
     screen.until("python  ")
     screen.type(sys.executable, seen=sys.executable[-20:])

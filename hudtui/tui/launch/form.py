@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 ALWAYS, PLAYS, TRAINS, RENTS, AWAY, MORE = "always", "plays", "trains", "rents", "away", "more"
 """When a field is shown: always, for rollouts, for a training, for a rented machine, for any machine but this one, on demand."""
+SEARCHES = "searches"
+"""For a machine that hudtui chooses among the offers of a provider."""
 ART, NOT_ART, OTHER_TRAINERS, MORE_OF_ART, MORE_OF_OTHERS = "art", "not art", "other trainers", "more of art", "more of others"
 """With the engine art; with any other one; for a training with any other one; on demand, with art, and with any other one."""
 ON_DEMAND = (MORE, MORE_OF_ART, MORE_OF_OTHERS)
@@ -54,7 +56,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("policy", "base_url", "group", "limit"), PLAYS),
         **dict.fromkeys(("max_turns", "name"), ALWAYS),
     },
-    "Where": {"machine": ALWAYS, "gpus": RENTS, "environments": AWAY, "python": AWAY},
+    "Where": {"machine": ALWAYS, "gpus": RENTS, "spot": SEARCHES, "environments": AWAY, "python": AWAY},
     "Limits": {"budget": RENTS, "max_hours": ALWAYS, "idle_minutes": RENTS, "keep_on_failure": RENTS},
     "Training": {
         **dict.fromkeys(("scenarios", "val_scenarios", "epochs", "groups_per_step"), ART),
@@ -314,8 +316,9 @@ class LaunchField(Acting, Field):
 
 
 Control = Field | Dropdown | Tick
-_CHOICES = ("tasks", "config", "engine", "environment", "art_config", "dataset", "machine", "environments", "lora")
+_CHOICES = ("tasks", "config", "engine", "environment", "art_config", "dataset", "machine", "spot", "environments", "lora")
 _PROMPTS = {"lora": as_typed(Recipe().lora), "art_config": "none: built-in values", "dataset": "the environment's own"}
+_PROMPTS |= {"spot": "on demand if possible"}
 _TICKS = ("keep_on_failure", "more")
 
 
@@ -407,4 +410,5 @@ def text_of(control: Widget) -> str:
 
 
 ENVIRONMENTS: tuple[tuple[str, str], ...] = (("where the tasks say", AS_IS), ("on the platform", REMOTE))
+SPOT: tuple[tuple[str, str], ...] = (("spot only", "true"), ("on demand only", "false"))
 LORA: tuple[tuple[str, str], ...] = (("an adapter", "true"), ("all weights", "false"))

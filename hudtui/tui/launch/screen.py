@@ -175,6 +175,7 @@ class LaunchScreen(HudtuiScreen):
 
         self._choice("engine").offer((name, name) for name in engine_names())
         self._choice("environments").offer(form.ENVIRONMENTS)
+        self._choice("spot").offer(form.SPOT)
         self._choice("lora").offer(form.LORA)
         self._offer_machines()
         self._put_defaults()
@@ -458,7 +459,13 @@ class LaunchScreen(HudtuiScreen):
         plays, art = engine in ("", "rollouts"), engine == "art"
         more = not plays and bool(self._value("more"))
         shown = {form.ALWAYS: True, form.PLAYS: plays, form.TRAINS: not plays, form.MORE: more}
-        shown |= {form.RENTS: self._rents, form.AWAY: machine not in ("", "local"), form.ART: art, form.NOT_ART: not art}
+        shown |= {
+            form.RENTS: self._rents,
+            form.SEARCHES: machine in _RENTALS,
+            form.AWAY: machine not in ("", "local"),
+            form.ART: art,
+            form.NOT_ART: not art,
+        }
         shown |= {
             form.OTHER_TRAINERS: not plays and not art,
             form.MORE_OF_ART: more and art,
@@ -631,6 +638,7 @@ class LaunchScreen(HudtuiScreen):
             "host": None if rents else machine,
             "provider": provider if rents else None,
             "gpus": (self._value("gpus") or None) if rents and machine != form.OFFER else None,
+            "spot": {"true": True, "false": False}.get(self._value("spot")) if machine in _RENTALS else None,
             "offer": self.offer if rents and machine == form.OFFER else None,
             "max_hours": self._value("max_hours") or None,
             "budget": (self._value("budget") or None) if rents else None,
@@ -703,6 +711,8 @@ class LaunchScreen(HudtuiScreen):
                 words += ["--set", f"{name}={value}"]
             elif name == "keep_on_failure":
                 words.append("--keep-on-failure")
+            elif name == "spot":
+                words.append("--spot" if value == "true" else "--no-spot")
             else:
                 words += [form.flag_of(name, art=art), value]
         return shlex.join(words)
