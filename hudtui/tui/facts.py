@@ -107,7 +107,7 @@ class Facts:
     image: str | None = None
     """Environment image that the lock file names."""
     dataset: str | None = None
-    """Primary dataset that the lock file names."""
+    """Primary dataset that the lock file names; without a lock file, the dataset that was made last."""
     runs: tuple[RunFact, ...] = ()
     """Newest first."""
     trusted: bool = True

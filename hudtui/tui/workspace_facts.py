@@ -13,7 +13,7 @@ from hudtui.core.paths import app_paths
 from hudtui.core.runs.project_status import FileChecks, project_steps
 from hudtui.core.settings import load_settings
 from hudtui.core.text import clean_line
-from hudtui.core.workspace import STATE_FOLDER, Workspace, open_workspace
+from hudtui.core.workspace import STATE_FOLDER, Workspace, last_dataset_name, open_workspace
 from hudtui.tui.facts import Facts, Marks, RunFact, StepFact, WalletFact
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def load_facts(folder: Path) -> Facts:
     platform = workspace.platform
     settings = load_settings(folder, platform)
     warnings = [*workspace.notices, *settings.notices]
-    image = dataset = lock_error = None
+    image = lock_error = None
+    dataset = last_dataset_name(folder) if workspace.lock is None else None
     if workspace.lock is not None:
         from hudtui.core.lockfile import read_lock
 

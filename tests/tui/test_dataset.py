@@ -19,6 +19,7 @@ from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.table import TaskIndex
+from hudtui.core.workspace import save_dataset_name
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.dataset.dialogs import MakeDialog, OpenDialog
 from hudtui.tui.dataset.rows import ProblemRows
@@ -451,6 +452,23 @@ async def test_another_file_is_picked_or_named(open_app: Any, mixed: Path, settl
         app.open_screen("dataset", path=mixed / "nothing.json")
         await settle(pilot)
         assert "there is no such file" in screen.message and "nothing.json" in screen_text(app)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+async def test_the_dataset_of_the_project_is_among_those_to_open(
+    open_app: Any, mixed: Path, settle: Any, screen_text: Any, locked: bool
+) -> None:
+    if locked:
+        (mixed / "hud.lock.yaml").write_text("image: a/b:1\nprimary_dataset: {name: someone/games}\n")
+    else:
+        save_dataset_name(mixed, "someone/games", 3, datetime.now(UTC))
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, OpenDialog))
+        assert "someone/games  dataset of this project, on the Hub" in screen_text(app)
+        assert "tasks.json" in screen_text(app)
 
 
 async def test_scenarios_are_written_for_hud_v6(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:

@@ -191,6 +191,9 @@ class DatasetScreen(HudtuiScreen):
             except OSError:
                 word = "cannot be read"
             found.append((self.app.relative(path), word))
+        name = facts.dataset if facts is not None else None
+        if name is not None and name not in [listed for listed, _ in found]:
+            found.append((name, "dataset of this project" + ("" if (self.app.folder / name).exists() else ", on the Hub")))
         return found
 
     def _open(self, text: str) -> None:
