@@ -382,7 +382,7 @@ async def _reconcile(*, end: bool, yes: bool, as_json: bool) -> None:
             found = await compare(providers, ledger)
         if not (as_json and end):
             _print_reconciled(found, providers, as_json)
-        orphans = [PodToEnd(one.pod, providers[one.pod.provider], cost=one.cost_text) for one in found.orphans]
+        orphans = [PodToEnd(one.pod, providers[one.pod.provider], cost=one.cost_text, orphan=one) for one in found.orphans]
         ended = await _end(orphans, ledger, Terminal(yes=yes)) if end else []
     if end and as_json:
         console.out_json(ended)

@@ -505,7 +505,7 @@ def test_two_episodes_are_compared_and_a_machine_that_no_run_owns_is_ended(
     screen.do("compute.pods")
     screen.until("2 rented, 1 unclaimed (X ends it)")
     screen.do("compute.orphans")
-    screen.until("End hudtui-lost?", "Everything on it is lost.")
+    screen.until("End hudtui-lost?", "! It is unclaimed, and alive", "Everything on it is lost.")
     screen.press("y")
     screen.until("hudtui-lost is gone; it cost $", "1 rented", gone="unclaimed")
     assert [pod.name for pod in sim.alive] == ["colleague"]

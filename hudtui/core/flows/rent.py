@@ -25,6 +25,7 @@ from hudtui.core.compute.lifecycle import (
 from hudtui.core.compute.limits import Limits, amount, estimate, limits_from_settings, money
 from hudtui.core.compute.pods import UNGUARDED, Ledger
 from hudtui.core.compute.provider import Provider, ProviderError
+from hudtui.core.compute.reconcile import Orphan
 from hudtui.core.compute.registry import pod_login
 from hudtui.core.compute.values import Account, Offer, Order, Pod
 from hudtui.core.errors import HudtuiError
@@ -33,6 +34,7 @@ from hudtui.core.flows.keys import prepare_key
 from hudtui.core.flows.person import Person
 from hudtui.core.project import Project
 from hudtui.core.remote.host import Host
+from hudtui.core.text import clean_line, duration
 
 WHY = "ended by hand"
 """What the ledger and the history say of a pod that the user ended."""
@@ -279,6 +281,8 @@ class PodToEnd:
     """hudtui rented it."""
     cost: str | None = None
     """What it has cost so far, for people."""
+    orphan: Orphan | None = None
+    """Why no run owns it, and its age; None for a pod that has a run, or was rented without one on purpose."""
 
 
 @dataclass(frozen=True)
@@ -357,6 +361,9 @@ def _pod_lines(end: PodToEnd) -> list[str]:
     lines = [", ".join(words)]
     if end.run is not None:
         lines.append(f"! The run {end.run} is using it.")
+    elif end.orphan is not None:
+        age = f" for {duration(end.orphan.age_seconds)}" if end.orphan.age_seconds is not None else ""
+        lines.append(f"! It is unclaimed, and alive{age}: {clean_line(end.orphan.why)}.")
     elif not end.ours:
         lines.append("! It was not rented by hudtui: another program or person may be using it.")
     return lines

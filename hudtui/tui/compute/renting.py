@@ -104,7 +104,14 @@ class Renting:
         session = await app.spending.open()
         provider_of = session.overview.provider_of
         pods = [
-            PodToEnd(one.pod, provider_of(one.pod.provider), one.run, one.ours, one.spend.text if one.spend else None)
+            PodToEnd(
+                one.pod,
+                provider_of(one.pod.provider),
+                one.run,
+                one.ours,
+                one.spend.text if one.spend else None,
+                orphan=one.orphan,
+            )
             for one in rows
         ]
         ended: list[str] = []

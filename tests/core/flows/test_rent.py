@@ -16,6 +16,7 @@ from hudtui.core.compute.lifecycle import ProvisionStep, TerminationUnverified
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
+from hudtui.core.compute.reconcile import Orphan
 from hudtui.core.compute.ssh_key import make_key
 from hudtui.core.compute.values import Offer, Pod
 from hudtui.core.errors import MachineError
@@ -267,6 +268,14 @@ async def test_a_pod_of_another_program_is_named_as_such(world: World) -> None:
     await world.end(person, PodToEnd(pod, world.prime, ours=False))
     assert "! It was not rented by hudtui" in "\n".join(person.questions[0].lines)
     assert await world.end(ScriptedPerson()) == [], "no pod, no question"
+
+
+async def test_the_question_says_why_a_pod_is_unclaimed(world: World) -> None:
+    pod = await world.rented()
+    orphan = Orphan(pod, None, 7500.0, 4.2, False, "its run r1 is over")
+    person = ScriptedPerson(False)
+    await world.end(person, PodToEnd(pod, world.prime, ours=False, orphan=orphan))
+    assert "! It is unclaimed, and alive for 2 h 05 min: its run r1 is over." in person.questions[0].lines
 
 
 async def test_one_that_cannot_be_ended_keeps_no_other_alive(world: World) -> None:
