@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from hudtui.core.compute.hardware import size
-from hudtui.core.errors import HudtuiError, MachineError, RunError
+from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.remote.host import FileChunk, FileRefused, Host
 from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host, find_target
 from hudtui.core.remote.local import LocalHost
@@ -54,6 +54,7 @@ from hudtui.core.runs.vllm import ASK_EVERY, ModelServer, ServerMonitor
 from hudtui.core.text import clean_line
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.recipe import recipe_for
 
 __all__ = ["GpuLoad", "MachineLoad", "Monitor", "ResultRow", "RunResult", "RunView", "StageView"]
 
@@ -487,6 +488,12 @@ class _Seen:
         output = machine.record.plan.output("metrics")
         self._file = TailReader(machine.path(output.path), most=_METRICS_LOOK) if output else None
         self._make = find_engine(machine.record.engine).reader if output else MetricsReader
+        self._continued: tuple[int, int] | None = None
+        """For a training that continues another one: the step of the checkpoint, and the last step it was asked for."""
+        spec = machine.record.spec
+        if spec.continues is not None and spec.continues.step is not None:
+            with contextlib.suppress(InputError):  # an invalid setting of the training
+                self._continued = spec.continues.step, recipe_for(spec).steps
         self._complete_since: float | None = None
         """When the run ended, if all its metrics were read after that."""
         self.metrics = self._make()
@@ -537,6 +544,9 @@ class _Seen:
                 changed = True
                 await asyncio.sleep(0)  # other tasks run while a long file is read
         self._complete_since = ended
+        newest = self.metrics.newest
+        if self._continued is not None and newest is not None and newest[0] <= self._continued[0]:
+            self.metrics.max_step = self._continued[1]  # so far the metrics are those of the earlier training
         if changed:
             self.result = read_result(self.metrics)
 

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,6 +23,7 @@ from hudtui.core.runs.event_text import event_text
 from hudtui.core.runs.launch import launch, stop_run
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.watch import Monitor
+from hudtui.core.training.plan import Continuation
 
 Make = Callable[..., RunRecord]
 HOST = LocalHost()
@@ -201,6 +203,21 @@ async def test_the_memory_of_the_machine_is_watched(
     assert await alarms(31, "none") == await alarms(8, "95") == []
     assert await alarms(8, "25") == ["25% of the machine's memory of 32.0 GiB is in use"]
     await stop_run(record.id, HOST, store)
+
+
+async def test_a_continued_training_counts_the_steps_that_it_was_asked_for(store: RunStore, make: Make) -> None:
+    made = make()
+    continued = Continuation("first", 3)
+    record = replace(made, spec=replace(made.spec, engine="trl", training={"steps": 6}, continues=continued))
+    store.add(record)
+    metrics = Path(record.folder) / "out" / "metrics.jsonl"
+    metrics.parent.mkdir(parents=True)
+    metrics.write_text("".join(json.dumps({"step": step, "max_steps": 3, "reward": 0.5}) + "\n" for step in (1, 2, 3)))
+    monitor = Monitor(store)
+    assert (await monitor.view(record.id)).step == "3/6", "the metrics are those of the earlier training"
+    with metrics.open("a") as stream:
+        stream.write(json.dumps({"step": 4, "max_steps": 5, "reward": 0.5}) + "\n")
+    assert (await monitor.view(record.id)).step == "4/5", "what the trainer says itself counts"
 
 
 async def test_silence_is_noticed(store: RunStore, make: Make) -> None:
