@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from textual import events, work
 from textual._compositor import CompositorUpdate
 from textual.app import App
-from textual.content import Content
 from textual.filter import Monochrome, NoColor
 from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBar
@@ -28,7 +27,6 @@ from textual.worker import Worker, get_current_worker
 from hudtui import __version__
 from hudtui.core.errors import HudtuiError
 from hudtui.core.paths import AppPaths, app_paths
-from hudtui.core.text import clean_line
 from hudtui.tui import preferences
 from hudtui.tui.actions import REGISTRY, Acting, AppAction, keys_of, shown, with_keys
 from hudtui.tui.cells import Cells, ChangedCells
@@ -820,10 +818,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Ask, from a worker, for one of several choices; None when the user cancels."""
         from hudtui.tui.widgets.pick import Pick
 
-        options = [
-            Content.assemble(clean_line(one.label), (f"   {clean_line(one.help)}" if one.help else "", "$foreground-muted"))
-            for one in choices
-        ]
+        options = [(one.label, one.help or "") for one in choices]
         at = next((place for place, one in enumerate(choices) if one.value == value), 0)
         index: int | None = await self.push_screen_wait(Pick(title, options, at=at, lines=lines, careful=True))
         return None if index is None else choices[index].value

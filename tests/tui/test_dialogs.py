@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
+
 from hudtui.core.flows.person import Choice
+from hudtui.tui.widgets.pick import Pick
 
 DIFF = "--- a.yaml\n+++ a.yaml (yours)\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"
 
@@ -79,3 +82,17 @@ async def test_the_text_above_a_list_leaves_room_for_the_list(
         await settle(pilot)
         assert "reason 0" in screen_text(app) and "The second" in screen_text(app) and "Enter chooses" in screen_text(app)
         await pilot.press("escape")
+
+
+async def test_words_about_options_stand_below_each_other(open_app: Any, settle: Any, screen_text: Any, project: Path) -> None:
+    long = "a name that is much longer than the column"
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        app.run_worker(app.push_screen_wait(Pick("Which?", [("日本", "one"), ("abc", "two"), (long, "three"), ("other …", "")])))
+        await settle(pilot)
+        lines = {
+            word: line for line in screen_text(app).splitlines() for word in ("one", "two", "three", "other …") if word in line
+        }
+        begins = {word: cell_len(line.partition(word)[0]) for word, line in lines.items()}
+        assert begins["one"] == begins["two"] and begins["three"] > begins["one"] and f"{long}  three" in lines["three"]
+        assert begins["other …"] == cell_len(lines["two"].partition("abc")[0])
+        await pilot.press("down", "enter")

@@ -415,9 +415,8 @@ async def test_a_call_of_a_new_task_is_corrected_after_a_failed_test(
         app.focused.value = "mine.json"
         await pilot.press("enter")
         await asked("The test failed")
-        assert "does not know goal" in screen_text(
-            app
-        ) and 'Correct the evaluation   evaluate {"name": "efficiency"' in screen_text(app)
+        told = " ".join(screen_text(app).split())
+        assert "does not know goal" in told and 'Correct the evaluation evaluate {"name": "efficiency"' in told
         await pilot.press("enter")
         await asked("Which call judges the outcome?")
         await pilot.press("enter")

@@ -357,7 +357,7 @@ def test_a_machine_is_rented_entered_limited_and_ended(demo: Path, sim: PrimeSim
     screen.press("y")
     screen.until("is ready: t opens a terminal on it", "● ready", "1 rented")
     screen.do("compute.limits")
-    screen.until("Limits of hudtui-pod-", "hours until it is ended: 24")
+    screen.until("Limits of hudtui-pod-", "hours until it is ended           24")
     screen.press("down")
     screen.press("down")
     screen.press("enter")

@@ -145,7 +145,7 @@ class Renting:
             value = getattr(limits, name)
             return "none" if value is None else money(value, pod.currency) if name in _BUDGETS else amount(value)
 
-        options = [f"{title}: {told(name)}" for name, title in _LIMITS]
+        options = [(title, told(name)) for name, title in _LIMITS]
         chosen: int | None = await app.push_screen_wait(Pick(f"Limits of {pod.name}", options))
         if chosen is None:
             return

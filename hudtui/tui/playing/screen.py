@@ -268,7 +268,7 @@ class PlayingScreen(HudtuiScreen):
         tasks = found.tasks[:_MOST_TASKS]
         if not tasks:
             raise InputError(f"no task of {source} can be played", why=str(found.problems[0]) if found.problems else None)
-        lines = [f"{clean_line(task.id, 40)}  {clean_line(task.prompt, 200)}" for task in tasks]
+        lines = [(clean_line(task.id, 40), clean_line(task.prompt, 200)) for task in tasks]
         at = next((place for place, task in enumerate(tasks) if task.id == self.choice.task), 0)
         index = await self.app.push_screen_wait(Pick("Which task?", lines, at=at))
         if index is not None:

@@ -715,8 +715,8 @@ class ResultsScreen(HudtuiScreen):
 
         found = await asyncio.to_thread(self._find)
         now = self.app.services.now().timestamp()
-        lines = [f"{one.name}   {one.kind}, {size(one.size)}, {ago(max(now - one.modified, 0.0))}" for one in found]
-        lines.append("another file or folder …")
+        lines = [(one.name, f"{one.kind}, {size(one.size)}, {ago(max(now - one.modified, 0.0))}") for one in found]
+        lines.append(("another file or folder …", ""))
         at = next((place for place, one in enumerate(found) if one in self.sources), 0)
         place: int | None = await self.app.push_screen_wait(Pick("Results", lines, at=at))
         if place is None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -16,10 +17,15 @@ from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.dialog import Dialog, dialog_body, dialog_title
 from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.lists import Choices
 
 if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
+
+
+_NAME = 32
+"""Most cells of a name in front of the words about it; a longer name moves the words of its line to the right."""
 
 
 class Pick(Dialog["int | None"]):
@@ -27,7 +33,7 @@ class Pick(Dialog["int | None"]):
 
     Args:
         title: What is chosen.
-        options: One line each, plain or styled.
+        options: One line each, plain or styled; or a name and words about it, which stand in a second column.
         at: The choice that the cursor begins on.
         lines: What to know before choosing, above the list.
         hint: Below the list.
@@ -49,7 +55,7 @@ class Pick(Dialog["int | None"]):
     def __init__(
         self,
         title: str,
-        options: Iterable[str | Content],
+        options: Iterable[str | Content | tuple[str, str]],
         *,
         at: int = 0,
         lines: Iterable[str] = (),
@@ -59,7 +65,7 @@ class Pick(Dialog["int | None"]):
         super().__init__()
         self._careful = careful
         self._title, self._at, self._lines, self._hint = title, at, tuple(lines), hint
-        self._options = [Content(clean_line(one)) if isinstance(one, str) else one for one in options]
+        self._options = _lines(options)
         self._shown: list[int] = []
 
     def compose(self) -> ComposeResult:
@@ -119,6 +125,25 @@ class Pick(Dialog["int | None"]):
     def _take(self, at: int | None) -> None:
         if not self._careful or self.decides("Enter"):
             self.dismiss(self._shown[at] if at is not None and at < len(self._shown) else None)
+
+
+def _lines(options: Iterable[str | Content | tuple[str, str]]) -> list[Content]:
+    """Return a line for each option, with the words about them below each other."""
+    given = list(options)
+    names = [cell_len(clean_line(one[0])) for one in given if isinstance(one, tuple) and one[1]]
+    width = min(max(names, default=0), _NAME)
+
+    def line(option: str | Content | tuple[str, str]) -> Content:
+        if isinstance(option, Content):
+            return option
+        if isinstance(option, str):
+            return Content(clean_line(option))
+        name, about = map(clean_line, option)
+        if not about:
+            return Content(name)
+        return Content.assemble(pad(name, max(width, cell_len(name))), (f"  {about}", "$foreground-muted"))
+
+    return [line(option) for option in given]
 
 
 async def pick_file(app: HudtuiApp, kind: Literal["configs", "task_files"], now: str | None, *, none: str = "") -> str | None:
