@@ -18,6 +18,7 @@ from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.dialog import Dialog, dialog_body, dialog_title
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
+from hudtui.tui.widgets.hanging import Hanging
 from hudtui.tui.widgets.lists import Choices
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Pick(Dialog["int | None"]):
         super().__init__()
         self._careful = careful
         self._title, self._at, self._lines, self._hint = title, at, tuple(lines), hint
-        self._options = _lines(options)
+        self._options = _in_columns(options)
         self._shown: list[int] = []
 
     def compose(self) -> ComposeResult:
@@ -86,7 +87,7 @@ class Pick(Dialog["int | None"]):
 
     def _fill(self, word: str) -> None:
         words = word.casefold().split()
-        fits = [index for index, option in enumerate(self._options) if all(part in option.plain.casefold() for part in words)]
+        fits = [index for index, option in enumerate(self._options) if all(part in _plain(option) for part in words)]
         self._shown = fits[: self._most]
         rows = self.query_one(Choices)
         rows.clear_options()
@@ -127,23 +128,27 @@ class Pick(Dialog["int | None"]):
             self.dismiss(self._shown[at] if at is not None and at < len(self._shown) else None)
 
 
-def _lines(options: Iterable[str | Content | tuple[str, str]]) -> list[Content]:
-    """Return a line for each option, with the words about them below each other."""
+def _in_columns(options: Iterable[str | Content | tuple[str, str]]) -> list[Content | Hanging]:
+    """Return what is shown of each option, with the words about the options below each other."""
     given = list(options)
     names = [cell_len(clean_line(one[0])) for one in given if isinstance(one, tuple) and one[1]]
     width = min(max(names, default=0), _NAME)
 
-    def line(option: str | Content | tuple[str, str]) -> Content:
+    def shown(option: str | Content | tuple[str, str]) -> Content | Hanging:
         if isinstance(option, Content):
             return option
-        if isinstance(option, str):
-            return Content(clean_line(option))
-        name, about = map(clean_line, option)
+        name, about = map(clean_line, option if isinstance(option, tuple) else (option, ""))
         if not about:
             return Content(name)
-        return Content.assemble(pad(name, max(width, cell_len(name))), (f"  {about}", "$foreground-muted"))
+        lead = Content(pad(name, max(width, cell_len(name))) + "  ")
+        return Hanging(lead, Content.styled(about, "$foreground-muted"))
 
-    return [line(option) for option in given]
+    return [shown(option) for option in given]
+
+
+def _plain(option: Content | Hanging) -> str:
+    """Return the text of an option, which the typed words are looked for in."""
+    return (option.plain if isinstance(option, Content) else f"{option.lead.plain}{option.body.plain}").casefold()
 
 
 async def pick_file(app: HudtuiApp, kind: Literal["configs", "task_files"], now: str | None, *, none: str = "") -> str | None:
