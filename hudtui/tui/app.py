@@ -742,6 +742,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             kind = {"warning": "warning", "error": "error"}.get(severity, "information")
             self.notify(message, severity=kind, markup=False)  # type: ignore[arg-type]
 
+    def notify(self, message: str, *, title: str = "", **more: Any) -> None:
+        """Show a toast, unless the same one is shown already: a key that is held down asks for it many times."""
+        if not any((shown.message, shown.title) == (message, title) for shown in list(self._notifications)):
+            super().notify(message, title=title, **more)
+
     def fail(self, error: BaseException) -> None:
         """Show an error on the current screen."""
         screen = self.screen if isinstance(self.screen, HudtuiScreen) else self._opened["home"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from textual import events
+from textual.app import ScreenStackError
 
 from hudtui.tui.texts import takes_text
 
@@ -103,6 +104,8 @@ class TypedAhead:
             if workers is not None:
                 await self._may_ask(screens, workers)
                 await self._shown()
+        except ScreenStackError:
+            pass  # the app ends, and has no screen any more
         finally:
             if not self._app.call_later(self._next):
                 self._settling = None

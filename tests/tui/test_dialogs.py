@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
+from textual.widgets._toast import Toast
 
 from hudtui.core.flows.person import Choice
 from hudtui.tui.widgets.pick import Pick
@@ -56,6 +57,17 @@ async def test_a_field_shows_nothing_that_the_terminal_would_obey(open_app: Any,
         assert "\x1b" not in field.value and "\x9b" not in field.value and field.value.endswith("c ")
         await pilot.press("end", "d", "space", "e")
         assert field.value.endswith("c d e"), "what is typed stays as it is"
+
+
+async def test_one_toast_is_shown_of_those_that_say_the_same(open_app: Any, settle: Any, project: Path) -> None:
+    async with open_app(project) as (app, pilot):
+        app.run_worker(app.confirm("Sure?", danger=True), name="forever")
+        await settle(pilot)
+        for _ in range(3):
+            app.say("Not now")
+        app.say("Not there")
+        await settle(pilot)
+        assert [str(toast._notification.message) for toast in app.screen.query(Toast)] == ["Not now", "Not there"]
 
 
 async def test_a_long_text_above_the_buttons_scrolls_by_keys(open_app: Any, settle: Any, screen_text: Any, project: Path) -> None:

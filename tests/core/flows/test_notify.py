@@ -83,6 +83,7 @@ async def test_the_command_gets_each_event_once(project: Project, tmp_path: Path
         "reward": None,
         "cost": 1.5,
         "currency": "USD",
+        "simulated": False,
         "alarm": FULL.to_json(),
     }
     assert not Path("ran").exists() and not (Path.home() / "ran").exists(), "there is no shell"
