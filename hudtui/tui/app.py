@@ -740,7 +740,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             screen.say(message, severity)
         else:
             kind = {"warning": "warning", "error": "error"}.get(severity, "information")
-            self.notify(message, severity=kind, markup=False)  # type: ignore[arg-type]
+            self.notify(message, severity=kind, markup=False)
 
     def notify(self, message: str, *, title: str = "", **more: Any) -> None:
         """Show a toast, unless the same one is shown already: a key that is held down asks for it many times."""

@@ -103,7 +103,7 @@ class Spending:
             self._not_looked(error)
 
     def is_simulated(self, provider: str) -> bool:
-        """Return whether a provider is a simulator; False for one that is not open."""
+        """Return whether a provider is a simulator; False if the provider is not open."""
         found = self.session.overview.providers.get(provider) if self.session is not None else None
         return found is not None and found.features.simulated
 
