@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,13 @@ from hudtui.core.flows.person import Choice
 from hudtui.tui.widgets.pick import Pick
 
 DIFF = "--- a.yaml\n+++ a.yaml (yours)\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"
+
+
+async def until(pilot: Any, true: Callable[[], bool]) -> None:
+    """Wait until something is true, for half a minute at most."""
+    async with asyncio.timeout(30):
+        while not true():
+            await pilot.pause(0.02)
 
 
 def colours(app: Any, *lines: str) -> list[Any]:
@@ -59,14 +68,14 @@ async def test_a_field_shows_nothing_that_the_terminal_would_obey(open_app: Any,
         assert field.value.endswith("c d e"), "what is typed stays as it is"
 
 
-async def test_one_toast_is_shown_of_those_that_say_the_same(open_app: Any, settle: Any, project: Path) -> None:
+async def test_one_toast_is_shown_of_those_that_say_the_same(open_app: Any, project: Path) -> None:
     async with open_app(project) as (app, pilot):
         app.run_worker(app.confirm("Sure?", danger=True), name="forever")
-        await settle(pilot)
+        await until(pilot, lambda: app.screen.is_modal)
         for _ in range(3):
             app.say("Not now")
         app.say("Not there")
-        await settle(pilot)
+        await until(pilot, lambda: len(app.screen.query(Toast)) > 1)
         assert [str(toast._notification.message) for toast in app.screen.query(Toast)] == ["Not now", "Not there"]
 
 
@@ -96,11 +105,11 @@ async def test_the_text_above_a_list_leaves_room_for_the_list(
         await pilot.press("escape")
 
 
-async def test_words_about_options_stand_below_each_other(open_app: Any, settle: Any, screen_text: Any, project: Path) -> None:
+async def test_words_about_options_stand_below_each_other(open_app: Any, screen_text: Any, project: Path) -> None:
     long = "a name that is much longer than the column"
     async with open_app(project, size=(120, 35)) as (app, pilot):
         app.run_worker(app.push_screen_wait(Pick("Which?", [("日本", "one"), ("abc", "two"), (long, "three"), ("other …", "")])))
-        await settle(pilot)
+        await until(pilot, lambda: app.screen.is_modal and "other …" in screen_text(app))
         lines = {
             word: line for line in screen_text(app).splitlines() for word in ("one", "two", "three", "other …") if word in line
         }
