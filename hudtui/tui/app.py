@@ -19,6 +19,7 @@ from textual import events, work
 from textual._compositor import CompositorUpdate
 from textual.app import App
 from textual.filter import Monochrome, NoColor
+from textual.notifications import Notify
 from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBar
 from textual.widgets import Input
@@ -740,12 +741,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             screen.say(message, severity)
         else:
             kind = {"warning": "warning", "error": "error"}.get(severity, "information")
-            self.notify(message, severity=kind, markup=False)
+            self.notify(message, severity=kind, markup=False)  # type: ignore[arg-type]
 
-    def notify(self, message: str, *, title: str = "", **more: Any) -> None:
-        """Show a toast, unless the same one is shown already: a key that is held down asks for it many times."""
-        if not any((shown.message, shown.title) == (message, title) for shown in list(self._notifications)):
-            super().notify(message, title=title, **more)
+    def on_notify(self, event: Notify) -> None:
+        """Leave a toast out that is shown already: a key that is held down asks for it many times."""
+        new = event.notification
+        if any((shown.message, shown.title) == (new.message, new.title) for shown in self._notifications):
+            event.prevent_default()
 
     def fail(self, error: BaseException) -> None:
         """Show an error on the current screen."""

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from textual.widgets._toast import Toast
 
 from hudtui.core.flows.person import Choice
+from hudtui.tui.app import HudtuiApp
 from hudtui.tui.widgets.pick import Pick
 
 DIFF = "--- a.yaml\n+++ a.yaml (yours)\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"
@@ -68,8 +69,9 @@ async def test_a_field_shows_nothing_that_the_terminal_would_obey(open_app: Any,
         assert field.value.endswith("c d e"), "what is typed stays as it is"
 
 
-async def test_one_toast_is_shown_of_those_that_say_the_same(open_app: Any, project: Path) -> None:
-    async with open_app(project) as (app, pilot):
+async def test_one_toast_is_shown_of_those_that_say_the_same(project: Path) -> None:
+    app = HudtuiApp(project)
+    async with app.run_test(notifications=True) as pilot:
         app.run_worker(app.confirm("Sure?", danger=True), name="forever")
         await until(pilot, lambda: app.screen.is_modal)
         for _ in range(3):
