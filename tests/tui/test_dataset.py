@@ -471,6 +471,18 @@ async def test_the_dataset_of_the_project_is_among_those_to_open(
         assert "tasks.json" in screen_text(app)
 
 
+async def test_a_lock_file_that_names_no_possible_dataset_keeps_no_file_from_being_opened(
+    open_app: Any, mixed: Path, settle: Any, screen_text: Any
+) -> None:
+    (mixed / "hud.lock.yaml").write_text(f"image: a/b:1\nprimary_dataset: {{name: {'x' * 400}}}\n")
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, OpenDialog))
+        assert "tasks.json" in screen_text(app)
+
+
 async def test_scenarios_are_written_for_hud_v6(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
     tasks = [{"env": {"name": "shop"}, "scenario": name, "args": {"items": 3}} for name in ("checkout", "login")]
     before = json.dumps(tasks)

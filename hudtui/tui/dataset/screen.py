@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterable
 from functools import partial, partialmethod
 from pathlib import Path
@@ -193,7 +194,7 @@ class DatasetScreen(HudtuiScreen):
             found.append((self.app.relative(path), word))
         name = facts.dataset if facts is not None else None
         if name is not None and name not in [listed for listed, _ in found]:
-            found.append((name, "dataset of this project" + ("" if (self.app.folder / name).exists() else ", on the Hub")))
+            found.append((name, "dataset of this project" + ("" if os.path.exists(self.app.folder / name) else ", on the Hub")))
         return found
 
     def _open(self, text: str) -> None:
