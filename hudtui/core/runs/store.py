@@ -444,7 +444,7 @@ class RunStore:
                 fresh.setdefault(row[0], []).append(_event(row))
             starts = {}
             if any(run not in self._folded for run in fresh):
-                found = database.execute(f"SELECT id, name, engine, host, folder, created, {_IS_SIMULATED} FROM runs").fetchall()
+                found = database.execute(f"SELECT id, name, engine, host, folder, created, {_SIMULATED} FROM runs").fetchall()
                 starts = {row[0]: _start(*row) for row in found}
         for run, events in fresh.items():
             if (before := self._folded.get(run) or starts.get(run)) is not None:
@@ -509,13 +509,24 @@ def _event(row: tuple[Any, ...]) -> RunEvent:
     return RunEvent(run, number, _moment(at), str(kind), told if isinstance(told, dict) else {}, _ORIGINS.get(origin, "machine"))
 
 
-_IS_SIMULATED = f"instr(spec, '{json.dumps({'simulated': True})[1:-1]}')"
-"""Not 0 for a run on a simulated machine (`Rental.simulated`). The text cannot stand in a value: its quotes would be escaped."""
+_SIMULATED = "CASE WHEN instr(spec, 'simulated') THEN spec END"
+"""The spec of a run on a rented machine; those of other runs are not parsed."""
 
 
-def _start(run: str, name: str, engine: str, host: str, folder: str, created: float, simulated: int | None) -> RunSummary:
+def _start(run: str, name: str, engine: str, host: str, folder: str, created: float, spec: str | None) -> RunSummary:
     at = _moment(created)
-    return RunSummary(str(run), str(name), str(engine), str(host), str(folder), created=at, updated=at, simulated=bool(simulated))
+    return RunSummary(
+        str(run), str(name), str(engine), str(host), str(folder), created=at, updated=at, simulated=_is_simulated(spec)
+    )
+
+
+def _is_simulated(spec: str | None) -> bool:
+    """Return whether the machine of a run is simulated (`Rental.simulated`); False for a damaged spec."""
+    try:
+        found = json.loads(spec or "null")
+        return found is not None and found["rent"]["simulated"] is True
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
 
 
 def _moment(value: object) -> float:

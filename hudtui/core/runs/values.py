@@ -164,6 +164,11 @@ class RunSummary:
         return " (simulated)" if self.simulated else ""
 
     @property
+    def short_cost_note(self) -> str:
+        """Return `cost_note` for a narrow column."""
+        return " sim" if self.simulated else ""
+
+    @property
     def passed_over(self) -> str | None:
         """Return a sentence about unreadable records of the machine, or None if all were readable."""
         if not self.unreadable:

@@ -116,7 +116,7 @@ def _read(view: RunView, record: RunRecord) -> RunRead:
         step=(view.step or "") if not view.result.rows else "",
         stage=clean_line(summary.stage or "", 30) if summary.active else "",
         left="" if view.left is None else span(view.left),
-        cost="" if view.cost is None else money(view.cost, summary.currency) + (" sim" if summary.simulated else ""),
+        cost="" if view.cost is None else money(view.cost, summary.currency) + summary.short_cost_note,
         alarms=tuple(clean_line(alarm.text, 300) for alarm in view.open_alarms) if summary.active else (),
         state=summary.state,
         ended=not summary.active and not summary.holds_machine,

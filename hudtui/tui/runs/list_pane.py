@@ -131,7 +131,7 @@ class RunList(TablePane[RunRow]):
             sparkline([point.y for point in points], CURVE),
             (view.step if view is not None else None) or "",
             row.model or "",
-            "" if cost is None else money(cost, run.currency) + (" sim" if run.simulated else ""),
+            "" if cost is None else money(cost, run.currency) + run.short_cost_note,
             (ago(max(self._now() - (run.started or run.created), 0.0)), "table--muted"),
         )
         if self.grouped_by is None:

@@ -53,6 +53,7 @@ def test_a_run_is_kept_with_its_plan(store: RunStore, make: Make) -> None:
 def test_a_run_tells_whether_its_machine_is_simulated(store: RunStore, make: Make, simulated: bool) -> None:
     made = make(run="a-1")
     offer = Offer("prime", "x", "H100_80GB", 1, Price(2.0))
+    offer = replace(offer, raw={"simulated": True})  # the provider's words decide nothing
     rent = Rental("prime", 'named "simulated": true', offer, 2.0, simulated=simulated)
     store.add(replace(made, spec=replace(made.spec, rent=rent)))
     summary = store.summary("a-1")
