@@ -420,16 +420,11 @@ def _print_reconciled(found: Reconciliation, providers: Mapping[str, Provider], 
     _say_all(found.warnings, any(provider.features.simulated for provider in providers.values()))
 
 
-def _in(currency: str, sums: Mapping[str, float]) -> float | None:
-    """Return a sum in a currency; None if amounts in other currencies belong to it."""
-    return sums.get(currency, 0.0) if sums.keys() <= {currency} else None
-
-
 @top.command("wallet")
 @console.run_async()
 async def wallet(provider: Providers = None, as_json: Json = False) -> None:
     """Show the account, its balance, and the cost of the rented machines."""
-    from hudtui.core.compute.costs import sum_costs, sum_text, sums_of
+    from hudtui.core.compute.costs import sum_costs, sum_text
     from hudtui.core.compute.limits import money
 
     async with compute.asked(compute.settings(), provider or (), paid=True) as providers, compute.busy("asking for the wallet"):
@@ -437,23 +432,12 @@ async def wallet(provider: Providers = None, as_json: Json = False) -> None:
         accounts = {name: account for name, (_, _, account) in found.items()}
         spending = sum_costs(_ledger(), accounts, time.time(), here=tuple(providers.values()), elsewhere=False)
     if as_json:
-        told = []
-        for name, (_, simulated, account) in found.items():
-            ours = [one for one in spending.pods if one.provider == name]
-            per_hour = sums_of((one.per_hour, one.currency) for one in ours if one.open)
-            today = sums_of((one.today, one.currency) for one in ours)
-            told.append(
-                {
-                    **account.to_json(),
-                    "provider": name,
-                    "simulated": simulated,
-                    "per_hour": _in(account.currency, per_hour),
-                    "today": _in(account.currency, today),
-                    "per_hour_by_currency": per_hour,
-                    "today_by_currency": today,
-                }
-            )
-        console.out_json(told)
+        console.out_json(
+            [
+                {**account.to_json(), "provider": name, "simulated": simulated, **spending.to_json(name, account.currency)}
+                for name, (_, simulated, account) in found.items()
+            ]
+        )
         return
     for name, (title, simulated, account) in found.items():
         unreal = " (simulated)" if simulated else ""

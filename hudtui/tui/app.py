@@ -825,7 +825,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Ask, from a worker, for one of several choices; None when the user cancels."""
         from hudtui.tui.widgets.pick import Pick
 
-        options = [(one.label, one.help or "") for one in choices]
+        options = [(one.label, one.help) for one in choices]
         at = next((place for place, one in enumerate(choices) if one.value == value), 0)
         index: int | None = await self.push_screen_wait(Pick(title, options, at=at, lines=lines, careful=True))
         return None if index is None else choices[index].value

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
-from hudtui.core.compute.limits import money
+from hudtui.core.compute.limits import LimitUsage, money
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.values import Account, Pod
@@ -88,8 +89,25 @@ class CostSummary:
 
     def per_hour_at(self, provider: str, currency: str) -> float | None:
         """Return what all that is alive at a provider costs per hour; None if some of it is paid in another currency."""
-        there = [pod for pod in self.open if pod.provider == provider]
-        return sum(pod.per_hour for pod in there) if all(pod.currency == currency for pod in there) else None
+        return _in(currency, sums_of((pod.per_hour, pod.currency) for pod in self.open if pod.provider == provider))
+
+    def to_json(self, provider: str, currency: str) -> dict[str, Any]:
+        """Return what all at a provider cost, for `--json`: `per_hour` of those alive, and `today`, in `currency`.
+
+        If some are paid in another currency, both are None; `per_hour_by_currency` and `today_by_currency` have each sum.
+        """
+        there = [pod for pod in self.pods if pod.provider == provider]
+        today = sums_of((pod.today, pod.currency) for pod in there)
+        return {
+            "per_hour": self.per_hour_at(provider, currency),
+            "today": _in(currency, today),
+            "per_hour_by_currency": sums_of((pod.per_hour, pod.currency) for pod in there if pod.open),
+            "today_by_currency": today,
+        }
+
+    def usage(self, pod: PodCost) -> LimitUsage:
+        """Return what a pod has used of its limits."""
+        return LimitUsage(pod.hours, pod.spent, self.today, currency=pod.currency)
 
     def of(self, name: str) -> PodCost | None:
         """One pod, by its name or its provider's id. Another account may use an id again: a living pod comes first."""
@@ -100,6 +118,11 @@ class CostSummary:
 def sum_text(amounts: Iterable[tuple[float, str]], currency: str) -> str:
     """Return the sum of amounts with their currencies, one sum for each currency; of no amount, 0 in `currency`."""
     return " + ".join(money(value, paid_in) for paid_in, value in sums_of(amounts).items()) or money(0.0, currency)
+
+
+def _in(currency: str, sums: Mapping[str, float]) -> float | None:
+    """Return the sum in a currency; None if there are sums in others."""
+    return sums.get(currency, 0.0) if sums.keys() <= {currency} else None
 
 
 def sums_of(amounts: Iterable[tuple[float, str]]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hudtui.core.compute.costs import HOUR, CostSummary, PodCost, sum_costs
-from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, hours_left, judge
+from hudtui.core.compute.limits import Limits, LimitVerdict, hours_left, judge
 from hudtui.core.compute.market import Market, fetch_offers, load_cache, save_cache
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
@@ -102,8 +102,8 @@ class PodsSnapshot:
             return None
         found = [] if one.until is None else [max(one.until - self.at, 0.0) / HOUR]
         if one.limits is not None:
-            usage = LimitUsage(one.spend.hours, one.spend.spent, self.spending.today, currency=one.spend.currency)
-            found += [left for left in (hours_left(one.limits, usage, one.spend.per_hour),) if left is not None]
+            left = hours_left(one.limits, self.spending.usage(one.spend), one.spend.per_hour)
+            found += [left] if left is not None else []
         found += [lasts for lasts in (self.wallet_lasts(one),) if lasts is not None]
         return min(found, default=None)
 
@@ -235,7 +235,7 @@ class Overview:
         cost, limits = spending.of(pod.name) or spending.of(pod.id), self.ledger.limits(pod.name)
         verdict = None
         if cost is not None and limits is not None:
-            verdict = judge(limits, LimitUsage(cost.hours, cost.spent, spending.today, currency=cost.currency))
+            verdict = judge(limits, spending.usage(cost))
         return PodRow(pod, orphan, run, cost, limits, verdict, seen=seen, until=self._until.get(pod.name))
 
     async def close(self) -> None:

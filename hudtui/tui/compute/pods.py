@@ -288,9 +288,7 @@ def pod_lines(
             fact("wallet", f"pays for {duration(pays * 3600)} of all machines", "bold $warning" if pays < 1 else "")
         lines += [
             Content(""),
-            *limit_lines(
-                holding.limits, LimitUsage(cost.hours, cost.spent, holdings.spending.today, currency=cost.currency), keys, width
-            ),
+            *limit_lines(holding.limits, holdings.spending.usage(cost), keys, width),
         ]
     if holding.verdict is not None and holding.verdict.reasons:
         style = "bold $error" if holding.verdict.level == "end" else "$warning"

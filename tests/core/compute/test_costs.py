@@ -139,6 +139,9 @@ def test_currencies_are_told_apart() -> None:
     found = sum_costs(Book(owned(currency="EUR"), owned("b", currency="EUR"), owned("c")), {}, NOW)
     assert (found.currency, found.mixed) == ("EUR", True)
     assert found.per_hour_at("prime", "EUR") is None and found.per_hour_at("sky", "EUR") == 0
+    told = found.to_json("prime", "EUR")
+    assert (told["per_hour"], told["today"]) == (None, None) and told["per_hour_by_currency"] == {"EUR": 4.0, "USD": 2.0}
+    assert told["today_by_currency"].keys() == {"EUR", "USD"} and found.to_json("sky", "EUR")["per_hour"] == 0
     wallet = Account("me", balance=30.0, currency="EUR")
     assert wallet_text(wallet, found, "prime", 2.0, "EUR") == "Your wallet has €30.00.", (
         "no rate is known for what is paid in USD"
