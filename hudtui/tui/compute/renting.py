@@ -131,7 +131,7 @@ class Renting:
 
     async def limits(self, row: PodRow) -> None:
         """Change a limit of a machine: here, and for the watchdog on it."""
-        from hudtui.core.compute.limits import amount, limits_from_settings, money
+        from hudtui.core.compute.limits import Limits, amount, limits_from_settings, money
         from hudtui.core.flows.rent import change_limits
         from hudtui.tui.widgets.pick import Pick
 
@@ -141,11 +141,11 @@ class Renting:
         if limits is None:
             limits = await asyncio.to_thread(limits_from_settings, session.settings)
 
-        def told(name: str) -> str:
+        def told(limits: Limits, name: str) -> str:
             value = getattr(limits, name)
             return "none" if value is None else money(value, pod.currency) if name in _BUDGETS else amount(value)
 
-        options = [(title, told(name)) for name, title in _LIMITS]
+        options = [(title, told(limits, name)) for name, title in _LIMITS]
         chosen: int | None = await app.push_screen_wait(Pick(f"Limits of {pod.name}", options))
         if chosen is None:
             return
@@ -166,7 +166,7 @@ class Renting:
             pod, changed, overview.provider_of(pod.provider), overview.ledger, session.settings.get, run=row.run
         )
         await self.look_quietly()
-        self._screen.say(f"{pod.name}: {title} is {text.strip()} now. {guard}".rstrip(), "success")
+        self._screen.say(f"{pod.name}: {title} is {told(changed, name)} now. {guard}".rstrip(), "success")
 
     async def terminal(self, row: PodRow) -> None:
         """Open a terminal on a machine; hudtui steps aside until it is closed."""

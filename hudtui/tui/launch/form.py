@@ -318,7 +318,7 @@ class LaunchField(Acting, Field):
 Control = Field | Dropdown | Tick
 _CHOICES = ("tasks", "config", "engine", "environment", "art_config", "dataset", "machine", "spot", "environments", "lora")
 _PROMPTS = {"lora": as_typed(Recipe().lora), "art_config": "none: built-in values", "dataset": "the environment's own"}
-_PROMPTS |= {"spot": "on demand if possible"}
+_PROMPTS |= {"spot": "usually on demand"}
 _TICKS = ("keep_on_failure", "more")
 
 
@@ -410,5 +410,5 @@ def text_of(control: Widget) -> str:
 
 
 ENVIRONMENTS: tuple[tuple[str, str], ...] = (("where the tasks say", AS_IS), ("on the platform", REMOTE))
-SPOT: tuple[tuple[str, str], ...] = (("spot only", "true"), ("on demand only", "false"))
+SPOT: tuple[tuple[str, str], ...] = (("spot only", "true"), ("never spot", "false"))
 LORA: tuple[tuple[str, str], ...] = (("an adapter", "true"), ("all weights", "false"))

@@ -398,7 +398,7 @@ async def test_limits_can_be_changed_while_it_runs(
         assert "'7,5' is not a limit" in screen_text(app) and app.screen.query_one("#answer").value == "7,5"
         app.screen.query_one("#answer").value = "7.5"
         await pilot.press("enter")
-        await until(pilot, lambda: not app.screen.is_modal and "is 7.5 now" in app.screen.message)
+        await until(pilot, lambda: not app.screen.is_modal and "is $7.50 now" in app.screen.message)
         assert Ledger().limits("hudtui-a") == Limits(run_budget=7.5)
         assert "% of $7.50" in screen_text(app)
 
@@ -429,7 +429,7 @@ async def test_changing_limits_is_shown_until_the_machine_has_them(
         await pilot.pause()
         assert not app.screen.is_modal and app.screen.going("limits"), "a change that was begun is not cut off"
         go_on.set()
-        await until(pilot, lambda: "is 7.5 now" in app.screen.message)
+        await until(pilot, lambda: "is $7.50 now" in app.screen.message)
         assert Ledger().limits("hudtui-a") == Limits(run_budget=7.5) and not app.screen.is_busy
 
 
