@@ -146,10 +146,12 @@ def main(folder: Path) -> dict[str, Any]:
         "nobody": lesson.train("nobody", [None] * 4, steps=4),
     }
     whole = folder / "whole"
-    for name, files in (("checkpoint-9", ["trainer_state.json"]), ("checkpoint-10", ["adapter_model.safetensors"])):
+    kept = {"checkpoint-9": {"trainer_state.json": "{}"}, "checkpoint-10": {"adapter_model.safetensors": "{}"}}
+    kept |= {f"checkpoint-{step}": {"trainer_state.json": torn} for step, torn in ((11, ""), (12, '{"epoch": 1'))}
+    for name, files in kept.items():
         (whole / name).mkdir(parents=True)
-        for file in files:
-            (whole / name / file).write_text("{}")
+        for file, text in files.items():
+            (whole / name / file).write_text(text)
     found["whole"] = [str(last_checkpoint(whole)), str(last_checkpoint(folder / "none"))]
     return found
 

@@ -68,13 +68,24 @@ def art_checkpoints(out: Path) -> dict[int, Path]:
 
 
 def checkpoints(folder: Path) -> dict[int, Path]:
-    """Return the complete checkpoints in a folder by step, in order. The trainer writes `trainer_state.json` last."""
+    """Return the complete checkpoints in a folder by step, in order.
+
+    The trainer writes `trainer_state.json` last. It is empty or cut off if the training was killed at that moment.
+    """
     found = [
         (int(name[1]), path)
         for path in folder.glob("checkpoint-*")
-        if (name := _CHECKPOINT.fullmatch(path.name)) and (path / "trainer_state.json").is_file()
+        if (name := _CHECKPOINT.fullmatch(path.name)) and _is_json(path / "trainer_state.json")
     ]
     return dict(sorted(found))
+
+
+def _is_json(file: Path) -> bool:
+    try:
+        json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def run_checkpoints(run: Path) -> dict[int, Path]:

@@ -15,7 +15,7 @@ from support import hub_stub
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.engine import find_engine
-from hudtui.core.training.export import copy_model, find_trained_model, merge_command, run_checkpoints
+from hudtui.core.training.export import checkpoints, copy_model, find_trained_model, merge_command, run_checkpoints
 from hudtui.core.training.plan import FileRef, JobSpec, Plan, PlanFile, Readiness, Site, Stage
 from hudtui.core.training.script import plan_script
 
@@ -225,3 +225,9 @@ def test_a_model_is_pushed_whole_and_private_unless_it_is_asked_for(public: bool
         assert {"README.md", "adapter_config.json", "tokenizer.json"} <= set(repo.files)
         refused = pushed("hf_" + "wrong" * 7)
         assert refused.returncode != 0 and "HubError" in refused.stderr and "wrongwrong" not in refused.stderr
+
+
+@pytest.mark.parametrize("torn", ["", '{"epoch": 1'])
+def test_a_checkpoint_whose_writing_was_interrupted_does_not_count(run: Path, torn: str) -> None:
+    (run / "out" / "checkpoints" / "checkpoint-10" / "trainer_state.json").write_text(torn)
+    assert list(checkpoints(run / "out" / "checkpoints")) == [2]
