@@ -936,6 +936,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     @work(group="leave", exclusive=True, exit_on_error=False)
     async def action_leave(self) -> None:
         """Leave; with active runs or unsaved work, ask first."""
+        if self.facts is not None and self.facts.running:
+            await self._reload()  # what was read some seconds ago may have ended
         running = self.facts.running if self.facts else ()
         unsaved = [screen for screen in self._opened.values() if screen.is_attached and screen.unsaved]
         complaints = [told for screen in unsaved if (told := await screen.keep_unsaved())]

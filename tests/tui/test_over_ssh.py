@@ -16,6 +16,7 @@ from support import sshd, tmux_world
 from textual.keys import key_to_character
 
 from hudtui.core.demo.workspace import make_workspace
+from hudtui.core.runs.store import RunStore
 from hudtui.sim import PrimeSimulator
 from hudtui.tui import actions
 
@@ -189,6 +190,10 @@ def test_from_an_empty_folder_to_results(own_world: Path, log_in: Callable[..., 
     screen.until("✓ finished", "step 6/6")
     screen.do("run.differences")
     screen.until("The settings of 2048 greedy and 2048 greedy are the same.")
+    store, end = RunStore(own_world / "hudtui-demo" / ".hudtui"), time.monotonic() + 90
+    while any(run.active for run in store.runs()):  # the end on the screen may have been that of the first run
+        assert time.monotonic() < end
+        time.sleep(0.1)
     screen.press("q")
     screen.wait_for_the_end()
 
