@@ -215,6 +215,8 @@ class TaskChecker:
         config = _data(found.problems, "mcp_config", value)
         if config is _INVALID:
             return found
+        if isinstance(config, dict):
+            config = without_nulls(config)
         if is_empty(config):
             if rules.lock_image is None:
                 message = "required; there is no lock file with an image to infer it from"
@@ -222,7 +224,6 @@ class TaskChecker:
                 return found
             config, found.inferred = rules.platform.mcp_config(rules.lock_image, rules.lookup), True
         if isinstance(config, dict):
-            config = without_nulls(config)
             found.other_servers = rules.other_servers(config)
             if rules.rewrite is not None:
                 config, found.rewritten = rules.rewrite(config)

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.environment.values import Analysis, Tool
@@ -104,6 +104,8 @@ def test_what_was_checked_before_changes_nothing(records: list[Any], rules: Rule
 
 
 @given(GOOD | RECORD, st.sampled_from(RULES))
+@example({"prompt": "Reach 128.", "mcp_config": {"hud": None}}, Rules())
+@example({"prompt": "Reach 128.", "mcp_config": '{"hud": null}'}, Rules(own_reward=True))
 @settings(deadline=None, max_examples=300)
 def test_a_usable_task_is_checked_again_as_the_same(record: Any, rules: Rules) -> None:
     """Written as a dataset and read again, a task is the same and has no further problem."""
