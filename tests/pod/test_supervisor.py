@@ -520,8 +520,9 @@ def test_killed_again_and_again_each_stage_starts_once(run: Run, seed: int, tmux
     chance = random.Random(seed)
     names = [f"s{number}" for number in range(6)]
     gated = "echo {0} >> started; until [ -e {0}.may-end ]; do sleep 0.02; done"
-    run.plan(*(sh(name, gated.format(name)) for name in names), tmux=tmux)
-    # A kill for each stage, before or after its end: none is left out on a fast machine.
+    # A kill for each stage, before or after its end: none is left out on a fast machine. The last stage ends after all kills, so
+    # that each of them finds a supervisor.
+    run.plan(*(sh(name, gated.format(name)) for name in [*names, "last"]), tmux=tmux)
     for name in names:
         code, answer = run.call("start")
         assert code == 0 and answer["pid"], (name, answer, run.events)
@@ -530,9 +531,10 @@ def test_killed_again_and_again_each_stage_starts_once(run: Run, seed: int, tmux
         time.sleep(chance.random() * 0.25)
         os.kill(answer["pid"], signal.SIGKILL)
         run.until(lambda pid=answer["pid"]: not lives(pid))
+    (run.folder / "last.may-end").touch()
     run.start()
     run.end("finished")
-    assert (run.folder / "started").read_text().split() == names
+    assert (run.folder / "started").read_text().split() == [*names, "last"]
     assert [event["seq"] for event in run.events] == list(range(1, len(run.events) + 1))
 
 
