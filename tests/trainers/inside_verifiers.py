@@ -6,13 +6,18 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
 
 import hud_vf_gym
+from hudtui.core.environment.values import Tool, ToolResult
 from hudtui.core.errors import InputError
+from hudtui.core.gym.config import parse_config
+from hudtui.core.rollouts.episode import EpisodePlayer
+from hudtui.core.tasks.task import Task
 from hudtui.core.training import prime_rl
 from hudtui.core.training.plan import FileRef, JobSpec
 from hudtui.core.training.recipe import Recipe
@@ -47,8 +52,28 @@ def shown(episode: Any) -> dict[str, Any]:
     }
 
 
+async def marked() -> list[int | None]:
+    """What the replies of `replies.json` call, played by the harness on an environment in memory."""
+    config, _ = parse_config(Path("marks.yaml").read_text(), name="marks.yaml")
+    assert config is not None
+    player = EpisodePlayer(Notes(), config, Task(id="t", prompt="Mark.", mcp_config={"notes": {"command": "none"}}))
+    await player.start()
+    gym = verifiers_gym.HUDGym(verifiers_gym.HUDGymConfig())
+    for reply in json.loads(Path("replies.json").read_text()):
+        said = verifiers_gym._as_sent({"role": "assistant", "content": reply})
+        await gym.env_response([said], {"player": player, "reply": {}})
+    return [None if turn.call is None else turn.call["arguments"]["n"] for turn in player.turns]
+
+
+class Notes:
+    tools: Mapping[str, Tool] = {"note": Tool("note", "", {"type": "object"})}
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+        return ToolResult(())
+
+
 async def main(url: str, thinking: str, slow: str, closed: str) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {"marked": await marked()}
     env = hud_vf_gym.load_environment(taskset="tasks.json", config_path="2048.yaml")
     told["runtime"] = env.config.agent.runtime.type
     told["scripted"] = await play(env, url)

@@ -48,6 +48,8 @@ def test_a_thought_that_the_template_opens_belongs_to_the_reply(make_letters: An
     scribe = ChatTokens(make_letters(opens="<think>\n"))
     ids = scribe.tokenizer("hm</think><tool>left()</tool>", add_special_tokens=False)["input_ids"]
     assert scribe.text(ids) == "<think>\nhm</think><tool>left()</tool>"
+    closed = ChatTokens(make_letters(opens="<think>\n\n</think>\n\n"))
+    assert closed.text(ids) == "hm</think><tool>left()</tool>", "a thought that the template closes is not the reply's"
 
 
 def test_no_chat_template_is_refused(letters: Any) -> None:

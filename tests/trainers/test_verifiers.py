@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from support.games import game
 from support.scripted_chat import ScriptedChat, scripted_chat
+from support.thoughts import CONFIG, any_replies, wanted_call
 
 from hudtui.core.platform import HUD
 from hudtui.core.rollouts.evaluate import EvalFinished, EvalRequest, run_eval
@@ -66,6 +67,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     broken = game(1) | {"setup_tool": {"name": "setup", "arguments": {"name": "no such thing"}}}
     (folder / "broken.json").write_text(json.dumps([broken]))
     (folder / "free.yaml").write_text(FREE)
+    (folder / "marks.yaml").write_text(CONFIG % "true")
+    (folder / "replies.json").write_text(json.dumps(any_replies(1000)))
     (folder / "echo.py").write_text(ECHO)
     server = {"command": "${HUDTUI_PYTHON}", "args": [str(folder / "echo.py")], "env": {"ECHO_KEY": "${ECHO_KEY}"}}
     secret = {**game(1), "mcp_config": {"echo": server}, "setup_tool": {"name": "setup", "arguments": {}}}
@@ -157,6 +160,10 @@ async def test_the_rewards_are_those_of_hudtui_to_the_bit(
     assert told["runtime"] == "subprocess" and told["two"] == 2
     assert told["prime-rl's tasks"] == list(here)
     assert rewards(told["wired"]) == {"game 0": here["game 0"].reward}
+
+
+def test_a_call_in_a_thought_is_never_played(told: dict[str, Any]) -> None:
+    assert told["marked"] == [wanted_call(reply) for reply in any_replies(1000)]
 
 
 def test_reasoning_that_the_endpoint_keeps_apart_is_a_thought_and_stays_apart(told: dict[str, Any]) -> None:

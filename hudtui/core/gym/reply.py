@@ -17,11 +17,12 @@ from typing import Any, Literal, NamedTuple
 _new = tuple.__new__  # makes a named tuple at a third of the usual cost
 
 _OPEN = re.compile(r"<(?:think|tool)>")
+_MARK = re.compile(r"<think>|</think>|<tool>")
 _PLAIN = re.compile(r"[^<]*+(<think>([^<]*+)</think>)?[^<]*+(<tool>([^<]*+)</tool>)[^<]*+").fullmatch
 """A reply with one think block or none before one tool tag, and no other angle brackets."""
 _THINK, _THINK_END = "<think>", "</think>"
 _TOOL, _TOOL_END = "<tool>", "</tool>"
-_INSIDE = re.compile(r"\"\"\"|'''|[\"']|<think>|</tool>")
+_INSIDE = re.compile(r"\"\"\"|'''|[\"']|</?think>|</tool>")
 
 MAX_DIGITS = 4_300
 """Digits of a whole number. Reading one takes time with the square of its length."""
@@ -79,7 +80,7 @@ class Reply(NamedTuple):
     """The parts of a reply."""
 
     think: str | None
-    """Text of the first think block, stripped."""
+    """The first thought, stripped and without its tags."""
     tool: str | None
     """Text of the tool tag that counts, stripped and without think blocks."""
     extra_calls: int
@@ -87,7 +88,7 @@ class Reply(NamedTuple):
     spans: tuple[TagSpan, ...]
     """Tags in the order they begin; a think block inside a tool tag comes before that tag."""
     tags: bool
-    """Whether the expected tags are there: a tool, and a think block where the configuration expects one."""
+    """Whether the expected tags are there: a tool, and a thought where the configuration expects one."""
     tool_start: int | None = None
     """Where `tool` begins in the reply; None when think blocks had to be cut out of it."""
     problem: str | None = None
@@ -107,7 +108,11 @@ class Call(NamedTuple):
 def split_reply(text: str, use_thinking: bool = True) -> Reply:
     """Split a reply into its parts.
 
-    With `use_thinking` a think block is expected, for `Reply.tags`. A tool tag in a think block never counts.
+    Everything up to the first `</think>` is thought, also where the reply does not open it: chat templates do so for the model. A
+    `</think>` in a quoted argument of a call is text, unless a thought was opened before. What follows a `<think>` that is not
+    closed is thought, too. No tool tag in a thought counts.
+
+    With `use_thinking` a thought is expected, for `Reply.tags`; it changes nothing else.
     """
     plain = _PLAIN(text)
     if plain is not None and (tool := plain[4].strip()):
@@ -127,8 +132,52 @@ def split_reply(text: str, use_thinking: bool = True) -> Reply:
         tuple(splitter.spans),
         tags,
         splitter.tool_start,
-        None if splitter.tool is not None else splitter.problem or "there is no <tool>...</tool> in the reply",
+        None if splitter.tool is not None else splitter.problem or splitter.nothing,
     )
+
+
+def as_thought(text: str) -> str:
+    """`text` as the thought of a reply, in think tags: its own tags do not count in there."""
+    return f"{_THINK}{text.replace(_THINK_END, '[/think]')}{_THINK_END}"
+
+
+def _end_of_thought(text: str) -> int:
+    """Where the `</think>` stands that ends the first thought; -1 for none."""
+    if text.find(_THINK_END) < 0:
+        return -1
+    at = 0
+    while (found := _MARK.search(text, at)) is not None:
+        if found[0] == _THINK_END:
+            return found.start()
+        at = found.end()
+        close = text.find(_TOOL_END, at) if found[0] == _TOOL else -1
+        if close < 0:
+            return text.find(_THINK_END, at)
+        if text.find(_THINK, at, close) >= 0 or text.find(_THINK_END, at, close) >= 0:
+            tag = _next_tag(text, at, close, set())
+            # Thoughts name tags and are full of apostrophes: only the quotes of a call count.
+            if tag is None or tag[0] != _TOOL_END or isinstance(parse_call(text[at:close]), ParseFailure):
+                return text.find(_THINK_END, at)
+        at = close + len(_TOOL_END)
+    return -1
+
+
+def _next_tag(text: str, at: int, close: int, literal: set[str]) -> re.Match[str] | None:
+    """The next think tag in a tool tag, or the end of that tag, without those in quoted arguments.
+
+    Arguments end before `close`. `literal` collects the quotes that turn out to be apostrophes.
+    """
+    while (found := _INSIDE.search(text, at)) is not None:
+        token, at = found[0], found.end()
+        if token not in _STRINGS:
+            return found
+        if token not in literal:
+            string = _STRINGS[token].match(text, found.start(), close)
+            if string is None:
+                literal.add(token)
+            else:
+                at = string.end()
+    return None
 
 
 class _Splitter:
@@ -140,58 +189,53 @@ class _Splitter:
         self.extra = 0
         self.spans: list[TagSpan] = []
         self.problem: str | None = None
-        self.thinks_close = True
-        self.tools_close = True
+        self.nothing = "there is no <tool>...</tool> in the reply"
 
     def run(self) -> None:
+        text = self.text
         at = 0
-        while True:
-            start = self._next(at)
-            if start < 0:
+        end = _end_of_thought(text)
+        if end >= 0:
+            start = text.find(_THINK, 0, end)
+            if start < 0 or text.find(_TOOL, 0, start) >= 0:
+                start = 0
+            self.think = text[start:end].removeprefix(_THINK).strip()
+            at = end + len(_THINK_END)
+            self.spans.append(TagSpan("think", start, at))
+            if text.find(_TOOL, 0, end) >= 0:
+                self.nothing = "the <tool> tag is in the thought; write the call after </think>"
+        while (found := _OPEN.search(text, at)) is not None:
+            at = self._tool(found.start()) if found[0] == _TOOL else self._think(found.start())
+            if at < 0:
                 return
-            if self.text.startswith(_TOOL, start):
-                at = self._tool(start)
-            else:
-                end = self._skip_think(start)
-                at = start + len(_THINK) if end < 0 else end
 
-    def _next(self, at: int) -> int:
-        """Where the next opening tag begins that may have an end; -1 for none."""
-        if not self.tools_close:
-            # Nothing is carried out any more; only what the agent thought is still of interest.
-            return self.text.find(_THINK, at) if self.thinks_close and self.think is None else -1
-        if not self.thinks_close:
-            return self.text.find(_TOOL, at)
-        found = _OPEN.search(self.text, at)
-        return -1 if found is None else found.start()
-
-    def _skip_think(self, start: int) -> int:
-        """Where a think block ends; -1 when it is not closed, and then no later one is."""
-        end = self.text.find(_THINK_END, start + len(_THINK)) if self.thinks_close else -1
+    def _think(self, start: int) -> int:
+        """Where a think block ends; -1 when it is not closed: all that follows is thought."""
+        end = self.text.find(_THINK_END, start + len(_THINK))
         if end < 0:
-            if self.thinks_close:
-                self.spans.append(TagSpan("unclosed", start, start + len(_THINK)))
-            self.thinks_close = False
+            self.spans.append(TagSpan("unclosed", start, start + len(_THINK)))
+            self.problem = (
+                "the <think> tag is not closed, so all after it is thought; close it, and write the call after </think>"
+            )
             return -1
-        if self.think is None:
-            self.think = self.text[start + len(_THINK) : end].strip()
-        self.spans.append(TagSpan("think", start, end + len(_THINK_END)))
-        return end + len(_THINK_END)
+        end += len(_THINK_END)
+        self.spans.append(TagSpan("think", start, end))
+        return end
 
     def _tool(self, start: int) -> int:
+        """Where a tool tag ends; -1 when no later one counts."""
         begin = start + len(_TOOL)
         end = self.text.find(_TOOL_END, begin)
-        body: str | None
+        body: str | None = None
         cut = False
-        if end >= 0 and self.thinks_close and self.text.find(_THINK, begin, end) >= 0:
-            body, end, cut = self._body_with_thinking(begin)
-        else:
-            body = self.text[begin:end] if end >= 0 else None
+        if end >= 0 and self.text.find(_THINK, begin, end) >= 0:
+            body, end, cut = self._body_with_thinking(begin, end)
+        elif end >= 0:
+            body = self.text[begin:end]
         if body is None:
-            self.tools_close = False
             self.spans.append(TagSpan("unclosed", start, begin))
             self.problem = self.problem or "the <tool> tag is not closed"
-            return begin
+            return -1
         stop = end + len(_TOOL_END)
         content = body.strip()
         if not content:
@@ -206,7 +250,7 @@ class _Splitter:
             self.extra += 1
         return stop
 
-    def _body_with_thinking(self, begin: int) -> tuple[str | None, int, bool]:
+    def _body_with_thinking(self, begin: int, close: int) -> tuple[str | None, int, bool]:
         """The text of a tool tag without its think blocks, except those inside a quoted argument.
 
         Returns:
@@ -214,28 +258,20 @@ class _Splitter:
         """
         text, at, kept_from = self.text, begin, begin
         parts: list[str] = []
-        close = text.find(_TOOL_END, begin)
-        literal: set[str] = set()  # quotes that turned out to be apostrophes
-        while (found := _INSIDE.search(text, at)) is not None:
-            token, at = found[0], found.end()
-            if token == _TOOL_END:
+        literal: set[str] = set()
+        while (found := _next_tag(text, at, close, literal)) is not None:
+            at = found.end()
+            if found[0] == _TOOL_END:
                 parts.append(text[kept_from : found.start()])
                 return "".join(parts), found.start(), len(parts) > 1
-            if token == _THINK:
-                end = self._skip_think(found.start())
-                if end >= 0:
-                    parts.append(text[kept_from : found.start()])
-                    at = kept_from = end
-                    if close < end:
-                        close = text.find(_TOOL_END, end)
-                        if close < 0:
-                            return None, -1, True
-            elif token not in literal:
-                string = _STRINGS[token].match(text, found.start(), close)
-                if string is None:
-                    literal.add(token)
-                else:
-                    at = string.end()
+            if found[0] == _THINK:
+                at = self._think(found.start())
+                if at < 0:
+                    return None, -1, True
+                parts.append(text[kept_from : found.start()])
+                kept_from = at
+                if close < at and (close := text.find(_TOOL_END, at)) < 0:
+                    return None, -1, True
         return None, -1, True
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from hudtui.core.errors import HudtuiError
+from hudtui.core.gym.reply import as_thought
 from hudtui.core.http import HttpAnswer, HttpClient, HttpError, Retry, keeps_secrets, parse_address, require_key
 from hudtui.core.rollouts.values import ContextFull, Message
 from hudtui.core.text import clean_line
@@ -20,6 +21,8 @@ _NO_QUOTA = "insufficient_quota"
 REPLY_LIMIT = 1_000_000
 """Characters of a reply beyond which it is no reply but a runaway."""
 _MOST_BYTES = 16 << 20
+_THINKING = frozenset({"thinking", "reasoning"})
+"""Types of parts of a message that hold what the model thinks."""
 _FULL = re.compile(
     r"context[ _](?:length|window|size)|(?:prompt|input) is too long|too many (?:input )?tokens|max_model_len", re.I
 )
@@ -299,8 +302,8 @@ def _completions_url(base: str) -> str:
 
 
 def reply_text(message: Mapping[str, Any]) -> str:
-    """The text of a model's message. Reasoning that the endpoint keeps apart is put back in front, in think tags."""
-    text = _text(message.get("content"))
+    """The text of a model's message. Reasoning that the endpoint keeps apart is put back in front, as the reply's thought."""
+    text = _text(message.get("content"), thought=False)
     if not text and message.get("tool_calls"):
         raise PolicyError(
             "the endpoint answered with tool calls instead of text",
@@ -309,19 +312,22 @@ def reply_text(message: Mapping[str, Any]) -> str:
         )
     if len(text) > REPLY_LIMIT:
         raise PolicyError(f"the endpoint's reply has {len(text)} characters", fix="Set --max-tokens.")
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    if isinstance(reasoning, str) and reasoning.strip() and "<think>" not in text:
-        return f"<think>{reasoning.strip()}</think>\n{text}"
+    apart = message.get("reasoning_content") or message.get("reasoning")
+    reasoning = (apart if isinstance(apart, str) else _text(message.get("content"), thought=True)).strip()
+    if reasoning and not text.lstrip().startswith("<think>"):  # else the endpoint gives the thought twice
+        return f"{as_thought(reasoning)}\n{text}"
     return text
 
 
-def _text(content: Any) -> str:
+def _text(content: Any, *, thought: bool) -> str:
+    """The text in the content of a message: what it says, or what it thinks in parts of their own."""
     if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        parts = (part.get("text") for part in content if isinstance(part, Mapping))
-        return "".join(part for part in parts if isinstance(part, str))
-    return ""
+        return "" if thought else content
+    if not isinstance(content, list):
+        return ""
+    parts = [part for part in content if isinstance(part, Mapping) and (part.get("type") in _THINKING) is thought]
+    told = (part.get("thinking", part.get("text")) if thought else part.get("text") for part in parts)
+    return "".join(_text(one, thought=False) for one in told)
 
 
 def _broke_off(answer: HttpAnswer) -> bool:

@@ -28,6 +28,7 @@ from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.gym import rubric as gym_scores
 from hudtui.core.gym.action_tools import action_tools
 from hudtui.core.gym.interpreter import Interpretation, Interpreter
+from hudtui.core.gym.reply import as_thought
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.observation import (
     KEPT_IMAGES,
@@ -216,7 +217,7 @@ class EpisodePlayer:
         self._require_open()
         began = perf_counter()
         meaning = self._interpreter.interpret_call(name, arguments)
-        thought = f"<think>{said}</think>\n" if self.config.parser.use_thinking else f"{said}\n" if said else ""
+        thought = f"{as_thought(said)}\n" if said or self.config.parser.use_thinking else ""
         return await self._play(f"{thought}<tool>{meaning.tool}</tool>", meaning, seconds, began)
 
     def say(self, reply: str) -> None:

@@ -67,7 +67,7 @@ class ChatTokens:
         asked = [{"role": "user", "content": "x"}]
         opening = self._render(asked, reply_next=True)[len(self._render(asked)) :]
         _, mark, rest = opening.partition("<think>")
-        self._lead = mark + rest
+        self._lead = "" if "</think>" in rest else mark + rest  # a thought that the template closes is not the reply's
 
     def check_opening(self, opening: Sequence[Mapping[str, Any]]) -> None:
         """Check that the template shows what stands before each task, such as a system prompt.
@@ -98,7 +98,8 @@ class ChatTokens:
     def text(self, ids: Sequence[int]) -> str:
         """Return a reply as text, without its end tokens.
 
-        If the template opens the thought of each reply, the text begins with that opening: the reply would be misread without it.
+        If the template opens the thought of each reply, the text begins with that opening: else a reply that does not close the
+        thought would be misread.
         """
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
         return self._lead + text

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from textual.content import Content, Span
 
 from hudtui.core.gym.json_safe import dumps
+from hudtui.core.gym.reply import split_reply
 from hudtui.core.results.foreign import content_images, content_text
 from hudtui.core.results.images import describe_image, images_by_turn
 from hudtui.core.results.queries import word_diff
@@ -31,7 +32,6 @@ _OPENING = 6
 _CALL = 600
 _MUTED = "$foreground-muted"
 _CHANGED = "bold $warning"
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -266,8 +266,10 @@ def _add_turn(out: _Lines, turn: TranscriptTurn, beside: Beside | None) -> None:
         out.add(Content.styled("✗ no answer", "$error"))
 
 
-def _thoughts(text: str) -> list[tuple[int, int, str]]:
-    return [(*match.span(), _MUTED) for match in _THOUGHT.finditer(text[:LONGEST])]
+def _thoughts(reply: str) -> list[tuple[int, int, str]]:
+    """The thoughts of a reply as they count; one that is not closed reaches to the end."""
+    spans = [part for part in split_reply(reply).spans if part.kind == "think" or reply.startswith("<think>", part.start)]
+    return [(part.start, part.end if part.kind == "think" else len(reply), _MUTED) for part in spans]
 
 
 def _call_text(call: TranscriptCall) -> Content:
@@ -307,7 +309,7 @@ def message_page(transcript: Transcript, wanted: re.Pattern[str] | None = None) 
             starts.append(len(out.lines))
         out.add(Content.styled(f"─ {role}", "bold $primary" if role == "assistant" else f"bold {_MUTED}"))
         text = clean(message_text(message))
-        out.text(text, spans=_thoughts(text))
+        out.text(text, spans=_thoughts(text) if role == "assistant" else ())
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             out.add(Content.assemble(("→ ", "bold $accent"), clean_line(dumps(call), _CALL)))

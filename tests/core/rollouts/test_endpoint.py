@@ -57,6 +57,9 @@ async def test_nothing_is_sent_that_was_not_asked_for(stub, open_endpoint):
         ({"content": [{"type": "text", "text": "a"}, {"type": "refusal"}, {"type": "text", "text": "b"}]}, "ab"),
         ({"content": "<tool>up()</tool>", "reasoning_content": " hm "}, "<think>hm</think>\n<tool>up()</tool>"),
         ({"content": "<think>x</think>", "reasoning": "x"}, "<think>x</think>"),
+        ({"content": 'say("<think>")', "reasoning": "a </think> b"}, '<think>a [/think] b</think>\nsay("<think>")'),
+        ({"content": [{"type": "reasoning", "text": "x"}, {"type": "text", "text": "y"}]}, "<think>x</think>\ny"),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "x"}]}]}, "<think>x</think>\n"),
     ],
 )
 async def test_forms_of_a_message(stub, open_endpoint, as_completion, message, reply):
