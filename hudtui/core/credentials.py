@@ -9,7 +9,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from hudtui.core.errors import InputError
-from hudtui.core.http import HttpAnswer, HttpClient, HttpError, bad_key_character
+from hudtui.core.http import HttpAnswer, HttpClient, HttpError, bad_key_character, is_http_url, keeps_secrets
 from hudtui.core.platform import BUCKEYE, HUD
 from hudtui.core.settings import Settings
 from hudtui.core.text import clean_line
@@ -93,6 +93,8 @@ async def check_key(name: str, settings: Settings, *, timeout: float = 15.0) -> 
         return KeyCheck(name, "refused", f"{name} holds a blank, a line end or a character that no key has. Copy it again.")
     url = base.rstrip("/") + request.path
     host = urlsplit(url).netloc.rpartition("@")[2]
+    if is_http_url(url) and not keeps_secrets(url):
+        return KeyCheck(name, "untestable", f"{request.variable} is not https: {name} would be sent to {host} in the clear.")
     client = HttpClient(key, user="api" if request.basic else None, timeout=timeout, max_bytes=_MAX_BYTES)
     start = time.monotonic()
     try:

@@ -1,13 +1,16 @@
 """HTTP as every client of a web service here uses it: one request with a deadline, retries, a bound, and no key in any error.
 
 `HttpClient.send` returns an `HttpAnswer` of any status, or raises `HttpError` when no answer came. What a status means is for the
-caller to say. The key goes to the origin that was asked and nowhere else: redirects to another origin are not followed.
+caller to say. The key goes to the origin that was asked and nowhere else: redirects to another origin are not followed. It goes
+over TLS whose certificate was checked, or to this machine; what is asked at this machine passes no proxy.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +21,8 @@ from hudtui.core.errors import InputError
 from hudtui.core.text import MASK, clean_line
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 MAX_BYTES = 64 << 20
@@ -34,7 +39,8 @@ class HttpError(Exception):
 
     Args:
         kind: `unsent`: no connection came about, so the service has seen nothing; `timeout`: no whole answer in time; `lost`: the
-            answer broke off; `address`: the URL cannot be asked; `redirect`: it leads where the request must not go.
+            answer broke off; `address`: the URL cannot be asked, or not with a key; `redirect`: it leads where the request must
+            not go.
         why: The reason in words, without the key.
     """
 
@@ -94,15 +100,15 @@ def never_again(result: HttpAnswer | HttpError) -> bool:
 
 
 class HttpClient:
-    """Requests to one service. The connections belong to the event loop of the first request.
+    """Requests to a service, which may have several addresses. The connections belong to the event loop of the first request.
 
     Args:
-        key: Sent as a bearer token, and masked in every error.
+        key: Sent as a bearer token, and masked in every error. An address that would get it in the clear is not asked.
         user: The key is sent as the password of this user instead.
         timeout: Seconds for one attempt, from connecting to the last byte.
         retry: How often and when a request is sent again.
         max_bytes: The most bytes of an answer.
-        connections: The most connections at a time; None for no limit.
+        connections: The most connections at a time, to this machine and to others each; None for no limit.
         follow: Follow redirects within the same origin.
         sleep: Waits between attempts; `asyncio.sleep` by default.
     """
@@ -133,12 +139,12 @@ class HttpClient:
         self._connections = connections
         self._follow = follow
         self._sleep = sleep
-        self._client: httpx2.AsyncClient | None = None
+        self._clients: dict[tuple[bool, bool], httpx2.AsyncClient] = {}
 
     async def aclose(self) -> None:
         """Close the connections. A later request opens new ones."""
-        client, self._client = self._client, None
-        if client is not None:
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
             await client.aclose()
 
     def redact(self, text: str) -> str:
@@ -238,18 +244,52 @@ class HttpClient:
         return target
 
     def _open(self, url: str) -> httpx2.AsyncClient:
-        if self._client is None:
-            import httpx2
+        """The connections for an address. Proxy and certificates are decided for each address."""
+        import httpx2
 
-            self._client = httpx2.AsyncClient(
+        address = str(httpx2.URL(url))  # as it will be asked: another parser might see another host in it
+        if self._key is not None and not keeps_secrets(address):
+            raise HttpError("address", "would get the key in the clear: its address does not begin with https")
+        kind = is_loopback(address), address.startswith("https:")
+        if kind not in self._clients:
+            self._clients[kind] = httpx2.AsyncClient(
                 headers=self._headers,
                 timeout=httpx2.Timeout(self.timeout, connect=min(self.timeout, _CONNECT_TIMEOUT)),
                 # An idle connection may be closed by the service just as a POST is sent on it.
                 limits=httpx2.Limits(max_connections=self._connections, max_keepalive_connections=20, keepalive_expiry=4.0),
-                trust_env=not is_loopback(url),  # a proxy of the environment cannot reach this machine's own services
-                verify=url.lower().startswith("https:"),  # loading the certificates takes longer than a local request
+                trust_env=not kind[0],  # a proxy cannot reach this machine's own services, and would get what is sent there
+                verify=tls_context() if kind != (True, False) else _no_tls(),
             )
-        return self._client
+        return self._clients[kind]
+
+
+def past_proxies(url: str) -> dict[str, None]:
+    """Of a client for this address, `mounts`: no proxy of the environment is asked for a service of this machine.
+
+    It could not reach the service, and would get what is sent there.
+    """
+    return {f"all://{urlsplit(url).netloc.rpartition('@')[2]}": None} if is_loopback(url) else {}
+
+
+def tls_context() -> ssl.SSLContext:
+    """What checks the certificates of servers: the authorities of `SSL_CERT_FILE` or `SSL_CERT_DIR`, else the usual ones."""
+    return _tls_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@functools.lru_cache(maxsize=1)
+def _tls_context(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """It takes 30 ms to load: all connections share it."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+@functools.cache
+def _no_tls() -> ssl.SSLContext:
+    """For http to this machine, which needs no TLS: it trusts nobody, and takes no time to load."""
+    import ssl
+
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _reason(error: Exception) -> str:

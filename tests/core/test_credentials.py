@@ -222,7 +222,7 @@ async def test_no_such_name(own_world: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT="http://nowhere.invalid"))
+    result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT="https://nowhere.invalid"))
     assert result.verdict == "unreachable"
     assert "nowhere.invalid" in result.message
     assert "cannot be resolved" in result.message
@@ -256,6 +256,12 @@ async def test_missing_and_untestable_keys(own_world: Path) -> None:
     assert not can_check("HUD_MCP_URL", buckeye)
     with pytest.raises(InputError, match="not a key"):
         await check_key("PATH", found)
+
+
+@pytest.mark.parametrize("url", ["http://hub.example", "HTTP://10.0.0.1:8080", "http://127.0.0.1@hub.example"])
+async def test_no_key_is_tried_in_the_clear(own_world: Path, url: str) -> None:
+    result = await check_key("HF_TOKEN", settings(own_world, "HF_TOKEN", HF_ENDPOINT=url))
+    assert result.verdict == "untestable" and "HF_ENDPOINT is not https" in result.message, result
 
 
 async def test_it_can_be_cancelled(own_world: Path) -> None:

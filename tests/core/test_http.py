@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
 import pytest
+from support import tls
 
 from hudtui.core.http import HttpAnswer, HttpClient, HttpError, Retry, bad_key_character, is_loopback, retry_after
 
@@ -115,6 +117,70 @@ async def test_proxies_of_the_environment_are_not_asked_for_this_machine(monkeyp
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     async with service((200, "", "{}")) as (url, _), aclosing(HttpClient()) as client:
         assert (await client.send("GET", url)).ok
+
+
+@pytest.fixture
+def untrusted(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that nobody has signed."""
+    return tls.write(tls.certificate("itself"), tmp_path, "itself")
+
+
+@pytest.mark.parametrize("first", ["http", "https"])
+async def test_each_address_of_a_client_has_its_certificate_checked(first: str, untrusted: tuple[Path, Path]) -> None:
+    async with (
+        service((200, "", "{}")) as (local, _),
+        service((200, "", "{}")) as (behind, leaked),
+        tls.relayed(behind.removeprefix("http://"), untrusted) as relay,
+        aclosing(HttpClient(KEY)) as client,
+    ):
+        for scheme in (first, "https", "http", "https"):
+            if scheme == "http":
+                assert (await client.send("GET", local)).ok
+                continue
+            for address in (f"https://{relay}", f"HTTPS://{relay}/x"):
+                with pytest.raises(HttpError, match="its certificate is not trusted") as caught:
+                    await client.send("GET", address)
+                assert caught.value.kind == "unsent"
+        assert leaked == []
+
+
+IN_THE_CLEAR = [
+    "http://service.example/x",
+    "HTTP://service.example",
+    "http://10.0.0.1:8000/v1",
+    "http://0.0.0.0:80",
+    "http://localhost.example.com",
+    "http://127.0.0.1@service.example/",
+    "http://127.0.0.1:80@service.example:80/",
+    "http://127.0.0.1\\@service.example/",
+    "http://[::ffff:10.0.0.1]/",
+    "http://127.0.0.1.service.example/",
+]
+
+
+@pytest.mark.parametrize("before", ["", "https", "local"])
+async def test_a_key_goes_over_no_network_in_the_clear(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with service((200, "", "{}")) as (proxy, passed), service((200, "", "{}")) as (local, _):
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        async with aclosing(HttpClient(KEY)) as client:
+            if before == "https":
+                with pytest.raises(HttpError):
+                    await client.send("GET", "https://service.example")  # the proxy is asked for a tunnel, without the key
+            elif before == "local":
+                assert (await client.send("GET", local)).ok
+            for address in IN_THE_CLEAR:
+                with pytest.raises(HttpError, match="in the clear") as caught:
+                    await client.send("POST", address, body={"a": 1})
+                assert caught.value.kind == "address"
+            assert (await client.send("GET", local)).ok, "this machine's own services pass no proxy"
+        assert all(asked.startswith("CONNECT ") and KEY not in asked for asked in passed)
+        assert len(passed) == (before == "https")
+        async with aclosing(HttpClient()) as client:
+            assert (await client.send("GET", "http://service.example/x")).ok, "without a key there is nothing to keep"
+        assert passed[-1].startswith("GET http://service.example/x ")
 
 
 @pytest.mark.parametrize(("url", "kind"), [("ftp://127.0.0.1", "address"), ("http://127.0.0.1:1", "unsent")])

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +37,10 @@ from hudtui.core.environment.errors import (
 from hudtui.core.environment.servers import Secrets, ServerSpec
 from hudtui.core.environment.stdio import ServerProcess, child_environment, run_server
 from hudtui.core.errors import ConnectError, HudtuiError
+from hudtui.core.http import past_proxies, tls_context
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
-    import ssl
-
     from mcp import ClientSession
 
     from hudtui.core.environment.login import ServerLogin
@@ -313,7 +311,7 @@ class ServerConnection:
         headers = {"accept-encoding": "identity", **self.spec.headers}
         hooks: dict[str, list[Any]] = {"response": [self._note_response, _keep_origin]}
         patience = httpx2.Timeout(self.timeout, read=None)
-        tls = _tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+        tls, direct = tls_context(), past_proxies(url)
         login = None
         if not any(name.lower() == "authorization" for name in self.spec.headers):
             login = await asyncio.to_thread(self._find_login, url)
@@ -325,7 +323,13 @@ class ServerConnection:
                 headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
             ) -> httpx2.AsyncClient:
                 return httpx2.AsyncClient(
-                    headers=headers, timeout=patience, auth=auth, verify=tls, follow_redirects=True, event_hooks=hooks
+                    headers=headers,
+                    timeout=patience,
+                    auth=auth,
+                    verify=tls,
+                    mounts=direct,
+                    follow_redirects=True,
+                    event_hooks=hooks,
                 )
 
             async with sse_client(url, headers=headers, httpx_client_factory=client, auth=login) as streams:
@@ -334,7 +338,13 @@ class ServerConnection:
         from mcp.client.streamable_http import streamable_http_client
 
         async with httpx2.AsyncClient(
-            headers=headers, auth=login, verify=tls, follow_redirects=True, timeout=patience, event_hooks=hooks
+            headers=headers,
+            auth=login,
+            verify=tls,
+            mounts=direct,
+            follow_redirects=True,
+            timeout=patience,
+            event_hooks=hooks,
         ) as web:
             try:  # the SDK's own limit of 1 MiB an event is less than a screenshot
                 transport = streamable_http_client(url, http_client=web, max_sse_event_size=MAX_MESSAGE_BYTES)
@@ -516,14 +526,6 @@ def _import_sdk() -> None:
             logger.addHandler(logging.NullHandler())
     import mcp.client.sse
     import mcp.client.streamable_http  # noqa: F401
-
-
-@functools.lru_cache(maxsize=1)
-def _tls(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """What checks the certificates of servers. It takes 30 ms to load: all connections share it."""
-    import httpx2
-
-    return httpx2.create_ssl_context()
 
 
 @functools.cache

@@ -23,6 +23,7 @@ from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.errors import ResponseInfo, http_status_error, leaf_errors, timeout_error, too_much_error
 from hudtui.core.environment.servers import mask_url
 from hudtui.core.errors import ConnectError
+from hudtui.core.http import past_proxies, tls_context
 from hudtui.core.text import clean_line
 
 PROTOCOL = "openenv"
@@ -98,7 +99,7 @@ class OpenEnvConnection(ServerConnection):
     async def answers(self) -> bool:
         """Whether an OpenEnv server is at the address. Asks over HTTP alone, and never raises."""
         try:
-            async with asyncio.timeout(self.timeout), self._client() as web:
+            async with asyncio.timeout(self.timeout), self._client(self.spec.url or "") as web:
                 schema = await self._describe(web, "/schema")
         except Exception:
             return False
@@ -137,20 +138,26 @@ class OpenEnvConnection(ServerConnection):
 
     # The connection
 
-    def _client(self) -> Any:
+    def _client(self, url: str) -> Any:
         import httpx2
 
         # Compressed, a small response could unpack to any size.
         headers = {"accept-encoding": "identity", **self.spec.headers}
         hooks: dict[str, list[Any]] = {"response": [self._note_response]}
-        return httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(self.timeout), event_hooks=hooks)
+        return httpx2.AsyncClient(
+            headers=headers,
+            timeout=httpx2.Timeout(self.timeout),
+            verify=tls_context(),
+            mounts=past_proxies(url),
+            event_hooks=hooks,
+        )
 
     async def _over_http(self, url: str) -> None:
         await asyncio.to_thread(_import_socket)
         base = base_url(url)
         socket_url = f"ws{base.removeprefix('http')}/ws"
         try:
-            async with self._client() as web:
+            async with self._client(base) as web:
                 schema = await self._describe(web, "/schema")
                 about = await self._describe(web, "/metadata", wanted=False)
                 async with web.websocket(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hudtui.core.errors import HudtuiError, InputError, Location
-from hudtui.core.http import retry_after
+from hudtui.core.http import keeps_secrets, past_proxies, retry_after
 from hudtui.core.tasks.read import TaskSource
 from hudtui.core.text import clean_line
 
@@ -66,7 +66,7 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
     """Open the Hub's client with time limits and without progress bars and log lines on the terminal.
 
     Args:
-        token: Access token; None: the client's own (HF_TOKEN, its login).
+        token: Access token; None: the client's own (HF_TOKEN, its login). An address that would get it in the clear gets none.
 
     Raises:
         Busy: While in use: the Hub answered 429.
@@ -91,6 +91,8 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
 
     def client() -> httpx2.Client:
         made = default_client_factory()
+        if direct := past_proxies(endpoint()):
+            made = httpx2.Client(event_hooks=made.event_hooks, follow_redirects=made.follow_redirects, mounts=direct)
         made.timeout = httpx2.Timeout(_TIMEOUT)
         made.event_hooks = {**made.event_hooks, "response": [*made.event_hooks.get("response", []), watch]}
         return made
@@ -99,7 +101,7 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
     disable_progress_bars()
     set_client_factory(client)
     try:
-        yield HfApi(endpoint=endpoint(), token=token)
+        yield HfApi(endpoint=endpoint(), token=token if keeps_secrets(endpoint()) else False)
     finally:
         set_client_factory(default_client_factory)
 

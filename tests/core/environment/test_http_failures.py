@@ -112,6 +112,27 @@ async def test_no_message_follows_a_redirect_to_another_origin(odd_http, http_re
     assert not seen and "redirects elsewhere" in error.what, error.what
 
 
+@pytest.mark.parametrize("sse", [False, True])
+async def test_what_is_sent_to_this_machine_passes_no_proxy(odd_http, http_reply, serve_2048, monkeypatch, sse):
+    passed = []
+
+    async def proxy(method, path, headers, body, writer):
+        passed.append((method, path))
+        writer.write(http_reply("502 Bad Gateway"))
+
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, await odd_http(proxy))
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    if sse:
+        url = await odd_http(fixed(http_reply, "401 Unauthorized"))
+        await refused(f"{url}/sse", headers={"X-Key": KEY})
+    else:
+        async with serve_2048("--path", "/mcp") as real, connect(parse_source(real)) as session:
+            assert "move" in session.tools
+    assert passed == []
+
+
 async def test_a_redirect_within_the_server_is_followed(odd_http, http_reply, serve_2048):
     async with serve_2048("--path", "/mcp/") as real:
         port = real.split(":")[2].split("/")[0]

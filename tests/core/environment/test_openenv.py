@@ -258,6 +258,15 @@ async def test_the_first_failure_among_several_servers_closes_the_others():
                 await asyncio.sleep(0.01)
 
 
+async def test_what_is_sent_to_this_machine_passes_no_proxy(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with Recorded(GUESS, guessing).served() as place, connect(parse_source(f"ws://{place}")) as session:
+        assert "guess 0..9" in (await session.call_tool("setup", {"seed": 4})).text
+
+
 @pytest.mark.parametrize("scheme", ["wss", "https"])
 async def test_a_certificate_counts_only_from_an_authority_that_is_known(scheme, tmp_path, monkeypatch):
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from support import tls
 from support.openenv_client import connected
 
 from hudtui.core.events import Notice
@@ -196,6 +197,17 @@ async def test_a_key_goes_to_the_address_that_its_owner_set_and_to_no_other(play
     (project / ".env").write_text(f"HUD_TELEMETRY_URL={stub.url}\n")  # a folder's word alone moves nothing
     settings = load_settings(project, HUD, environ={"HUD_API_KEY": KEY, "HUD_TELEMETRY_ENABLED": "true"})
     assert settings.withheld and settings.url("telemetry") == HUD.urls["telemetry"]
+
+
+@pytest.mark.parametrize("secure", ["telemetry", "api"])
+async def test_the_key_goes_over_no_tls_that_nobody_checked(play, stub, tmp_path, secure):
+    """Two addresses, one of them on this machine without TLS: the other one's certificate counts all the same."""
+    files = tls.write(tls.certificate("itself"), tmp_path, "itself")
+    async with tls.relayed(stub.url.removeprefix("http://").partition("/")[0], files) as relay:
+        services = {"telemetry": stub.url, "api": stub.url, secure: f"https://{relay}/secure"}
+        events = await play(environ={HUD.url_variable(name): url for name, url in services.items()})
+    assert "its certificate is not trusted" in warnings_of(events)[0]
+    assert not [request for request in stub.requests if request["path"].startswith("/secure")]
 
 
 async def test_the_folder_of_spans_needs_no_key(play, stub, project, tmp_path):

@@ -320,3 +320,47 @@ class TestCard:
 
     def test_a_head_that_is_no_yaml(self) -> None:
         assert "# Mine" in dataset_card(self.FACTS, "---\n: [\n---\n# Mine\n")
+
+
+@pytest.mark.parametrize("place", ["http://hub.example", "http://127.0.0.1@hub.example", "HTTP://10.0.0.7:80", None])
+def test_a_token_goes_to_no_address_and_no_proxy_in_the_clear(place: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's own token, too. This machine's own services pass no proxy."""
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+    from threading import Thread
+
+    from huggingface_hub import constants
+
+    from hudtui.core.tasks.hub import hub_client
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    seen: list[tuple[str, str | None]] = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append((self.path, self.headers.get("Authorization")))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def log_message(self, *arguments: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy, stub.HubStub() as hub:
+        Thread(target=proxy.serve_forever, daemon=True).start()
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_port}")
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HF_ENDPOINT", place or hub.url)
+        monkeypatch.setenv("HF_TOKEN", stub.TOKEN)
+        for token in (None, stub.TOKEN):
+            with hub_client(token) as api:
+                if place is None:
+                    assert api.whoami()["name"]
+                else:
+                    assert list(api.list_datasets(limit=1)) == []
+        proxy.shutdown()
+    if place is None:
+        assert seen == []
+    else:
+        assert len(seen) == 2 and not any(key is not None and key.startswith("Bearer") for _, key in seen)
