@@ -189,6 +189,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.verbose = debug
         self.animation_level = "none"
         ScrollBar.renderer = ThinScrollBar
+        self._imposed = preferences.from_environment()
+        """Preferences that the environment gives, until the user chooses another value."""
         self.preferences = preferences.load(self.places.state / preferences.FILE)
         self.lost = False
         """The terminal went away."""
@@ -321,7 +323,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def prefer(self, **changes: Any) -> None:
         """Keep choices for the next start; see `Preferences`. May run in a thread."""
-        self.preferences = preferences.change(self.places.state / preferences.FILE, **changes)
+        self._imposed = {name: value for name, value in self._imposed.items() if name not in changes}
+        self.preferences = replace(preferences.change(self.places.state / preferences.FILE, **changes), **self._imposed)
 
     def _remember_place(self) -> None:
         screen = self._opened.get(self._visited)

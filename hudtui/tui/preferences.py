@@ -36,13 +36,18 @@ class Preferences:
 
 
 def load(path: Path) -> Preferences:
-    """Read the file; missing and invalid values have their defaults. `HUDTUI_MOUSE` and `HUDTUI_THEME` take precedence."""
+    """Read the file; missing and invalid values have their defaults. What `from_environment` returns takes precedence."""
+    return replace(_saved(path), **from_environment())
+
+
+def _saved(path: Path) -> Preferences:
+    """What the file says: a change is made to this, since the environment of one start is not for the next."""
     try:
         data = _read(path)
     except ValueError:
         data = {}
     theme, mouse, noted = data.get("theme"), data.get("mouse"), data.get("noted")
-    kept = Preferences(
+    return Preferences(
         theme if isinstance(theme, str) else "",
         mouse if isinstance(mouse, bool) else True,
         data.get("bell") is not False,
@@ -52,14 +57,19 @@ def load(path: Path) -> Preferences:
         _rows(data.get("places"), str, str, dict),
         _rows(data.get("forms"), str, str, dict),
     )
-    mouse_word = os.environ.get("HUDTUI_MOUSE", "").lower()
-    if mouse_word in ("off", "0", "no", "false"):
-        kept = replace(kept, mouse=False)
-    elif mouse_word in ("on", "1", "yes", "true"):
-        kept = replace(kept, mouse=True)
-    if os.environ.get("HUDTUI_THEME"):
-        kept = replace(kept, theme=os.environ["HUDTUI_THEME"])
-    return kept
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return the preferences that `HUDTUI_MOUSE` and `HUDTUI_THEME` decide, for this start alone: they are never written down."""
+    found: dict[str, Any] = {}
+    word = environ.get("HUDTUI_MOUSE", "").lower()
+    if word in ("off", "0", "no", "false"):
+        found["mouse"] = False
+    elif word in ("on", "1", "yes", "true"):
+        found["mouse"] = True
+    if theme := environ.get("HUDTUI_THEME"):
+        found["theme"] = theme
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -115,7 +125,7 @@ def with_row(rows: Iterable[tuple[Any, ...]], folder: Path, *row: Any) -> tuple[
 
 
 def change(path: Path, **changes: Any) -> Preferences:
-    """Write changed preferences. In a folder that cannot be written they last until the end of the app."""
+    """Write changed preferences, and return what is kept now. In a folder that cannot be written they last until the app ends."""
     import contextlib
     import json
 
@@ -123,7 +133,7 @@ def change(path: Path, **changes: Any) -> Preferences:
     from hudtui.core.files import write_atomic
 
     set_aside(path)
-    new = replace(load(path), **changes)
+    new = replace(_saved(path), **changes)
     with contextlib.suppress(HudtuiError):
         write_atomic(path, json.dumps(asdict(new), indent=2) + "\n", mode=0o600)
     return new

@@ -358,6 +358,43 @@ def test_the_environment_wins_over_what_was_kept(monkeypatch: pytest.MonkeyPatch
     assert preferences.load(path) == preferences.Preferences("monochrome", False)
 
 
+@pytest.mark.parametrize(
+    ("name", "word", "field", "kept"),
+    [
+        ("HUDTUI_MOUSE", "off", "mouse", True),
+        ("HUDTUI_MOUSE", "on", "mouse", False),
+        ("HUDTUI_THEME", "monochrome", "theme", "hudtui-light"),
+        ("HUDTUI_THEME", "hudtui", "theme", ""),
+    ],
+)
+async def test_the_environment_of_one_start_is_not_kept_for_the_next(
+    open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch, name: str, word: str, field: str, kept: Any
+) -> None:
+    path = app_paths().state / preferences.FILE
+    preferences.change(path, **{field: kept})
+    with monkeypatch.context() as patch:
+        patch.setenv(name, word)
+        async with open_app(project, services=SERVICES) as (app, _):
+            imposed = getattr(app.preferences, field)
+            app.action_ring()
+            assert getattr(app.preferences, field) == imposed != kept, "it counts until the end"
+        assert not preferences.load(path).bell
+    assert getattr(preferences.load(path), field) == kept
+
+
+async def test_what_the_user_chooses_counts_and_is_kept_whatever_the_environment_says(
+    open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = app_paths().state / preferences.FILE
+    with monkeypatch.context() as patch:
+        patch.setenv("HUDTUI_MOUSE", "off")
+        async with open_app(project, services=SERVICES) as (app, _):
+            app.prefer(mouse=True)
+            app.action_ring()
+            assert app.preferences.mouse is True
+    assert preferences.load(path).mouse is True
+
+
 async def test_the_doctor_looks_from_within(
     open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
