@@ -44,7 +44,7 @@ from hudtui.core.rollouts.trace import append_line, write_episode
 from hudtui.core.settings import Settings, load_settings
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
-from hudtui.core.training.art import ArtLayout, art_layout, model_name
+from hudtui.core.training.art import AT_ONCE, ArtLayout, art_layout, model_name
 from hudtui.core.training.recipe import Recipe
 from hudtui.core.variables import Lookup
 from hudtui.trainers.art_rehearsal import RehearsalBackend, RehearsalChat
@@ -52,8 +52,6 @@ from hudtui.trainers.art_rollout import Chat, ModelError, Played, RolloutLimits,
 from hudtui.trainers.records import begin_job, forget_after, forget_traces_after, read_inputs, say, say_error
 
 ART = ".art"
-AT_ONCE = 32
-"""Most episodes at the same time."""
 LOOK_EVERY = 10.0
 """Seconds between two looks at the model's server while episodes are played."""
 DEAD_AFTER = 4

@@ -246,7 +246,8 @@ def _reasons(
         yield verdict.why
     others = found[1:]
     if verdict is not None and verdict.state in ("short", "unable"):
-        yield "No other offer holds the model either." if len(selection.found) > 1 else "It is the only offer."
+        all_of = len(selection.found)
+        yield f"None of the {all_of} offers of this choice holds it." if all_of > 1 else "It is the only offer of this choice."
     elif verdict is not None and verdict.state == "unknown":
         yield f"It has {_BEST[order]} of the {len(found)} offers of which the fit is not known."
     elif not others:
@@ -257,6 +258,10 @@ def _reasons(
         if verdict is not None and verdict.state == "tight":
             those += ", all of them tightly"
         yield f"It has {_BEST[order]}{span} of {those}; next comes {_brief(others[0])}."
+    if fit is not None and verdict is not None and verdict.state in ("short", "unable"):
+        holding = [item for item in selection.rejected if fit(item.offer).holds]
+        for item in sorted(holding, key=lambda item: (len(item.objections), price_in_usd(item.offer, hours)))[:2]:
+            yield f"Left out, but holds the model: {_brief(item.offer)}: {item.reason}."
     if fit is not None and verdict is not None and verdict.holds:
         least = price_in_usd(best, hours)
         worse = [offer for offer in selection.found if fit(offer).state != verdict.state and offer.price.stated]

@@ -382,6 +382,4 @@ def _machine(request: RunRequest, config: ArtConfig, remarks: list[str]) -> RunR
             request = replace(request, gpus=gpu if gpu[:1].isdigit() and "x" in gpu else f"1x{gpu}")
         if config.spot and request.spot is None:
             remarks.append("resources.skypilot.spot: this one is not a spot machine; --spot rents one, which can be taken away")
-    if request.gpus is None and not request.rehearse and request.host is None and request.provider != "local":
-        request = replace(request, gpus="1xA100")
     return request

@@ -48,7 +48,14 @@ class ArtRequest(RunRequest):
     )
     base_url: str | None = knob(None, "Endpoint whose model plays in a rehearsal.", label="endpoint", group=TRAINING)
     seed: int | None = knob(None, "Seed for the choice of the tasks and their order.", group=TRAINING)
-    gpus: str | None = knob(None, "GPUs to rent, one or two: 1xA100 by default.", "--gpus", "-g", label="GPUs", group=WHERE)
+    gpus: str | None = knob(
+        None,
+        "GPUs to rent, one or two; by default the cheapest machine that holds the model, with one GPU if such a machine fits.",
+        "--gpus",
+        "-g",
+        label="GPUs",
+        group=WHERE,
+    )
     provider: str | None = knob(None, "Provider to rent from: prime, or sky (SkyPilot); local for this machine.", group=WHERE)
     project: str | None = knob(None, "Project in ART's records; hud-art by default.", group=TRAINING)
     scenarios: int | None = knob(None, f"Tasks to train on; {SCENARIOS} by default.", minimum=1, group=TRAINING)

@@ -14,7 +14,7 @@ from hudtui.core.compute.limits import Limits, limits_from_settings
 from hudtui.core.errors import HudtuiError, InputError, Location, MachineError
 from hudtui.core.files import read_text
 from hudtui.core.remote.hosts import LOCAL, POD_PREFIX, find_host, pod_host
-from hudtui.core.runs.fit import GIB_PER_GB, Demand, find_demand
+from hudtui.core.runs.fit import ENGINES, GIB_PER_GB, Demand, find_demand, usual_gpus
 from hudtui.core.runs.judge import check_judge, require_judge
 from hudtui.core.runs.launch import draft_run
 from hudtui.core.runs.preflight import Check, PreflightReport, Remedy, check_environments, check_files, check_keys, check_model
@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 
     LookAt = Callable[[str], Awaitable[Hardware]]
 
-DEFAULT_COUNT = 2
-"""Default number of GPUs of a training: one serves the model, the other trains it."""
-DEFAULT_GPUS = f"{DEFAULT_COUNT}xA100"
-"""GPUs for the training of a model of unknown size."""
+DEFAULT_GPU = "A100"
+"""GPU for the training of a model of unknown size."""
 _TURNS = 10
 """Number of replies per episode that an estimate assumes if no limit is set."""
 REHEARSAL_STEPS = 3
@@ -130,8 +128,8 @@ async def prepare_run(
         try:
             provider = await asyncio.to_thread(open_request_provider, request, settings, providers)
             choice = await _choose_offer(request, provider, demand, limits, report)
-            if demand is not None and request.engine == "trl":
-                _check_memory(demand.fit(choice.offer), report, rented=True)
+            if demand is not None and request.engine in ENGINES:
+                _check_memory(demand, demand.fit(choice.offer), report, rented=True)
             key = await _ssh_key(provider, settings, report) if starts else None
         except HudtuiError as error:
             _refuse_provider(request, error, report)
@@ -155,8 +153,8 @@ async def prepare_run(
             target = find_host(pod_host(spec.rent.machine))
         else:
             spec = _with_machine(spec, request, machine)
-            if demand is not None and request.engine == "trl" and spec.gpus:
-                _check_memory(demand.on_gpus(spec.gpus, spec.gpu_memory), report, rented=False)
+            if demand is not None and request.engine in ENGINES and spec.gpus:
+                _check_memory(demand, demand.on_gpus(spec.gpus, spec.gpu_memory), report, rented=False)
             target = find_host(host)
         if request.rehearse:
             asked = parse_spec(request.gpus).count if request.gpus is not None else 0
@@ -482,10 +480,10 @@ def _choose_of(offers: Sequence[Offer], request: RunRequest, demand: Demand | No
         if any(not has_gpu(offer) for offer in offers):
             return choose(offers, spec=parse_spec("cpu"), query=query)
         return choose(offers, query=replace(query, spot=request.spot))
-    gpus = request.gpus or (DEFAULT_GPUS if demand.shape is None else None)
+    gpus = request.gpus or (f"{usual_gpus(demand.engine)}x{DEFAULT_GPU}" if demand.shape is None else None)
     if gpus is not None:
         return choose(offers, spec=parse_spec(gpus), query=query, fit=demand.fit)
-    usual = replace(query, gpu_count=DEFAULT_COUNT)
+    usual = replace(query, gpu_count=usual_gpus(demand.engine))
     if any(demand.fit(offer).holds for offer in select(offers, query=usual).found):
         query = usual
     return choose(offers, query=query, fit=demand.fit)
@@ -625,14 +623,13 @@ def _demand(request: RunRequest, workspace: Workspace) -> Demand | None:
         return None
 
 
-def _check_memory(fit: Fit, report: PreflightReport, *, rented: bool) -> None:
+def _check_memory(demand: Demand, fit: Fit, report: PreflightReport, *, rented: bool) -> None:
     """Add the check of the GPUs' memory."""
     if fit.state == "unknown":
         return  # a note of the plan reports it
-    fix = "Take larger GPUs (--gpus), more of them, a smaller model, or lower batch_size or max_seq_len."
     if fit.state == "fits":
         report.add("memory", "fine", fit.why)
     elif fit.hopeless and rented:
-        report.add("memory", "missing", f"{fit.why} The model does not fit.", fix, remedy="choose-machine")
+        report.add("memory", "missing", f"{fit.why} The model does not fit.", demand.advice, remedy="choose-machine")
     else:
-        report.add("memory", "warning", f"{fit.why} It may run out of memory.", fix)
+        report.add("memory", "warning", f"{fit.why} It may run out of memory.", demand.advice)

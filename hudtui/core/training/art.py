@@ -11,15 +11,23 @@ import re
 from dataclasses import dataclass
 
 from hudtui.core.errors import InputError
+from hudtui.core.training.memory import GIB, OVERHEAD, GpuMemory, adapter_parameters
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.plan import JobSpec, Plan, PlanFile, PlanOutput, Site, Stage, input_files
 from hudtui.core.training.recipe import ALSO_ART, ONLY_ART, RECIPE, TINY, Recipe, recipe_for
 from hudtui.core.training.setup import gpu_options, python_environment, trainer_variables
+from hudtui.core.training.shape import ModelShape
 
 DRIVER = 570
 """Oldest NVIDIA driver for the CUDA that the locked PyTorch is built for."""
 _ENVIRONMENT_GIB = 24.0
 """What the environment takes on disk, with what is downloaded for it."""
+AT_ONCE = 32
+"""Most episodes at the same time."""
+_QUANTISED = 0.6
+"""Bytes of a weight that ART's trainer holds in 4 bits, with the constants of the quantisation."""
+_LEFT = 4.0
+"""GiB that the sleeping one of server and trainer keeps on a shared GPU. Others ran out of 24 GB with a 3B (ART issue 452)."""
 _NOT_A_NAME = re.compile(r"[^a-z0-9._-]+")
 
 
@@ -48,6 +56,29 @@ def art_layout(gpus: int) -> ArtLayout:
         return ArtLayout((0,), (1,))
     raise InputError(
         f"ART trains on 1 or 2 GPUs, and these are {gpus}", fix="Take --gpus 1x... or 2x..., or train with --engine trl."
+    )
+
+
+def art_memory(gpus: int, recipe: Recipe, shape: ModelShape) -> tuple[GpuMemory, ...]:
+    """Estimate what the server and the trainer take, one after the other where they share a GPU: each leaves before the other.
+
+    Raises:
+        InputError: ART does not train on so many GPUs.
+    """
+    where = art_layout(gpus)
+    served = shape.parameters * 2 / GIB
+    episodes = min((recipe.groups_per_step or 1) * recipe.num_generations, AT_ONCE)
+    cache = episodes * recipe.max_seq_len * 2 * shape.depth * shape.cache_width * 2 / GIB  # keys and values
+    # The server takes its share of the GPU and no more: the GPU has to be larger than what it serves with.
+    cache += (served + cache + OVERHEAD) * (1 / recipe.gpu_memory_utilization - 1)
+    # The embeddings stay in 16 bits. Conversations are trained on one by one.
+    weights = (shape.parameters * _QUANTISED + 2 * shape.vocabulary * shape.width * 2) / GIB
+    activations = recipe.max_seq_len * (shape.width * 2 * shape.depth + shape.vocabulary * 4) / GIB
+    optimizer = adapter_parameters(recipe, shape, mlp=True) * 16 / GIB
+    left = 0.0 if where.dedicated else _LEFT
+    return (
+        GpuMemory(where.serve[0], "serve", weights=served, optimizer=0.0, activations=0.0, cache=cache, left=left),
+        GpuMemory(where.train[0], "train", weights=weights, optimizer=optimizer, activations=activations, cache=0.0, left=left),
     )
 
 

@@ -11,7 +11,7 @@ from hudtui.core.training.recipe import Recipe
 from hudtui.core.training.shape import ModelShape, shape_by_name
 
 GIB = 2**30
-_OVERHEAD = 2.0
+OVERHEAD = 2.0
 """GiB for CUDA, NCCL and fragmentation."""
 
 
@@ -27,16 +27,18 @@ class GpuMemory:
     activations: float
     cache: float
     """Keys and values of the conversations that are generated at the same time."""
+    left: float = 0.0
+    """What another process that shares the GPU keeps there while it sleeps."""
 
     @property
     def total(self) -> float:
         """The sum, with the libraries' overhead."""
-        return self.weights + self.optimizer + self.activations + self.cache + _OVERHEAD
+        return self.weights + self.optimizer + self.activations + self.cache + self.left + OVERHEAD
 
     @property
     def floor(self) -> float:
         """The least that training needs: the weights, the gradients and the optimizer's state."""
-        return self.weights + self.optimizer + _OVERHEAD
+        return self.weights + self.optimizer + OVERHEAD
 
     def line(self) -> str:
         """One line of text for users."""
@@ -84,13 +86,21 @@ def cpu_estimate(recipe: Recipe, shape: ModelShape, turns: int) -> CpuEstimate:
     """Estimate a training on a processor, in 32 bits."""
     episodes = recipe.batch_size * recipe.gradient_accumulation
     length = min(recipe.max_seq_len, _PROMPT + turns * (recipe.max_tokens + _PROMPT // 3))
-    trained = 8 * shape.width * recipe.lora_rank * shape.depth if recipe.lora else shape.parameters
-    floor = (shape.parameters * 4 + trained * 16) / GIB + _OVERHEAD
+    trained = adapter_parameters(recipe, shape) if recipe.lora else shape.parameters
+    floor = (shape.parameters * 4 + trained * 16) / GIB + OVERHEAD
     kept = shape.depth * (4 if recipe.gradient_checkpointing else 68)
     activations = recipe.batch_size * length * (shape.width * kept + shape.vocabulary * 12) / GIB
     # Each turn reads the conversation so far (2 operations a parameter and token); the update reads it, and goes back (6).
     tokens = episodes * (turns * (length / 2 + recipe.max_tokens) * 2 + length * 8)
     return CpuEstimate(floor, floor + activations, tokens * shape.parameters / _FLOPS)
+
+
+def adapter_parameters(recipe: Recipe, shape: ModelShape, *, mlp: bool = False) -> float:
+    """Return about how many numbers an adapter has: 2 matrices of width x rank for each of a layer's 4 attention targets.
+
+    `mlp`: also on the 3 targets of its MLP, which is about 4 times as wide on one side.
+    """
+    return (8 + 15 * mlp) * shape.width * recipe.lora_rank * shape.depth
 
 
 def layout(gpus: int, recipe: Recipe, gpu_memory: float, shape: ModelShape | None = None) -> GpuLayout:
@@ -122,9 +132,8 @@ def _memory(where: GpuLayout, recipe: Recipe, shape: ModelShape) -> tuple[GpuMem
     width, depth = shape.width, shape.depth
     served = shape.parameters * 2 / GIB
     weights = shape.parameters * (2 if recipe.bf16 else 4) / GIB  # of the trainer; the server takes 16 bits
-    # 2 matrices of width x rank for each of 4 targets a layer; weight, gradient, and two moments in 32 bits.
-    trained = 8 * width * recipe.lora_rank * depth if recipe.lora else shape.parameters
-    optimizer = trained * 16 / GIB
+    trained = adapter_parameters(recipe, shape) if recipe.lora else shape.parameters
+    optimizer = trained * 16 / GIB  # weight, gradient, and two moments in 32 bits
     tokens = recipe.batch_size * recipe.max_seq_len
     kept = depth * 2 if recipe.gradient_checkpointing else depth * 34
     activations = tokens * (width * kept + shape.vocabulary * 4) / GIB

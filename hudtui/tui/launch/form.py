@@ -173,7 +173,7 @@ def usual_of(name: str, engine: str = "") -> str:
     usual = {"model": Recipe().model, "learning_rate": f"{Recipe().rate:g}", "group": "1", "name": "made from the files"}
     usual |= {"gpus": "by fit, then price", "python": "made there", "limit": "all tasks", "max_turns": "as in the configuration"}
     if engine == "art":
-        usual |= {"model": "small", "learning_rate": "by the model's size", "max_turns": "the environment's", "gpus": "1xA100"}
+        usual |= {"model": "small", "learning_rate": "by the model's size", "max_turns": "the environment's"}
         usual |= {
             "scenarios": str(SCENARIOS),
             "val_scenarios": str(VAL_SCENARIOS),

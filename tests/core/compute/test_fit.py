@@ -6,7 +6,7 @@ import pytest
 
 from hudtui.core.compute.choose import choose, select
 from hudtui.core.compute.fit import Fit, judge_memory, unable
-from hudtui.core.compute.values import Offer, Price
+from hudtui.core.compute.values import Offer, Price, Query
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,17 @@ def test_fit_comes_before_the_price() -> None:
 def test_where_none_fits_the_nearest_is_named_and_no_fit_is_claimed() -> None:
     choice = choose(MARKET[:1] + MARKET[1:2], fit=lambda offer: judge_memory(100.0, offer.gpu_memory))
     said = " ".join(choice.reasons)
-    assert choice.offer.id == "tight" and "60 GiB short" in said and "No other offer holds the model either." in said
+    assert choice.offer.id == "tight" and "60 GiB short" in said and "None of the 2 offers of this choice holds it." in said
     assert "that fit" not in said
+
+
+def test_what_holds_the_model_and_is_left_out_is_named() -> None:
+    query = Query(max_price=1.5)
+    said = " ".join(choose(MARKET, query=query, fit=lambda offer: judge_memory(70.0, offer.gpu_memory)).reasons)
+    assert "None of the 2 offers of this choice holds it." in said
+    assert "Left out, but holds the model: 1x H100_80GB at $2.00 (prime): its price is $2.00." in said
+    alone = " ".join(choose(MARKET[2:], fit=lambda offer: judge_memory(170.0, offer.gpu_memory)).reasons)
+    assert "Left out" not in alone
 
 
 def test_a_fit_that_is_not_known_is_not_claimed() -> None:

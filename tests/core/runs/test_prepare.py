@@ -460,6 +460,32 @@ async def test_a_model_that_does_not_fit_is_said_before_anything_is_rented(
     assert (prepared.record is None) == (state == "missing")
 
 
+@pytest.mark.parametrize("size", ["3B", "7B", "14B", "32B"])
+@pytest.mark.parametrize("group", [4, 5, 6])
+async def test_art_takes_the_cheapest_machine_that_holds_the_model(
+    project: Path, store: RunStore, prime: PrimeSimulator, size: str, group: int
+) -> None:
+    settings = {"num_generations": group, "groups_per_step": 1, "max_seq_len": 8192}
+    asked = RunRequest(provider="prime", engine="art", model=f"x/y-{size}", settings=settings)
+    prepared = await _prepare(project, store, asked, starts=False)
+    (memory,) = (check for check in prepared.checks if check.name == "memory")
+    assert memory.state == "fine" and "GPU 0 (serve) needs about" in memory.text, prepared.checks
+    assert prepared.record is not None and prepared.choice is not None
+    assert prepared.choice.offer.gpu_count == 1, "the server and the trainer take turns"
+    assert not any("None of the" in reason for reason in prepared.choice.reasons)
+
+
+async def test_art_on_gpus_that_do_not_hold_the_model_is_refused_and_larger_ones_are_named(
+    project: Path, store: RunStore, prime: PrimeSimulator
+) -> None:
+    asked = RunRequest(provider="prime", engine="art", gpus="1xA100", model="x/y-72B")
+    prepared = await _prepare(project, store, asked, starts=False)
+    (memory,) = (check for check in prepared.missing if check.name == "memory")
+    assert "The model does not fit." in memory.text and "--max-seq-length" in (memory.fix or "")
+    eight = await _prepare(project, store, replace(asked, gpus="8xH100"), starts=False)
+    assert "ART trains on 1 or 2 GPUs" in " ".join(check.text for check in eight.missing)
+
+
 async def test_on_a_machine_of_ones_own_it_is_a_warning(project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     _machine_with(monkeypatch, 24576)
     prepared = await _prepare(project, store, RunRequest(host="me@box"))
