@@ -138,6 +138,8 @@ class RunFacts:
     """The facts about a run that alarms depend on."""
 
     active: bool
+    engine: str = ""
+    """The engine of the run; empty for a session that hudtui did not start."""
     silent: float | None = None
     """Seconds since the run's last heartbeat."""
     beat: float | None = None
@@ -159,6 +161,15 @@ class RunFacts:
 
 _TRAINER_FIX = "Lower batch_size (and raise gradient_accumulation), max_seq_len or num_generations; gradient_checkpointing on."
 _SERVER_FIX = "Lower gpu_memory_utilization where training shares the GPU, or max_seq_len; raise it where the cache did not fit."
+_ART_FIXES = {
+    _TRAINER_FIX: "Lower max_seq_length (--max-seq-length) or rollouts_per_group (--rollouts-per-group), or take a smaller model.",
+    _SERVER_FIX: "Lower gpu_memory_utilization (--gpu-memory-utilization) or max_seq_length; raise the first if the cache is small.",
+}
+"""The same fixes in the words of `hudtui art train` and its file."""
+_FOREIGN_FIXES = {
+    _TRAINER_FIX: f"{_TRAINER_FIX} With ART: max_seq_length or rollouts_per_group.",
+    _SERVER_FIX: f"{_SERVER_FIX} With ART: gpu_memory_utilization or max_seq_length.",
+}
 _HOST_FIX = "The machine's own memory was full: a machine with more, or fewer episodes at once."
 
 _SYMPTOMS: tuple[tuple[Literal["memory", "server", "training"], str, str | None, str | None], ...] = (
@@ -274,7 +285,9 @@ def _memory(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
     for sign in facts.signs:
         if sign.kind == "memory" and sign.stage not in told:
             told.add(sign.stage)
-            yield Alarm("memory", "error", f"{sign.stage} ran out of memory: {sign.line}", sign.fix, sign.stage, sign.line)
+            fixes = {"art": _ART_FIXES, "": _FOREIGN_FIXES}.get(facts.engine, {})
+            fix = fixes.get(sign.fix or "", sign.fix)
+            yield Alarm("memory", "error", f"{sign.stage} ran out of memory: {sign.line}", fix, sign.stage, sign.line)
     for stage in facts.stages:
         if stage.state == "ended" and stage.exit == -9 and stage.name not in told and facts.active:
             yield Alarm("memory", "error", f"{stage.name} was killed (SIGKILL), mostly for want of memory", _HOST_FIX, stage.name)

@@ -249,6 +249,7 @@ class Monitor:
         group = machine.record.spec.group if machine.record.engine == "rollouts" else None
         facts = RunFacts(
             active=summary.active,
+            engine=machine.record.engine,
             silent=silent,
             beat=there,
             stages=tuple(

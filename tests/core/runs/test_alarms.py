@@ -169,6 +169,21 @@ def test_alarms_say_what_to_do() -> None:
     assert alarm.to_json()["kind"] == "memory" and isinstance(alarm, Alarm)
 
 
+OOM_LINES = ("CUDA out of memory", "No available memory for the cache blocks")
+
+
+@pytest.mark.parametrize("line", OOM_LINES)
+@pytest.mark.parametrize(
+    ("engine", "named", "other"),
+    [("art", "max_seq_length", "max_seq_len "), ("trl", "max_seq_len", "max_seq_length"), ("", "max_seq_len", "ART_ONLY")],
+)
+def test_the_fix_of_full_gpus_names_the_settings_of_the_engine(line, engine, named, other):
+    sign = find_symptom("train", line)
+    (alarm,) = find_alarms(RunFacts(True, engine=engine, signs=(sign,)))
+    assert named in alarm.fix and other not in alarm.fix
+    assert engine or "max_seq_length" in alarm.fix, "whether a foreign log is of ART is not known"
+
+
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.1 GiB"
 
 
