@@ -14,6 +14,7 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.options import Json
+from hudtui.core.paths import typed_path
 from hudtui.core.text import clean, clean_line, plural
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def open_app(results: Results) -> None:
 
     with console.failures():
         found = _find(results)
-    named = Path(results).expanduser()  # a folder with several results is opened with all of them
+    named = typed_path(results)  # a folder with several results is opened with all of them
     path = named if len(found) > 1 and named.exists() else found[0].path
     raise typer.Exit(run_app(debug=console.debug, opens=("results", {"path": path.absolute()})))
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 from hudtui.core.environment.engine import ENGINE_SETTING, find_engine
 from hudtui.core.errors import HudtuiError, InputError
-from hudtui.core.paths import app_paths
+from hudtui.core.paths import app_paths, typed_path
 from hudtui.core.platform import BUILT_IN, HUD, explain_choice
 from hudtui.core.settings import Settings, check_settings, load_settings, user_setting
 from hudtui.core.text import clean_line
@@ -271,7 +271,7 @@ def _keys(folder: Path) -> list[Fact]:
     facts += [Fact("keys", "note", notice, "problem") for notice in settings.notices]
     path = settings.get("PRIME_SSH_KEY_PATH")
     if path is not None:
-        facts.append(_ssh_key(Path(path).expanduser()))
+        facts.append(_ssh_key(typed_path(path)))
     return facts
 
 

@@ -39,11 +39,19 @@ class AppPaths:
         return self.config / "platforms"
 
 
+def typed_path(text: str | Path) -> Path:
+    """A path as a user writes it, with `~` and `~name` as homes; that of a user who is not known stays as it stands.
+
+    `Path.expanduser` raises `RuntimeError` for it.
+    """
+    return Path(os.path.expanduser(text))
+
+
 def app_paths() -> AppPaths:
     """The folders by the rules of the system; all of them below `HUDTUI_HOME` when that is set."""
     home = os.environ.get("HUDTUI_HOME")
     if home:
-        base = Path(home).expanduser().absolute()
+        base = typed_path(home).absolute()
         return AppPaths(base / "config", base / "data", base / "state", base / "cache")
     return _system_paths(*(os.environ.get(name) for name in _NAMED_BY))
 

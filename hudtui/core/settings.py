@@ -26,7 +26,7 @@ from hudtui.core import trust
 from hudtui.core.dotenv import VARIABLE_NAME, EnvEntry, EnvFile, read_env, set_value, unset_value
 from hudtui.core.errors import InputError, Location
 from hudtui.core.http import bad_key_character, is_http_url
-from hudtui.core.paths import app_paths
+from hudtui.core.paths import app_paths, typed_path
 from hudtui.core.platform import BUILT_IN, SERVICES, Platform, choose_platform
 from hudtui.core.text import MASK, did_you_mean
 from hudtui.core.variables import lookup_in_any_case
@@ -623,7 +623,7 @@ def _json_layer(path: Path, notices: list[str]) -> list[_Layer]:
 def _hugging_face_layer(environment: Mapping[str, str]) -> list[_Layer]:
     cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home = Path(environment.get("HF_HOME") or cache / "huggingface")
-    path = Path(environment.get("HF_TOKEN_PATH") or home / "token").expanduser()
+    path = typed_path(environment.get("HF_TOKEN_PATH") or home / "token")
     try:
         token = path.read_text("ascii").strip()
     except (OSError, ValueError):

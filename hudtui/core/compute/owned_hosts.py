@@ -20,6 +20,7 @@ from hudtui.core.compute.hardware import Gpu, Hardware, inspect
 from hudtui.core.compute.provider import Features, ProviderError
 from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, Price, SshKey
 from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.paths import typed_path
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import open_host
 from hudtui.core.remote.local import LocalHost
@@ -287,7 +288,7 @@ def _names(path: Path, depth: int) -> Iterable[str]:
             yield from words
         elif depth < _DEEPEST:
             for pattern in words:
-                for name in sorted(glob.glob(str(Path.home() / ".ssh" / Path(pattern).expanduser()))):
+                for name in sorted(glob.glob(str(Path.home() / ".ssh" / typed_path(pattern)))):
                     yield from _names(Path(name), depth + 1)
 
 

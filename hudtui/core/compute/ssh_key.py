@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hudtui.core.compute.values import SshKey
 from hudtui.core.errors import InputError, Location
+from hudtui.core.paths import typed_path
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def key_path(lookup: Callable[[str], str | None]) -> Path | None:
     """Where the private key is: the file that is set, or the first of `USUAL` that exists; None if there is none."""
     chosen = lookup(VARIABLE)
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return typed_path(chosen).absolute()
     folder = Path.home() / ".ssh"
     return next((folder / name for name in USUAL if (folder / name).is_file()), None)
 
@@ -133,7 +134,7 @@ def read_key(path: Path) -> KeyFile:
     """
     import asyncssh
 
-    path = path.expanduser().absolute()
+    path = typed_path(path).absolute()
     where = Location(str(path))
     try:
         data, mode = path.read_bytes()[:100_000], path.stat().st_mode

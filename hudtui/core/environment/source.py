@@ -42,6 +42,7 @@ from hudtui.core.environment.servers import (
 )
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import parse_json, read_text
+from hudtui.core.paths import typed_path
 from hudtui.core.text import did_you_mean
 from hudtui.core.trust import Power, power
 from hudtui.core.variables import Lookup
@@ -187,7 +188,7 @@ def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) 
     bundled = find_bundled(name)
     if bundled is not None:
         return Source("bundled", bundled.name, (bundled.spec,))
-    path = folder / Path(name).expanduser()
+    path = folder / typed_path(name)
     try:
         is_file, is_folder = path.is_file(), path.is_dir()
     except OSError:  # longer than any path can be

@@ -22,6 +22,7 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.files import write_atomic
 from hudtui.core.gym.config import load_config
 from hudtui.core.knobs import knobs_of
+from hudtui.core.paths import typed_path
 from hudtui.core.project import Project
 from hudtui.core.rollouts.reward import reward_powers
 from hudtui.core.rollouts.reward_code import RewardCode, read_code
@@ -360,7 +361,7 @@ def _beside(reward: str, folder: Path) -> tuple[str, RewardCode | None]:
     place, _, name = reward.rpartition(":")
     if not place.endswith(".py"):
         return reward, None
-    code = read_code(folder / Path(place).expanduser())
+    code = read_code(folder / typed_path(place))
     target = f"{_stem(code.file.stem)}-{code.digest[:8]}"
     return f"{target}/{code.file.name}:{name}" if code.modules else f"{target}.py:{name}", code
 

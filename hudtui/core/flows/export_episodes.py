@@ -10,6 +10,7 @@ from typing import cast
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.flows.person import Choice, Person, may_replace
+from hudtui.core.paths import typed_path
 from hudtui.core.results.export import ExportForm, WrittenExport, export_results
 from hudtui.core.results.index import ResultIndex
 from hudtui.core.text import plural
@@ -50,7 +51,7 @@ async def export_episodes(
     typed = (await person.ask("File to write", value=suggested, accept="Export") or "").strip()
     if not typed:
         return None
-    path = folder / Path(typed).expanduser()
+    path = folder / typed_path(typed)
     if not await may_replace(person, path, typed):
         return None
     stop = threading.Event()

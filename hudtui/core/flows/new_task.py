@@ -28,6 +28,7 @@ from hudtui.core.files import file_lock, find_encoding, parse_json, read_bytes, 
 from hudtui.core.flows.person import Choice, Person
 from hudtui.core.flows.trial import Trial, try_task
 from hudtui.core.gym.environment_name import environment_name
+from hudtui.core.paths import typed_path
 from hudtui.core.project import Project
 from hudtui.core.tasks.task import Task, ToolCall, task_record
 from hudtui.core.text import clean_line, plural
@@ -432,7 +433,7 @@ def _read_file(project: Project, file: Path) -> _TaskFile:
 
     if file.suffix not in _SUFFIXES:
         raise InputError("a task file ends in .json or .jsonl", where=Location(str(file)))
-    path = project.folder / file.expanduser()
+    path = project.folder / typed_path(file)
     if not path.exists():
         return _TaskFile()
     data = read_bytes(path)
@@ -473,7 +474,7 @@ def _write(project: Project, file: Path, task: Task, *, new: bool) -> int:
     Raises:
         InputError: The file has appeared, or has the id by now, or cannot be written.
     """
-    path = project.folder / file.expanduser()
+    path = project.folder / typed_path(file)
     path.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(path):
         held = _read_file(project, file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +110,7 @@ async def may_replace(person: Person, path: Path, name: str) -> bool:
         path: The file.
         name: The file as the person named it.
     """
-    return not await asyncio.to_thread(path.exists) or await person.confirm(
+    # `Path.exists` raises for a name that is too long; writing then says what is wrong with it.
+    return not await asyncio.to_thread(os.path.exists, path) or await person.confirm(
         f"Replace {name}?", ("Its content will be lost.",), yes="Replace", danger=True
     )

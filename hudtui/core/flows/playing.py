@@ -30,6 +30,7 @@ from hudtui.core.gym.editing.samples import load_samples, samples_from_replies, 
 from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.gym.reply import Call, parse_call
 from hudtui.core.gym.values import ExampleRound, GymConfig
+from hudtui.core.paths import typed_path
 from hudtui.core.project import Project
 from hudtui.core.results.find import results_at
 from hudtui.core.results.foreign import name as short_name
@@ -582,7 +583,7 @@ def read_fork(text: str, folder: Path, task: str | None = None) -> ForkPoint:
         raise InputError(
             f"{clean_line(text, 80)!r} names no turn of a recorded episode", fix="Write FILE#TURN, or FILE#NUMBER/TURN."
         )
-    path = folder / Path(name).expanduser()
+    path = folder / typed_path(name)
     path = path / TRACES if path.is_dir() else path
     found: Episode | None = None
     at = 0

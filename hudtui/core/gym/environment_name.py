@@ -13,6 +13,7 @@ from pathlib import Path
 from hudtui.core.environment.matching import GENERIC_NAMES, EnvironmentIdentity, plain_name
 from hudtui.core.environment.values import Analysis
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.paths import typed_path
 from hudtui.core.text import did_you_mean
 
 FALLBACK = "environment"
@@ -126,7 +127,7 @@ def _from_url(rest: str) -> str:
 
 def _from_folder(text: str) -> str:
     try:
-        return Path(text).expanduser().resolve().name
+        return typed_path(text).resolve().name
     except (OSError, RuntimeError, ValueError):
         return ""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hudtui.core.errors import InputError
+from hudtui.core.paths import typed_path
 
 _ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:@\[\]/]+))(?::(?P<port>\d+))?")
 _DEEPEST = 8
@@ -75,12 +76,12 @@ def _resolve(text: str, config: Path, pin: str | None, depth: int) -> SshTarget:
         jump = tuple(_resolve(part.strip(), config, None, depth + 1) for part in str(jumps).split(","))
     command = option("ProxyCommand")
     agent = found.get("IdentityAgent", "SSH_AUTH_SOCK")  # None stands for `none`
-    agent = "" if agent is None else None if agent == "SSH_AUTH_SOCK" else str(Path(agent).expanduser())
+    agent = "" if agent is None else None if agent == "SSH_AUTH_SOCK" else str(typed_path(agent))
     return SshTarget(
         user=str(option("User") or getpass.getuser()),
         host=str(option("Hostname") or host),
         port=int(option("Port") or 22),
-        keys=tuple(Path(str(key)).expanduser() for key in option("IdentityFile") or () if str(key).lower() != "none"),
+        keys=tuple(typed_path(str(key)) for key in option("IdentityFile") or () if str(key).lower() != "none"),
         jump=jump,
         pin=pin,
         agent=agent,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.paths import typed_path
 from hudtui.core.results.values import ResultRun
 from hudtui.core.text import did_you_mean
 
@@ -94,8 +95,8 @@ def results_named(text: str, folder: Path, store: RunStore | None = None) -> tup
         InputError: Nothing has this name, or it has no results.
         RunError: The names of several runs begin with this text.
     """
-    path = folder / Path(text).expanduser()
-    if path.exists():
+    path = folder / typed_path(text)
+    if os.path.exists(path):  # a `Path` raises for a name that is too long
         return results_at(path)
     known = find_results(folder, store)
     found = tuple(one for one in known if text in (one.name, one.run))

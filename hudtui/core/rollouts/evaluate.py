@@ -31,6 +31,7 @@ from hudtui.core.errors import ConnectError, HudtuiError, InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.files import write_atomic
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.paths import typed_path
 from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatOptions, PolicyError
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, OnTurn, drive
 from hudtui.core.rollouts.options import EpisodeOptions, EvalOptions
@@ -661,7 +662,7 @@ def read_playable_tasks(
 
 def tasks_file(tasks: str, folder: Path) -> Path:
     """The file that tasks are read from; for a dataset of the Hub, the folder under its name."""
-    path = folder / Path(tasks).expanduser()
+    path = folder / typed_path(tasks)
     return path if path.exists() else folder / tasks.replace("/", "_")
 
 
@@ -687,7 +688,7 @@ def open_policy(name: str, config: GymConfig, settings: Settings, options: Episo
     """
     endpoint = find_endpoint(settings, options, needed=name.startswith("openai:"))
     if name.startswith("replay:") and (file := name.removeprefix("replay:")):
-        return replace(policy_source(f"replay:{settings.folder / Path(file).expanduser()}", config), name=name)
+        return replace(policy_source(f"replay:{settings.folder / typed_path(file)}", config), name=name)
     return policy_source(name, config, seed=options.seed or 0, endpoint=endpoint, send_seed=options.seed is not None)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from hudtui.core.errors import InputError, Location
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.paths import typed_path
 from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy, PolicyError
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import Complete, Message
@@ -67,7 +68,7 @@ def policy_source(
         GreedyPolicy(config)
         return PolicySource(name, lambda task, rollout: GreedyPolicy(config))
     if kind == "replay" and rest:
-        return PolicySource(name, _recorded(Path(rest).expanduser()))
+        return PolicySource(name, _recorded(typed_path(rest)))
     if kind == "openai" and rest:
         chat = ChatEndpoint(rest, endpoint or ChatOptions())
 

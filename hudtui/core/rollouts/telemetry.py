@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hudtui.core.errors import InputError
 from hudtui.core.files import read_json, write_atomic
 from hudtui.core.http import HttpAnswer, HttpClient, HttpError, Retry, keeps_secrets
+from hudtui.core.paths import typed_path
 from hudtui.core.rollouts.trace import append_line, episode_to_json, redact
 from hudtui.core.rollouts.values import Episode
 from hudtui.core.settings import check_settings
@@ -104,7 +105,7 @@ def open_telemetry(
     job = _job(config, settings, out_dir, resume=resume, sends=sends)
     spelling = _spelling(settings, job, {**_metadata(config), **(about or {})}) if sends else None
     secrets = tuple(value for one in settings.keys.values() if one.secret and (value := settings.get(one.name)))
-    return Telemetry(job, spelling, key if sends else None, None if local is None else Path(local).expanduser(), secrets)
+    return Telemetry(job, spelling, key if sends else None, None if local is None else typed_path(local), secrets)
 
 
 def sends_telemetry(settings: Settings) -> bool:

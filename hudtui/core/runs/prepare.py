@@ -13,6 +13,7 @@ from hudtui.core.compute.gpus import parse_spec
 from hudtui.core.compute.limits import Limits, limits_from_settings
 from hudtui.core.errors import HudtuiError, InputError, Location, MachineError
 from hudtui.core.files import read_text
+from hudtui.core.paths import typed_path
 from hudtui.core.remote.hosts import LOCAL, POD_PREFIX, find_host, pod_host
 from hudtui.core.runs.fit import ENGINES, GIB_PER_GB, Demand, find_demand, usual_gpus
 from hudtui.core.runs.judge import check_judge, require_judge
@@ -213,14 +214,14 @@ def resolve(
         variables=found.variables,
         tunnels=tuple(found.tunnels),
         remarks=tuple(found.remarks),
-        output_dir=None if request.output_dir is None else str(request.output_dir.expanduser().absolute()),
+        output_dir=None if request.output_dir is None else str(typed_path(request.output_dir).absolute()),
         limits=limits or Limits(),
     )
 
 
 def _file(workspace: Workspace, named: str | Path | None, found: Sequence[Path], what: str, option: str) -> Path:
     if named:
-        return workspace.folder / Path(named).expanduser()
+        return workspace.folder / typed_path(named)
     if len(found) == 1:
         return found[0]
     if not found:

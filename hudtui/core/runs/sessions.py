@@ -23,6 +23,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from hudtui.core.errors import InputError, MachineError
+from hudtui.core.paths import typed_path
 from hudtui.core.remote.host import FileRefused, FileStat, Host
 from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.remote.log_file import LogFile, LogPlace
@@ -196,7 +197,7 @@ async def find_session(host: Host, *, session: str | None = None, file: str | No
     """
     if file is not None:
         if host.name == LOCAL:
-            file = str(Path(file).expanduser().absolute())
+            file = str(typed_path(file).absolute())
         if (facts := await host.stat(file)) is not None and not facts.regular:
             found, note = await newest_run(host, file)
             path, grows = found.files[0], found.tracker != "W&B" and PurePosixPath(found.folder).is_relative_to(file)

@@ -17,6 +17,7 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.http import is_loopback
 from hudtui.core.lockfile import find_lock, is_local_image, read_lock, set_primary_dataset
+from hudtui.core.paths import typed_path
 from hudtui.core.settings import Settings
 from hudtui.core.tasks.convert import ConversionResult, TaskErrors, convert
 from hudtui.core.tasks.options import DatasetOptions, TaskSelection
@@ -261,7 +262,7 @@ def _target(request: DatasetRequest, settings: Settings, name: str) -> Target | 
         several = len(request.selection.splits) > 1
         suffix = "" if form == "dataset" or several else {"parquet": ".parquet", "json": ".json"}.get(form, ".jsonl")
         return Target(settings.folder / f"{file_name(name)}{suffix}", form)
-    path = settings.folder / request.output.expanduser()
+    path = settings.folder / typed_path(request.output)
     if form is None:
         form = next((form for suffix, form in _FORMATS if path.name.endswith(suffix)), None)
         if form is None:

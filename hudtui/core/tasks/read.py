@@ -23,6 +23,7 @@ from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Notice
 from hudtui.core.files import find_encoding, open_file, read_text
 from hudtui.core.lockfile import find_lock, read_lock
+from hudtui.core.paths import typed_path
 from hudtui.core.platform import HUD, Platform
 from hudtui.core.tasks.task import Task, TaskProblem, ToolCall
 from hudtui.core.text import clean_line
@@ -92,12 +93,12 @@ def find_source(text: str | os.PathLike[str], *, split: str | None = None, folde
         InputError: The name is neither.
     """
     name = os.fspath(text)
-    path = Path(name).expanduser()
+    path = typed_path(name)
     if folder is not None:
         path = folder / path
-    if path.is_dir():
+    if os.path.isdir(path):  # a `Path` raises for a name that is too long
         return TaskSource(name, "folder", path, split=split)
-    if path.exists():
+    if os.path.exists(path):
         return TaskSource(name, "file", path, split=split)
     match = _HUB_ID.fullmatch(name)
     if match is None or re.search(r"\.(jsonl?|ndjson|parquet|arrow)(\.(gz|zst))?$", match["repo"]):

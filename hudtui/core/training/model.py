@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Literal
 
 from hudtui.core.errors import InputError
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.paths import typed_path
 from hudtui.core.text import clean_line
 from hudtui.core.training.model_folder import read_model_folder
 from hudtui.core.training.recipe import TINY, Recipe
@@ -46,8 +48,8 @@ def assess_model(name: str, folder: Path, *, here: bool, sent: bool = False, con
     open_one = f"Name an open model on the Hub, such as {_OPEN}."
     if name in (_OPEN, TINY):
         return ModelAssessment("fine", shown)  # the engine has its own word about the tiny one
-    path = folder / Path(name).expanduser()
-    if name.startswith(("./", "../", "/", "~")) or path.is_dir():
+    path = folder / typed_path(name)
+    if name.startswith(("./", "../", "/", "~")) or os.path.isdir(path):
         return _judge_folder(path, shown, here=here, sent=sent, config=config)
     owner, _, rest = name.rpartition("/")
     if _SERVED.match(rest) and (not owner or owner.lower() in _MAKERS):

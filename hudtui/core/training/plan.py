@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.paths import typed_path
 from hudtui.core.plain import from_plain, to_plain
 from hudtui.core.training.options import JobOptions
 from hudtui.core.training.package_data import resource_bytes
@@ -45,7 +46,7 @@ def file_ref(path: Path | str) -> FileRef:
     Raises:
         InputError: It is missing, a folder or unreadable.
     """
-    place = Path(path).expanduser().absolute()
+    place = typed_path(path).absolute()
     digest, size = hashlib.sha256(), 0
     try:
         with open(place, "rb") as stream:

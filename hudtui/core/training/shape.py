@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hudtui.core.paths import typed_path
+
 _ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 _VOCABULARY = 152_000
 """Size of a typical vocabulary; the logits of a batch have that many numbers per token."""
@@ -60,7 +62,7 @@ def find_shape(model: str, folder: Path) -> ModelShape | None:
 
     Relative paths of folders start in `folder`.
     """
-    place = folder / Path(model).expanduser()
+    place = folder / typed_path(model)
     if (place / "config.json").is_file():
         return shape_in_folder(place) or shape_by_name(model)
     cached = cached_folder(model)
