@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.actions import SkipAction
 from textual.binding import Binding
 from textual.keys import key_to_character
+from textual.worker import ResultType, Worker, WorkType
 
 from hudtui.tui.texts import takes_text
 
@@ -196,6 +197,35 @@ class Acting:
         timer: Timer = super().set_timer(delay, callback, name=name, pause=pause)  # type: ignore[misc]
         timer._skip = False
         return timer
+
+    def run_worker(
+        self,
+        work: WorkType[ResultType],
+        name: str | None = "",
+        group: str = "default",
+        description: str = "",
+        exit_on_error: bool = True,
+        start: bool = True,
+        exclusive: bool = False,
+        thread: bool = False,
+    ) -> Worker[ResultType]:
+        """As Textual's, which `@work` calls too, but an exception does not end the app: `HudtuiApp.work_failed` shows it.
+
+        This is the one place that sees the exceptions of all work: what a worker tells its widget is lost when that is gone.
+        """
+        begin: Callable[..., Worker[ResultType]] = super().run_worker  # type: ignore[misc]
+        failed = getattr(self.app, "work_failed", None)  # only the real app has it
+        if thread or failed is None:
+            return begin(work, name, group, description, exit_on_error, start, exclusive, thread)
+
+        async def watched() -> ResultType:
+            try:
+                return await (work() if callable(work) else work)  # type: ignore[misc, no-any-return]
+            except Exception as error:
+                failed(self, error)
+                raise
+
+        return begin(watched, name, group, description or repr(work), exit_on_error=False, start=start, exclusive=exclusive)
 
     async def action_act_or_yield(self, action_id: str) -> None:
         """Carry out an action that has something to do; otherwise leave its key to the focused text.

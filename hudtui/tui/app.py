@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from textual import events, work
 from textual._compositor import CompositorUpdate
 from textual.app import App
+from textual.css.query import NoMatches
 from textual.filter import Monochrome, NoColor
 from textual.notifications import Notify
 from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBar
+from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker, get_current_worker
 
@@ -48,6 +50,7 @@ from hudtui.tui.widgets.scrollbar import ThinScrollBar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from textual.dom import DOMNode
     from textual.driver import Driver
     from textual.screen import Screen
     from textual.theme import Theme
@@ -299,7 +302,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             name, given = self._opens
             self.open_screen(name, **given)
         for endless in (self._keep_up(), self._keep_asking()):
-            self.run_worker(endless, name="forever", group="forever", exit_on_error=False)
+            self.run_worker(endless, name="forever", group="forever")
         if complaints:
             self.say("; ".join(complaints), severity="warning")
 
@@ -472,7 +475,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         Args:
             everything: Tell the screens even when nothing that the shell shows has changed: they may read more than that.
         """
-        return self.run_worker(partial(self._reload, everything), group="facts", exclusive=True, exit_on_error=False)
+        return self.run_worker(partial(self._reload, everything), group="facts", exclusive=True)
 
     async def _reload(self, everything: bool = False) -> None:
         """Read the project. A failure is reported once, and reading is tried again."""
@@ -486,15 +489,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             return
         self._not_read = False
         check: Callable[[], Any] = self._check_files  # where the app ends before it begins, no coroutine was made
-        self.run_worker(check, group="check", exit_on_error=False)
+        self.run_worker(check, group="check")
         if not self._begun:
             self._begun = True
             self._begin()
 
     async def _check_files(self) -> None:
         """The bar of steps shows errors in the files of the project, not only that they exist."""
-        if self.facts is not None and await asyncio.to_thread(self.services.check_files, self.facts):
-            await self._read()
+        try:
+            if self.facts is not None and await asyncio.to_thread(self.services.check_files, self.facts):
+                await self._read()
+        except Exception as error:
+            self._complain(error)
 
     def _complain(self, error: Exception) -> None:
         """Report a recurring error once."""
@@ -502,14 +508,17 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self._told.add(str(error))
             self.fail(error)
 
-    @work(group="begin", exit_on_error=False)
+    @work(group="begin")
     async def _begin(self) -> None:
         """Ask machines, now that the folder is shown."""
-        await self.rented.introduce()
+        try:
+            await self.rented.introduce()
+        except Exception as error:  # logins ask nothing then; machines are asked in any case
+            self.fail(error)
         self.spending.begin()
         self.rented.begin()
         if not self.is_headless and self.facts is not None:
-            self.run_worker(self._get_ready(self.facts), name="forever", group="ahead", exit_on_error=False)
+            self.run_worker(self._get_ready(self.facts), name="forever", group="ahead")
         await self._ask_machines(first=True)
 
     async def _keep_up(self) -> None:
@@ -705,7 +714,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         sides = ((self.HORIZONTAL_BREAKPOINTS, self.size.width), (self.VERTICAL_BREAKPOINTS, self.size.height))
         return tuple(max(point for point in points if point[0] <= side)[1] for points, side in sides)
 
-    @work(group="open and act", exclusive=True, exit_on_error=False)
+    @work(group="open and act", exclusive=True)
     async def open_and_act(self, name: str, action_id: str) -> None:
         """Open a screen, let it read what it reads first, then carry out one of its actions."""
         from textual.worker import WorkerCancelled, WorkerFailed
@@ -753,9 +762,27 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             event.prevent_default()
 
     def fail(self, error: BaseException) -> None:
-        """Show an error on the current screen."""
-        screen = self.screen if isinstance(self.screen, HudtuiScreen) else self._opened["home"]
-        screen.fail(error)
+        """Show an error on the current screen; as a toast too where a dialog is over it."""
+        if self.is_running:
+            shown = (screen for screen in reversed(self.screen_stack) if isinstance(screen, HudtuiScreen))
+            next(shown, self.home).fail(error)
+
+    def work_failed(self, node: DOMNode, error: Exception) -> None:
+        """Show what ended the work of a worker, on the screen that it works for, and log it.
+
+        Args:
+            node: The widget, screen or app that started the work.
+            error: Any exception.
+        """
+        from hudtui.tui import applog
+
+        if not self.is_running or self.asked_to_end or (isinstance(error, NoMatches) and not node.is_attached):
+            applog.log.info("work that nobody waits for has failed", exc_info=error)  # its widgets are gone
+            return
+        if isinstance(error, HudtuiError):  # of others `defect` logs the traceback
+            applog.log.warning("%s", error)
+        screen = node.screen if isinstance(node, Widget) else self.screen
+        (screen if isinstance(screen, HudtuiScreen) else self).fail(error)
 
     def defect(self, error: BaseException) -> HudtuiError:
         """An unexpected exception as an error that can be shown; its traceback goes to a crash file and the log."""
@@ -847,7 +874,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if not text:
             return None
         self._clipboard = text
-        return self.run_worker(self._copy(text, secret), group="copy", exit_on_error=False)
+        return self.run_worker(self._copy(text, secret), group="copy")
 
     def copy_to_clipboard(self, text: str) -> None:
         """Textual's own copying (selections, text fields) takes the same way."""
@@ -936,14 +963,25 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             key = keys[-1] if takes_text(focused) else keys[0]
             self.say(f"Press Ctrl-C again, or {key}, to quit.")
 
-    @work(group="leave", exclusive=True, exit_on_error=False)
+    @work(group="leave", exclusive=True)
     async def action_leave(self) -> None:
-        """Leave; with active runs or unsaved work, ask first."""
+        """Leave; with active runs or unsaved work, ask first. Nothing that goes wrong meanwhile holds the user here."""
+        try:
+            leaves = await self._may_leave()
+        except Exception as error:
+            self.fail(error)
+            words = "hudtui could not find out what is unsaved, or what costs money without it. Runs continue."
+            leaves = await self.confirm("Quit hudtui all the same?", (words,), yes="Quit", no="Stay", danger=True)
+        if leaves:
+            self.exit()
+
+    async def _may_leave(self) -> bool:
+        """Whether nothing is left behind, or the user agrees to leave it."""
         if self.facts is not None and self.facts.running:
             await self._reload()  # what was read some seconds ago may have ended
         running = self.facts.running if self.facts else ()
         unsaved = [screen for screen in self._opened.values() if screen.is_attached and screen.unsaved]
-        complaints = [told for screen in unsaved if (told := await screen.keep_unsaved())]
+        complaints = [told for screen in unsaved if (told := await self._kept(screen))]
         parts: list[list[str]] = []
         if unsaved:
             words = [f"! {screen.unsaved} is not saved" for screen in unsaved]
@@ -966,14 +1004,21 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             real = any(not one.simulated for one in paid)
             if unsaved:
                 if not await self.settle_unsaved(unsaved, title, lines, leave="Quit", lost=bool(complaints)):
-                    return
+                    return False
             elif not await self.confirm(title, lines, yes="Quit", no="Stay", danger=real):
-                return
+                return False
         if self.rented.getting:
             gives_up = self.rented.gives_up
             self.say("Giving the machine up, and making sure that it is gone" if gives_up else "Waiting for the guard")
             await self.rented.give_up()
-        self.exit()
+        return True
+
+    async def _kept(self, screen: HudtuiScreen) -> str | None:
+        """Have a screen keep a copy of its unsaved work; None, or why there is none."""
+        try:
+            return await screen.keep_unsaved()
+        except Exception as error:
+            return f"No copy could be kept. {self.defect(error)}"
 
     async def _paid(self) -> tuple[UnattendedPod, ...]:
         """Machines that still cost money without the app, as far as hudtui knows."""
@@ -1005,7 +1050,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             return answer == "leave"
         try:
             return all([await screen.save_unsaved() for screen in screens])
-        except HudtuiError as error:
+        except Exception as error:
             self.fail(error)
             return False
 
@@ -1016,24 +1061,21 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.refresh()
         self.reload(everything=True)
 
-    @work(group="trust", exit_on_error=False)
+    @work(group="trust")
     async def action_trust(self) -> None:
         from hudtui.core import trust
         from hudtui.core.flows.trust import listing, survey
 
-        try:
-            powers = await asyncio.to_thread(survey, self.folder, self.platform)
-            if await asyncio.to_thread(trust.missing, self.folder, powers):
-                await self.permit(powers)
-                return
-            lines = listing(powers, self.folder) or ("The files of this folder ask for no permission.",)
-            if not powers:
-                self.read("This folder", lines[0])
-            elif await self.confirm("You trust this folder. It may", lines, yes="Stop trusting it", no="Close", danger=True):
-                await asyncio.to_thread(trust.revoke, self.folder)
-                self.reload()
-        except HudtuiError as error:
-            self.fail(error)
+        powers = await asyncio.to_thread(survey, self.folder, self.platform)
+        if await asyncio.to_thread(trust.missing, self.folder, powers):
+            await self.permit(powers)
+            return
+        lines = listing(powers, self.folder) or ("The files of this folder ask for no permission.",)
+        if not powers:
+            self.read("This folder", lines[0])
+        elif await self.confirm("You trust this folder. It may", lines, yes="Stop trusting it", no="Close", danger=True):
+            await asyncio.to_thread(trust.revoke, self.folder)
+            self.reload()
 
     def why_not(self, action_id: str) -> str | None:
         return "no log is written" if action_id == "app.log" and self.log_file is None else super().why_not(action_id)

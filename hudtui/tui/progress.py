@@ -60,7 +60,7 @@ class RunProgress:
         name = "forever" if facts.running else "reads"  # nothing waits for what never ends
         if not any(worker.group == "reads" and not worker.is_finished for worker in self._app.workers):
             work: Callable[[], Any] = self._keep_reading
-            self._app.run_worker(work, name=name, group="reads", exclusive=True, exit_on_error=False)
+            self._app.run_worker(work, name=name, group="reads", exclusive=True)
 
     def look_now(self) -> None:
         """Home is shown again: read at once."""
@@ -98,7 +98,7 @@ class RunProgress:
             told = list(group)
             words = "; ".join(one.text for one in told)
             self._app.tell_of_run(f"{clean_line(told[0].view.summary.name, 60)}: {words}", bad=any(one.bad for one in told))
-        self._app.run_worker(self._notify(news), group="notify", exit_on_error=False)
+        self._app.run_worker(self._notify(news), group="notify")
 
     async def _notify(self, news: Sequence[RunNews]) -> None:
         """Start the user's command. Its failure is shown once, and logged each time."""

@@ -70,7 +70,7 @@ class RentedRuns:
 
     def begin(self) -> None:
         """The app has started: continue what an earlier app has left."""
-        self._app.run_worker(self._take_up(), name="forever", group="manage", exit_on_error=False)
+        self._app.run_worker(self._take_up(), name="forever", group="manage")
 
     async def _take_up(self) -> None:
         workspace = self._app.workspace
@@ -112,7 +112,7 @@ class RentedRuns:
             return
         self._left[record.id] = asyncio.Event()
         work = self._manage(record, told, again)
-        self._workers[record.id] = self._app.run_worker(work, name="forever", group=f"manage-{record.id}", exit_on_error=False)
+        self._workers[record.id] = self._app.run_worker(work, name="forever", group=f"manage-{record.id}")
 
     def manages(self, run: str | None) -> bool:
         """Whether the app manages a run, until its results are here and its machine is ended."""

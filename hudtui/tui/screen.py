@@ -77,7 +77,8 @@ class HudtuiScreen(Acting, Screen[None]):
 
     def __init__(self) -> None:
         super().__init__(id=f"screen-{self.NAME}")
-        self.disable_messages(Worker.StateChanged)  # nothing handles them, and each read of a run would send several
+        # Each read of a run would send several. Errors of work come from `run_worker` itself: these would be lost with a widget.
+        self.disable_messages(Worker.StateChanged)
         self._compositor = SparingCompositor()
         self._bar = MessageBar()
         self._framed = False
@@ -169,6 +170,7 @@ class HudtuiScreen(Acting, Screen[None]):
     def fail(self, error: BaseException) -> None:
         """Show an error in place. An error that is not meant for users is logged with its traceback and shown as a defect.
 
+        Where a dialog or another screen covers this one, a toast shows it as well.
         Errors while hudtui closes are ignored: work may still look for widgets that are gone.
         """
         if not self.app.is_running:
@@ -177,6 +179,8 @@ class HudtuiScreen(Acting, Screen[None]):
             error = self.app.defect(error)
         self._bar.fail(error, self.app.folder)
         self.app.remember("error", self.message)
+        if self.app.screen is not self:
+            self.app.notify(self.message, severity="error", markup=False)
 
     async def open_image(self, data: bytes) -> None:
         """Save an image below the project's state folder, and open it with what the desktop has."""
@@ -232,7 +236,7 @@ class HudtuiScreen(Acting, Screen[None]):
     ) -> Worker[Any]:
         """Carry out async work without holding up the screen.
 
-        Errors end up in `fail`; a newer start in the same group cancels the older one when `exclusive`. What needs the user's
+        Errors are shown here; a newer start in the same group cancels the older one when `exclusive`. What needs the user's
         trust in the folder is asked about, and carried out from its beginning once the user agrees.
 
         Args:
@@ -246,26 +250,21 @@ class HudtuiScreen(Acting, Screen[None]):
 
         async def guarded() -> Any:
             try:
-                try:
-                    result = await work()
-                except InputError as error:
-                    from hudtui.core.trust import Untrusted  # late: nothing before the first paint needs it
+                result = await work()
+            except InputError as error:
+                from hudtui.core.trust import Untrusted  # late: nothing before the first paint needs it
 
-                    if not isinstance(error, Untrusted):
-                        raise
-                    if not await self.app.permit(error.powers):
-                        self.say("Not done: this folder is not trusted.", "warning")
-                        return None
-                    result = await work()
-            except Exception as error:
-                if self.is_attached:
-                    self.fail(error)
-                return None
+                if not isinstance(error, Untrusted):
+                    raise
+                if not await self.app.permit(error.powers):
+                    self.say("Not done: this folder is not trusted.", "warning")
+                    return None
+                result = await work()
             if busy and self.is_attached and self.is_busy:
                 self.clear_message()
             return result
 
-        return self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
+        return self.run_worker(guarded, group=group, exclusive=exclusive)
 
     def when_keys_rest(self, work: Callable[[], object]) -> None:
         """Call `work` once no further call has come for a moment: a held arrow key draws the detail once, at its end."""

@@ -93,7 +93,7 @@ class Spending:
 
     def begin(self) -> None:
         """Check at the start whether machines are alive, if any can be. Warns of machines without a run."""
-        self._app.run_worker(self._begin(), group="spending", exclusive=True, exit_on_error=False)
+        self._app.run_worker(self._begin(), group="spending", exclusive=True)
 
     async def _begin(self) -> None:
         try:
@@ -154,7 +154,7 @@ class Spending:
         self._news += 1
         if self._news == 1:
             work: Callable[[], Any] = self._look_at_news
-            self._app.run_worker(work, name="forever", group="spending news", exit_on_error=False)
+            self._app.run_worker(work, name="forever", group="spending news")
 
     async def _look_at_news(self) -> None:
         """Check until nothing is new."""
@@ -230,7 +230,7 @@ class Spending:
         return await asyncio.to_thread(_unattended, self._app, self.session)
 
     def _look_again(self) -> None:
-        self._app.run_worker(self._look_quietly(), name="forever", group="spending", exclusive=True, exit_on_error=False)
+        self._app.run_worker(self._look_quietly(), name="forever", group="spending", exclusive=True)
 
     async def _look_quietly(self) -> None:
         try:
@@ -264,7 +264,7 @@ class Spending:
                 self._app.say(f"{name}: {'; '.join(verdict.reasons)}", severity="warning")
             return
         self._ending.add(name)
-        self._app.run_worker(self._end(session, holding), group=f"guard {name}", exit_on_error=False)
+        self._app.run_worker(self._end(session, holding), group=f"guard {name}")
 
     async def _end(self, session: ComputeSession, holding: PodRow) -> None:
         """End a machine that has reached a limit, and verify its end."""

@@ -60,7 +60,7 @@ class Renting:
                     async for step in steps:
                         if isinstance(step, Ordered):
                             ready = stack.enter_context(app.rented.getting_one(step.name))
-                            app.run_worker(self._watch(), name="forever", group="rent watch", exclusive=True, exit_on_error=False)
+                            app.run_worker(self._watch(), name="forever", group="rent watch", exclusive=True)
                         elif isinstance(step, Rented):
                             self.ready = step.pod.name
                             keys = "{key:compute.terminal} opens a terminal on it, {key:compute.terminate} ends it."
@@ -81,7 +81,7 @@ class Renting:
         finally:
             app.workers.cancel_group(app, "rent watch")
             if app.is_running:
-                app.run_worker(self.look_quietly(), group="look after", exit_on_error=False)
+                app.run_worker(self.look_quietly(), group="look after")
 
     async def _watch(self) -> None:
         """While a machine is being rented, machines are refreshed more often."""
@@ -122,7 +122,7 @@ class Renting:
                         ended.append(step.text)
                     else:
                         screen.busy(step.message)
-        except HudtuiError:
+        except Exception:
             await self.look_quietly()
             raise
         if ended:
@@ -177,7 +177,7 @@ class Renting:
         argv = await pod_ssh_command(row.pod, session.settings.get)
         self._screen.clear_message()
         self._screen.step_aside(argv)
-        app.run_worker(self.look_quietly(), group="look after", exit_on_error=False)
+        app.run_worker(self.look_quietly(), group="look after")
 
     async def history(self) -> None:
         """Show the machines that have ended, with their costs and the reasons."""

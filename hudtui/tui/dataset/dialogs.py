@@ -224,7 +224,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             self._timer.stop()
         self._timer = self.set_timer(_PAUSE, self._preview, name="preview")
 
-    @work(group="preview", exclusive=True, exit_on_error=False)
+    @work(group="preview", exclusive=True)
     async def _preview(self) -> None:
         from hudtui.core.events import iterate_in_thread
         from hudtui.core.tasks.dataset import DatasetPreview, preview
@@ -247,8 +247,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                         if now - told > 0.2:
                             told = now
                             shown.update(self._told(last, f"counting … {100 * (step.done or 0) // step.total} %"))
-        except HudtuiError as error:
-            shown.update(_wrong(error))
+        except Exception as error:
+            shown.update(_wrong(error if isinstance(error, HudtuiError) else self.app.defect(error)))
 
     def _told(self, found: DatasetPreview, progress: str = "") -> Content:
         lines: list[Content] = []

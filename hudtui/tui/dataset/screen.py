@@ -342,7 +342,7 @@ class DatasetScreen(HudtuiScreen):
 
     def on_screen_resume(self) -> None:
         """Files may have changed meanwhile."""
-        self.run_worker(self._look_outside(), group="watch", exclusive=True, exit_on_error=False)
+        self.run_worker(self._look_outside(), group="watch", exclusive=True)
 
     def has_use(self, action_id: str) -> bool:
         """Also while a source is read, which the head shows."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.tui.screen import HudtuiScreen
 
@@ -44,7 +43,7 @@ class Connection:
         began = time.monotonic()
         try:
             result = await session.call_tool(tool, arguments)
-        except HudtuiError:
+        except Exception:
             await self.close()
             raise
         self._screen.clear_message()

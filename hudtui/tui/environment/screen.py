@@ -17,7 +17,6 @@ from textual.widgets import Static
 from hudtui.core.environment.form_args import hub_call, read_form
 from hudtui.core.environment.images import image_bytes
 from hudtui.core.environment.values import Analysis, Tool
-from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE_FOLDER
@@ -207,7 +206,7 @@ class EnvironmentScreen(HudtuiScreen):
         self._show_state("● analyzing", "$accent")
         try:
             source = await asyncio.to_thread(typed_source, self.app.project, text, file=file)
-        except HudtuiError:
+        except Exception:
             await self._forget()
             self._show_state("✗ not found", "$error")
             raise
@@ -249,7 +248,7 @@ class EnvironmentScreen(HudtuiScreen):
         try:
             answers = None if by_itself else await self.connection.answers()
             found = await analyze_source(source, self.app, on_event=self.connection.show_progress, answerer=answers)
-        except HudtuiError:
+        except Exception:
             self._show_state(f"✗ connection failed{shown}", "$error")
             self._show_nothing()
             raise

@@ -526,8 +526,8 @@ class LaunchScreen(HudtuiScreen):
         summary = ""
         try:
             self.prepared, plan, summary = await self._prepare()
-        except HudtuiError as error:
-            problem = error
+        except Exception as error:
+            problem = error if isinstance(error, HudtuiError) else self.app.defect(error)
             self._untrusted = error if isinstance(error, Untrusted) else None
         self.query_one(PlanPane).show(self.prepared, plan, summary, problem)
         self._say_ready(problem)
@@ -882,7 +882,7 @@ class LaunchScreen(HudtuiScreen):
             finally:
                 opened.cancel()
 
-        worker = self.run_worker(keep(), name="forever", group=f"tunnels-{record.id}", exit_on_error=False)
+        worker = self.run_worker(keep(), name="forever", group=f"tunnels-{record.id}")
         await opened
         return worker
 

@@ -14,6 +14,7 @@ from textual.containers import Vertical
 from textual.worker import Worker
 
 from hudtui.core.text import clean_line
+from hudtui.tui.actions import Acting
 from hudtui.tui.log.model import Level
 from hudtui.tui.log.view import LogView
 
@@ -94,7 +95,7 @@ class _State:
     partial: str = ""
 
 
-class ReadLogs(Vertical):
+class ReadLogs(Acting, Vertical):
     """Reads logs into panes, from which every line of a log can be reached. Messages of other panes bubble on.
 
     Args:
@@ -235,7 +236,7 @@ class ReadLogs(Vertical):
     def _work(self, pane: LogView, work: Callable[[], Any], what: str) -> None:
         """Start a worker for a pane, and end the pane's earlier worker for the same purpose."""
         # If the app ends before the worker starts, the coroutine is never created.
-        self.run_worker(work, name="forever", group=self._group(pane, what), exclusive=True, exit_on_error=False)
+        self.run_worker(work, name="forever", group=self._group(pane, what), exclusive=True)
 
     def _group(self, pane: LogView, what: str) -> str:
         return f"log {id(pane)} {what}"

@@ -437,7 +437,7 @@ class LogView(Acting, Vertical):
         self._lines.rebuild()
         self._show_status()
 
-    @work(group="log-since", exclusive=True, exit_on_error=False)
+    @work(group="log-since", exclusive=True)
     async def action_since(self) -> None:
         from hudtui.core.text import parse_duration
 
@@ -509,26 +509,23 @@ class LogView(Acting, Vertical):
     def action_copy_all(self) -> None:
         self.app.copy(self.buffer.everything(self._lines.numbers()))
 
-    @work(group="log-save", exclusive=True, exit_on_error=False)
+    @work(group="log-save", exclusive=True)
     async def action_save(self) -> None:
         from pathlib import Path
 
-        from hudtui.core.errors import HudtuiError
         from hudtui.core.files import write_atomic
+        from hudtui.core.flows.person import may_replace
+        from hudtui.core.paths import typed_path
 
         name = await self.app.ask("Save the log", value=self.save_name, accept="Save")
         if not name:
             return
-        path = Path(getattr(self.app, "folder", "."), Path(name).expanduser())
-        if path.exists() and not await self.app.confirm(f"Replace {path.name}?", (str(path),), yes="Replace", danger=True):
+        path = Path(getattr(self.app, "folder", "."), typed_path(name))
+        if not await may_replace(self.app, path, name):
             return
         numbers = self._lines.numbers()
         text = self.buffer.everything(numbers)
-        try:
-            await asyncio.to_thread(write_atomic, path, text)
-        except HudtuiError as error:
-            self.app.fail(error)
-            return
+        await asyncio.to_thread(write_atomic, path, text)
         self.app.say(f"Saved {spaced(len(numbers))} lines in {path}.")
 
     # -- search ------------------------------------------------------------------------------------------------------
@@ -553,7 +550,7 @@ class LogView(Acting, Vertical):
         if self._pattern is None:
             self._show_status()
             return
-        self.run_worker(self._search(self._pattern), group="log-search", exclusive=True, exit_on_error=False)
+        self.run_worker(self._search(self._pattern), group="log-search", exclusive=True)
 
     async def _search(self, pattern: Pattern) -> None:
         start = self.buffer.first

@@ -264,7 +264,7 @@ class MappingScreen(HudtuiScreen):
             path = remembered or configs[0]
             try:
                 await self.open_file(path)
-            except HudtuiError:
+            except Exception:
                 name = workspace.relative(path)
                 self.query_one(EmptyState).tell(
                     f"{name} cannot be opened.", "{key:mapping.config} opens it again, or another one"

@@ -16,7 +16,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
 
-from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.errors import InputError
 from hudtui.core.results.queries import diff_transcripts, failures, histogram, step_map
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.tui.actions import AppAction, by_key, cancel_action
@@ -269,7 +269,7 @@ class ResultsScreen(HudtuiScreen):
     def _follow(self) -> None:
         if self.index is not None:
             work: Callable[[], Any] = partial(self._read, self.index)
-            self.run_worker(work, name="forever", group="read", exclusive=True, exit_on_error=False)
+            self.run_worker(work, name="forever", group="read", exclusive=True)
 
     def on_screen_suspend(self) -> None:
         """The screen is hidden: stop reading. Behind a dialog everything continues, such as the map."""
@@ -287,14 +287,12 @@ class ResultsScreen(HudtuiScreen):
             async with aclosing(follow(index)) as pieces:
                 async for progress in pieces:
                     await self._show_progress(index, progress)
-        except HudtuiError as error:
+        except Exception:
             if not index.entries:
                 self._show_empty(
                     "These episodes cannot be read.", "{key:results.open} opens others, {key:results.refresh} tries again"
                 )
-            self.fail(error)
-        except Exception as error:
-            self.fail(error)
+            raise
 
     async def _show_progress(self, index: ResultIndex, progress: IndexProgress) -> None:
         if progress.generation != self._generation:
@@ -550,7 +548,7 @@ class ResultsScreen(HudtuiScreen):
     async def _read_episode(self, entry: EpisodeEntry) -> None:
         try:
             transcript = await self._transcript(entry)
-        except HudtuiError:
+        except Exception:
             self._show_pair(entry, None)
             raise
         if transcript is not None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.cells import cell_len
@@ -17,6 +16,7 @@ from textual.widget import Widget
 
 from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Choice
+from hudtui.core.paths import typed_path
 from hudtui.core.text import clean_line, plural, seen_from
 from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.facts import Facts
@@ -212,7 +212,7 @@ class RunScreen(HudtuiScreen):
         if facts.warnings and not facts.runs:
             return  # the store cannot be read, and the screen says so
         work: Callable[[], Any] = self._read_list
-        self.run_worker(work, group="list", exclusive=True, exit_on_error=False)
+        self.run_worker(work, group="list", exclusive=True)
 
     async def _read_list(self) -> None:
         from hudtui.core.runs.listing import RunRow
@@ -348,10 +348,10 @@ class RunScreen(HudtuiScreen):
     def _follow(self) -> None:
         """Follow the chosen run until another is chosen or the screen is left."""
         if not self.going("glance"):
-            self.run_worker(self._glance(), name="forever", group="glance", exit_on_error=False)
+            self.run_worker(self._glance(), name="forever", group="glance")
         if self.chosen is not None:
             watch: Callable[[], Any] = partial(self._watch, self.chosen)  # the coroutine is created when the worker starts
-            self.run_worker(watch, name="forever", group="watch", exclusive=True, exit_on_error=False)
+            self.run_worker(watch, name="forever", group="watch", exclusive=True)
 
     def on_screen_suspend(self) -> None:
         """Stop reading when another screen is shown. Behind a dialog, reading continues."""
@@ -613,7 +613,7 @@ class RunScreen(HudtuiScreen):
         if not out:
             return
         push = await app.ask("Push it to the Hub as", placeholder="ORG/NAME; empty: only on this computer", accept="Export")
-        request = ExportRequest(run, merged=form == "merged", out=Path(out).expanduser(), push_to=push or None)
+        request = ExportRequest(run, merged=form == "merged", out=typed_path(out), push_to=push or None)
         self.busy("Exporting the model ({key:run.cancel} cancels)")
         async for step in export_model(app.project, request):
             if isinstance(step, Progress):

@@ -260,7 +260,7 @@ class WatchScreen(HudtuiScreen):
         self.watching = SessionWatcher(host, foreign, lines=None if whole else _LINES, from_when=from_when)
         self.workers.cancel_group(self, "read")
         # Never cancelled, because that would interrupt the mounting or removal of widgets.
-        self.run_worker(self._switch(self.watching), group="switch", exit_on_error=False)
+        self.run_worker(self._switch(self.watching), group="switch")
 
     def _follow_server(self, host: Host, port: int) -> None:
         self.foreign = self.watching = self.server = None
@@ -269,7 +269,7 @@ class WatchScreen(HudtuiScreen):
 
     def _start_reading(self, work: Callable[[], Any]) -> None:
         # If the app ends before the worker starts, the coroutine is never created.
-        self.run_worker(work, name="forever", group="read", exclusive=True, exit_on_error=False)
+        self.run_worker(work, name="forever", group="read", exclusive=True)
 
     async def _read_server(self, host: Host, port: int) -> None:
         """Show the state of a model server, and its curves by time."""
@@ -342,7 +342,7 @@ class WatchScreen(HudtuiScreen):
                         self._draw()
                     elif not waiting:
                         waiting = True
-                        self.run_worker(draw_later(), name="forever", group="draw", exit_on_error=False)
+                        self.run_worker(draw_later(), name="forever", group="draw")
             for log in self.logs.by_source.values():
                 log.ended = True
         except Exception as error:
