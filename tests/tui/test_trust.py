@@ -56,6 +56,23 @@ async def test_the_settings_say_that_the_file_of_the_folder_does_not_count(
         assert "do not count" not in app.screen.message
 
 
+async def test_the_question_shows_a_long_command_to_its_end(
+    open_app: Any, project: Path, monkeypatch: Any, screen_text: Any
+) -> None:
+    monkeypatch.delenv("HUDTUI_TRUST", raising=False)
+    command = "token=`first` \x1b]52;c;x\x1b\\ " + "x" * 5000 + " \u200bEVIL"
+    servers = {"a": {"command": "sh", "args": ["-c", command]}}
+    (project / "tasks.json").write_text(json.dumps([{"prompt": "x", "mcp_config": servers}]))
+    async with open_app(project, size=(80, 24)) as (app, pilot):
+        await pilot.press("exclamation_mark")
+        await settled(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "token=`first` \\x1b]52;c;x" in screen_text(app)
+        await settled(pilot, lambda: app.screen.query_one(".dialog-body").max_scroll_y > 0)
+        while "\\u200bEVIL" not in screen_text(app).replace(" ", "").replace("\n", ""):
+            await pilot.press("pagedown")
+            await pilot.pause()
+
+
 async def test_key_1_starts_nothing_that_the_folder_names_unasked(open_app: Any, hostile: Path) -> None:
     async with open_app(hostile) as (app, pilot):
         await pilot.press("1")

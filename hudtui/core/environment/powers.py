@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from hudtui.core import trust
 from hudtui.core.environment.bundled import is_bundled
-from hudtui.core.environment.servers import ServerSpec, mask_text, parse_mcp_config
+from hudtui.core.environment.servers import ServerSpec, parse_mcp_config
 from hudtui.core.errors import SourceError
 from hudtui.core.platform import BUILT_IN
+from hudtui.core.settings import secret_mask
+from hudtui.core.text import in_full
 from hudtui.core.variables import variable_names
 
 
@@ -24,7 +27,9 @@ def server_powers(specs: Iterable[ServerSpec], file: Path) -> tuple[trust.Power,
         specs: The servers, variables as written.
         file: The file that names them.
     """
-    return tuple(_power(spec, file) for spec in specs if not is_bundled(spec) and not _of_platform(spec))
+    asking = [spec for spec in specs if not is_bundled(spec) and not _of_platform(spec)]
+    mask: Callable[[str], str] = secret_mask() if asking else str
+    return tuple(_power(spec, file, mask) for spec in asking)
 
 
 def task_powers(configs: Iterable[Mapping[str, Any]], file: Path) -> tuple[trust.Power, ...]:
@@ -44,14 +49,36 @@ def task_powers(configs: Iterable[Mapping[str, Any]], file: Path) -> tuple[trust
     return tuple(found.values())
 
 
-def _power(spec: ServerSpec, file: Path) -> trust.Power:
+def server_lines(config: Any) -> tuple[str, ...]:
+    """What the servers of a task start or connect to, whole, one line each, for a question about it.
+
+    Raises:
+        SourceError: The configuration cannot be understood.
+    """
+    mask = secret_mask()
+    return tuple(
+        in_full(f"{spec.name}: {'starts' if spec.url is None else 'connects to'} {_told(spec, mask)}")
+        for spec in parse_mcp_config(config, "mcp_config")
+    )
+
+
+def _told(spec: ServerSpec, mask: Callable[[str], str]) -> str:
+    """All that is started or asked, as text; and the names of the variables that are put in."""
     if spec.url is not None:
+        told = spec.url + "".join(f", header {name}: {value}" for name, value in spec.headers.items())
         names = _names((spec.url, *spec.headers.values()))
-        told = spec.where + (f" with {', '.join(names)}" if names else "")
+    else:
+        given = [f"{name}={value}" for name, value in spec.env.items()]
+        told = shlex.join([*given, spec.command or "", *spec.args])
+        told += f", in {shlex.quote(spec.cwd)}" if spec.cwd is not None else ""
+        names = tuple(dict.fromkeys((*_names((spec.command or "", *spec.args, *spec.env.values())), *spec.pass_on)))
+    return mask(told) + (f", with {', '.join(names)}" if names else "")
+
+
+def _power(spec: ServerSpec, file: Path, mask: Callable[[str], str]) -> trust.Power:
+    told = _told(spec, mask)
+    if spec.url is not None:
         return trust.power("address", told, file, spec.url, dict(spec.headers), spec.sse)
-    names = tuple(dict.fromkeys((*_names((spec.command or "", *spec.args, *spec.env.values())), *spec.pass_on)))
-    given = " ".join(f"{name}={mask_text(value)}" for name, value in spec.env.items())
-    told = f"{given} {spec.where}".strip() + (f" with {', '.join(names)}" if names else "")
     return trust.power(
         "command", told, file, spec.command, spec.args, dict(spec.env), spec.pass_on, spec.cwd, spec.literal, spec.contained
     )

@@ -16,7 +16,7 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.flows.person import Choice, Person
 from hudtui.core.http import is_http_url
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean, clean_line, in_full
 
 if TYPE_CHECKING:
     from hudtui.core.environment.login_redirect import LoginRedirect
@@ -102,7 +102,7 @@ class PersonAnswers:
                 f"{server} asks to open {clean_line(address, 200)}, which is no web page: declined", severity="warning"
             )
             return False
-        lines = (*_lines(message), f"The page: {clean_line(mask_url(address), 2000)}")
+        lines = (*_lines(message), f"The page: {in_full(address)}")
         if not await self._person.confirm(f"Open the page that {server} names?", lines, yes="Open", no="Decline", danger=True):
             return False
         if not (has_desktop() and await open_externally(address)):

@@ -105,15 +105,14 @@ async def try_task(
     """
     from hudtui.core import trust
     from hudtui.core.environment.bundled import with_python_variable
-    from hudtui.core.environment.powers import task_powers
+    from hudtui.core.environment.powers import server_lines, task_powers
     from hudtui.core.rollouts.evaluate import tasks_file
-    from hudtui.core.tasks.masking import server_lines
 
     agreed = set() if agreed is None else agreed
     servers = json.dumps(task.mcp_config, sort_keys=True, default=repr)
     if servers not in agreed:
         lines = (
-            *server_lines(task.mcp_config, project.platform),
+            *server_lines(task.mcp_config),
             "",
             "The task is set up and evaluated at once; no agent plays.",
         )

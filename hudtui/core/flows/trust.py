@@ -16,6 +16,7 @@ from hudtui.core.errors import HudtuiError
 from hudtui.core.files import read_text
 from hudtui.core.platform import Platform
 from hudtui.core.settings import Settings, folder_powers, load_settings
+from hudtui.core.text import in_full
 from hudtui.core.training.plan import JobSpec
 from hudtui.core.workspace import STATE_FOLDER, Workspace, open_workspace
 
@@ -158,10 +159,7 @@ def changes(powers: Sequence[trust.Power], folder: Path) -> tuple[str, ...]:
 
 
 def _short(file: Path, folder: Path) -> str:
-    try:
-        return str(file.relative_to(folder))
-    except ValueError:
-        return str(file)
+    return in_full(str(file.relative_to(folder) if file.is_relative_to(folder) else file))
 
 
 def status(folder: Path, powers: Sequence[trust.Power]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ _KEY = "OPENAI_API_KEY"
 def judge_power(judge: str, settings: Settings, file: Path) -> trust.Power:
     """Return what the user must agree to before a judge from a file is used: its endpoint, and the key that is sent to it."""
     endpoint = _endpoint(settings)
-    text = f"{mask_url(endpoint)} with {_KEY}, for the judge {judge}: each group of episodes is a paid call"
+    text = f"{endpoint} with {_KEY}, for the judge {judge}: each group of episodes is a paid call"
     return trust.power("address", text, file, "judge", judge, endpoint)
 
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import re
 import secrets
+import shlex
 import sqlite3
 import threading
 import time
@@ -391,8 +392,8 @@ class RunStore:
     def _power(self, row: tuple[Any, ...]) -> trust.Power:
         run, *_, host, _, folder, _, plan = row
         try:
-            commands = "; ".join(" ".join(map(str, stage["argv"])) for stage in json.loads(plan)["stages"])
-        except (ValueError, TypeError, KeyError, RecursionError):
+            commands = "; ".join(map(_command, json.loads(plan)["stages"]))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             commands = "unreadable commands"
         return trust.power("run", f"{run} on {host}, in {folder}: {commands}", self.path, _content(row))
 
@@ -489,6 +490,13 @@ _ORIGINS: Mapping[object, Literal["app", "machine"]] = {"app": "app"}
 
 def _is_named(row: Sequence[Any]) -> bool:
     return isinstance(row[0], str) and _ID.fullmatch(row[0]) is not None
+
+
+def _command(stage: Mapping[str, Any]) -> str:
+    """A stage of a plan as a command line: its variables, its words, and the keys that it gets."""
+    given = [f"{name}={value}" for name, value in stage.get("env", {}).items()]
+    names = ", ".join(map(str, stage.get("secrets", ())))
+    return shlex.join([*given, *map(str, stage["argv"])]) + (f" with {names}" if names else "")
 
 
 def _content(row: Sequence[Any]) -> str:

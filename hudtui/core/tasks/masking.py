@@ -11,7 +11,6 @@ from typing import Any
 from hudtui.core.platform import Platform
 from hudtui.core.settings import looks_secret
 from hudtui.core.tasks.servers import masked, without_secrets
-from hudtui.core.text import clean_line
 
 _PAIR = re.compile(r'("([^"\\\n]{1,80})"\s*:\s*")((?:[^"\\]|\\.)*)"')
 
@@ -54,17 +53,3 @@ def masked_text(text: str) -> str:
         return f'{match[1]}{masked(match[3])}"'
 
     return _PAIR.sub(hide, text)
-
-
-def server_lines(config: Any, platform: Platform) -> tuple[str, ...]:
-    """Return what the servers of a task start or connect to, one line each, secrets masked."""
-    lines = []
-    for name, server in (masked_config(config, platform) or {}).items():
-        if not isinstance(server, Mapping):
-            continue
-        if server.get("url"):
-            lines.append(f"{name}: connects to {server['url']}")
-        else:
-            words = [str(server.get("command", "")), *map(str, server.get("args") or [])]
-            lines.append(f"{name}: starts {' '.join(words)}")
-    return tuple(clean_line(line, 300) for line in lines)

@@ -16,7 +16,7 @@ from textual.widgets import Button, Static
 from textual.widgets.button import ButtonVariant
 
 from hudtui.core.errors import HudtuiError, InputError
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean, clean_line, in_full
 from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fields import Field
@@ -176,7 +176,7 @@ class Ask(Dialog["str | None"]):
         with Vertical(classes="dialog -wide" if self._copy else "dialog"):
             yield dialog_title(self._title)
             if self._copy:
-                copied = Static(Content.styled(clean_line(self._copy), "$primary"), id="to-copy")
+                copied = Static(Content.styled(in_full(self._copy), "$primary"), id="to-copy")
                 yield dialog_body((*self._lines, ""), copied)
             elif self._lines:
                 yield dialog_body(self._lines)

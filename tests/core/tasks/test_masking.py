@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from hudtui.core.platform import HUD
-from hudtui.core.tasks.masking import masked_config, masked_json, masked_text, server_lines
+from hudtui.core.tasks.masking import masked_config, masked_json, masked_text
 
 
 def test_secrets_are_masked_wherever_they_stand() -> None:
@@ -23,7 +23,3 @@ def test_secrets_are_masked_wherever_they_stand() -> None:
     assert "Bearer …cdef" in shown and "${KEY}" in shown and "fast" in shown and "API_KEY=…" in shown
     broken = '{"Authorization": "Bearer sk-live-0123456789abcdef", "prompt": "x", '
     assert "0123456789" not in masked_text(broken) and '"prompt": "x"' in masked_text(broken)
-    assert server_lines({"a": {"url": "https://x"}, "b": {"command": "run", "args": ["me"]}}, HUD) == (
-        "a: connects to https://x",
-        "b: starts run me",
-    )
