@@ -29,7 +29,7 @@ _PRODUCTS = (
 _CPU_WORDS = ("cpu", "cpunode", "nogpu")
 _WITHOUT_DIGITS = re.compile(r"titan|gaudi|trainium|inferentia|tpu", re.IGNORECASE)
 """Models whose names may have no digit."""
-_SIZES = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 128, 141, 180, 192)
+_SIZES = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 128, 141, 180, 192, 262, 288, 480, 624)
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,79 @@ def _near(spec: GpuSpec, known: list[str]) -> str:
     if near:
         return f"Near it: {', '.join(clean_line(gpu, 40) for gpu in near[:6])}."
     return f"There are: {', '.join(clean_line(gpu, 40) for gpu in known[:20])}{', ...' if len(known) > 20 else ''}."
+
+
+@dataclass(frozen=True)
+class GpuKind:
+    """What a text of any source says of a GPU: a provider's name of it, or its driver's."""
+
+    models: frozenset[str]
+    """The models that it names, folded; empty where it names none that can be recognised."""
+    sizes: frozenset[float]
+    """Sizes of its memory in GB. A GH200 is named by the memory of its processor, and has another."""
+    socket: str = ""
+    """`SXM`, `PCIe` or `NVL`."""
+
+    def differs(self, other: GpuKind) -> bool:
+        """Whether this is certainly another GPU: what one of the two does not tell is no difference."""
+        if self.models and other.models and not self.models & other.models:
+            return True
+        sizes = [(a, b) for a in self.sizes for b in other.sizes]
+        if sizes and all(max(pair) > min(pair) * _SAME_SIZE for pair in sizes):
+            return True
+        return "SXM" in (self.socket, other.socket) and "" not in (self.socket, other.socket) and self.socket != other.socket
+
+
+_SAME_SIZE = 1.125
+"""The same memory is sold as 180 and 192 GB, and a driver tells of 22.5 of 24: no model is sold in sizes so near each other."""
+_NOISE = re.compile(
+    r"\b(nvidia|corporation|geforce|tesla|quadro|graphics|device|hbm\d?e?|gddr\d\w?|amd|instinct|intel|hgx|dgx|gpus?|tensor core"
+    r"|ada lovelace|generation|server|workstation|max q|edition|simulated|sff|nvl\d+)\b"
+)
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?) ?(gi?b?|mi?b)\b|(?<=[a-z]\d{3}) (16|24|32|40|48|80|94|96|141|180|192)$")
+_GLUED = re.compile(rf"\b([a-z]+\d+?[a-z]*?)(?=(?:{'|'.join(map(str, _SIZES))})gb?\b)")
+_SOCKET_WORD = re.compile(r"\b(?:sxm\d?|pcie?(?: ?x16)?|nvl)\b")
+_COUNT_WORD = re.compile(r"^\d{1,3} ?[x*] ?(?=[a-z])|\b\d{1,3}x\b| x?\d{1,2}$|[x* ] ?\d{1,3}$|(?<=\d)[x*]\d{1,2}$")
+_JOINED = (
+    (re.compile(r"\brtx ?pro ?(\d+) ?b?(?:lackwell)?\b"), r"rtxpro\1b"),
+    (re.compile(r"\b(?:rtx|gtx) ?(?=a?\d)"), ""),
+    (re.compile(r"\b(titan|mi|gaudi) ?(?=\w)"), r"\1"),
+    (re.compile(r"(?<=\d) ?(ada|ti|super|d)\b"), r"\1"),
+    (re.compile(r"(?<=ti) (super)\b"), r"\1"),
+    (re.compile(r"(?<=\bl40) s\b"), "s"),
+)
+_MODEL = re.compile(r"(?:[a-z]{1,3}|rtxpro|titan|gaudi)\d{1,4}[a-z]{0,8}|\d{3,4}[a-z]{0,8}|titan\w+")
+
+
+def kind_of(name: str, memory: float | None = None, socket: str = "") -> GpuKind:
+    """What a name of a GPU says, in any spelling: `A100_80GB`, `NVIDIA A100-SXM4-80GB`, `GA100 [A100 PCIe 80GB]`.
+
+    `memory` in GB and `socket` are what is told beside the name; empty values are unknown.
+    """
+    text = " ".join(re.sub(r"[^a-z0-9.*]+", " ", name.lower()).split())
+    text = _GLUED.sub(r"\1 ", " ".join(_NOISE.sub(" ", text).split()))
+    sizes: set[float] = set() if memory is None else {memory}
+    sockets = [socket.lower()]
+
+    def size(match: re.Match[str]) -> str:
+        amount = float(match[1] or match[3])
+        sizes.add(amount / 1024 if (match[2] or "").startswith("m") else amount)
+        return " "
+
+    def seat(match: re.Match[str]) -> str:
+        sockets.append(match[0])
+        return " "
+
+    for pattern, part in ((_SIZE, size), (_SOCKET_WORD, seat), (_COUNT_WORD, lambda _: " ")):
+        text = " ".join(pattern.sub(part, text).split())
+    for pattern, plain in _JOINED:
+        text = pattern.sub(plain, text)
+    if fold(text) in _CPU_WORDS or fold(name) in _CPU_WORDS:
+        return GpuKind(frozenset({"cpu"}), frozenset())
+    told = next(filter(None, sockets), "")
+    kinds = {"sxm": "SXM", "pci": "PCIe", "nvl": "NVL"}
+    models = frozenset(word for word in text.split() if _MODEL.fullmatch(word))
+    return GpuKind(models, frozenset(sizes), kinds.get(told[:3], ""))
 
 
 def type_from_driver(name: str, memory_mib: int | None) -> tuple[str, float | None, str]:

@@ -105,7 +105,7 @@ async def inspect(host: Host, *, python: str = "python3") -> Hardware:
     gpus: tuple[Gpu, ...] = ()
     warnings: list[str] = []
     if programs.get("nvidia-smi"):
-        gpus, complaint = await _gpus(host, programs["nvidia-smi"])
+        gpus, complaint = await find_gpus(host, programs["nvidia-smi"])
         warnings += [complaint] if complaint else []
 
     def number(key: str) -> int | None:
@@ -131,7 +131,8 @@ async def inspect(host: Host, *, python: str = "python3") -> Hardware:
     )
 
 
-async def _gpus(host: Host, program: str) -> tuple[tuple[Gpu, ...], str | None]:
+async def find_gpus(host: Host, program: str = "nvidia-smi") -> tuple[tuple[Gpu, ...], str | None]:
+    """The GPUs that the driver on a machine finds, and why it does not say so (None: it does)."""
     try:
         answer = await host.run(
             [program, f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader,nounits"], timeout=TIMEOUT

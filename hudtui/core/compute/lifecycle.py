@@ -13,7 +13,7 @@ import contextlib
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,10 @@ from typing import Any, Literal, TypeVar
 
 from hudtui.core.compute.budget import grant_new
 from hudtui.core.compute.costs import HOUR, charge_text
+from hudtui.core.compute.gpus import GpuKind, kind_of
+from hudtui.core.compute.hardware import find_gpus
 from hudtui.core.compute.limits import Limits, money
+from hudtui.core.compute.market import offer_from_json
 from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord, price_facts
 from hudtui.core.compute.provider import AuthError, OutcomeUnknown, PodGone, Provider, ProviderError, ProvisionFailed
 from hudtui.core.compute.values import Offer, Order, Pod
@@ -215,6 +218,8 @@ class _Attempt:
     host: Host | None = None
     run: str | None = None
     """The run that it is for, whose manager puts a guard onto the pod, or ends it."""
+    offer: Offer | None = None
+    """What was chosen; None where a record does not say it."""
 
     async def steps(self, beginning: AsyncGenerator[ProvisionStep, None]) -> AsyncGenerator[ProvisionStep, None]:
         """The steps of `beginning`, which leads to a pod, then those until the login; what fails or is left is cleaned up."""
@@ -255,7 +260,7 @@ class _Attempt:
         account: str | None,
     ) -> AsyncGenerator[ProvisionStep, None]:
         """Write the pod down and request it."""
-        endpoint, self.run = self.provider.endpoint, run
+        endpoint, self.run, self.offer = self.provider.endpoint, run, order.offer
         grant = None if limits is None else grant_new(order.name, order.offer.price, endpoint, limits, tail=tail)
 
         def reserve() -> PodRecord:
@@ -275,11 +280,7 @@ class _Attempt:
         created = self.pod is not None
         pod = self.pod = self.pod or await self.look()
         await self.update("created", pod=pod.id, last=pod)
-        if _other_gpu(pod.gpu_type, order.offer.gpu_type) or 0 < pod.gpu_count != order.offer.gpu_count > 0:
-            raise ProvisionFailed(
-                f"{self.name} is not the machine that was chosen",
-                why=f"chosen: {offer_title(order.offer)}; given: {pod.gpu_count} x {clean_line(pod.gpu_type)}",
-            )
+        self.compare(pod)
         yield self.step(
             "created" if created else "adopted", f"{self.name} is created as {clean_line(pod.id)}{_dearer(pod, order)}"
         )
@@ -306,6 +307,8 @@ class _Attempt:
         if not self.claimed:
             raise ProviderError(f"{record.name} is being prepared by another hudtui on this machine")
         self.requested, self.asked_at, self.run = True, record.created, record.run
+        with contextlib.suppress(InputError, TypeError, AttributeError, KeyError):  # of a version with other fields
+            self.offer = offer_from_json(record.order["offer"])
         pod = await self.provider.get(record.pod) if record.pod else await self.look()
         if pod is None:
             await mark_terminated(record, self.provider, self.ledger)
@@ -359,14 +362,54 @@ class _Attempt:
 
     # --- readiness ---
 
+    def compare(self, pod: Pod) -> None:
+        """Compare what the provider says of the pod with what was chosen.
+
+        Raises:
+            ProvisionFailed: It is another machine.
+        """
+        told = f"{pod.gpu_count or ''} x {pod.gpu_type} {pod.socket}".removeprefix(" x ")
+        self._require_chosen((kind_of(pod.gpu_type, socket=pod.socket),), pod.gpu_count, told)
+
+    async def look_inside(self, pod: Pod, host: Host) -> None:
+        """Compare the GPUs that the driver on the pod finds with what was chosen. A driver that does not answer says nothing.
+
+        Raises:
+            ProvisionFailed: It is another machine.
+        """
+        gpus, _ = await find_gpus(host)
+        if gpus:
+            kinds = [kind_of(gpu.name, None if gpu.memory_mib is None else gpu.memory_mib / 1024) for gpu in gpus]
+            count = len(gpus) if len(pod.addresses) == 1 else 0  # of several machines, this is one
+            size = "" if gpus[0].memory_mib is None else f" with {gpus[0].memory_mib / 1024:.0f} GiB"
+            self._require_chosen(kinds, count, f"{len(gpus)} x {gpus[0].name}{size}, by its driver")
+
+    def _require_chosen(self, given: Sequence[GpuKind], count: int, told: str) -> None:
+        offer = self.offer
+        if offer is None:
+            return
+        chosen = kind_of(offer.gpu_type, offer.gpu_memory, offer.socket)
+        others = [kind for kind in given if kind.differs(chosen)]
+        if not self.provider.features.paid:  # the user's own machine may have more than what was chosen of it
+            others = others if len(others) == len(given) else []
+        elif 0 < count != offer.gpu_count > 0:
+            others = [*given]
+        if others:
+            socket = f" {offer.socket}" if offer.socket else ""
+            raise ProvisionFailed(
+                f"{self.name} is not the machine that was chosen",
+                why=clean_line(f"chosen: {offer_title(offer)}{socket}; given: {told}"),
+            )
+
     async def wait(self) -> AsyncGenerator[ProvisionStep, None]:
         """Follow the pod until a login succeeds."""
         assert self.pod is not None
         began = changed = self.clock()
         before: tuple[object, ...] = ()
-        logins = LoginAttempts(self.login, self.clock)
+        logins, arrived = LoginAttempts(self.login, self.clock), False
         while True:
             pod = self.pod
+            self.compare(pod)
             state = (pod.stage, pod.status, pod.progress, bool(pod.addresses))
             if state != before:
                 before, changed = state, self.clock()
@@ -374,9 +417,13 @@ class _Attempt:
             if pod.stage == "failed":
                 raise ProvisionFailed(f"{self.name} failed: {clean_line(pod.failure or pod.status)}")
             if pod.stage == "ready" and pod.addresses:
+                if not arrived:
+                    arrived = True
+                    self.compare(await self._whole(pod))
                 entered = await logins.try_login(pod)
                 if entered is not None:
                     self.pod, self.host = entered
+                    await self.look_inside(*entered)
                     await self.update("ready", pod=pod.id, last=self.pod, why=UNGUARDED if self.run is None else None)
                     return
                 if logins.news:
@@ -398,6 +445,12 @@ class _Attempt:
                 raise
             except ProviderError as error:
                 yield self.step("waiting", f"{error.what}; asking again")
+
+    async def _whole(self, pod: Pod) -> Pod:
+        """All that the provider says of the pod, where it answers: what it says of many at once lacks the GPUs."""
+        with contextlib.suppress(ProviderError):
+            return await self.provider.get(pod.id) or pod
+        return pod
 
     async def _refresh(self, pod: Pod) -> Pod:
         """The pod as it is now."""
@@ -469,14 +522,6 @@ class _Attempt:
         ended = await terminate_pod(pod, self.provider, self.ledger, why=why, sleep=self.sleep)
         charge = charge_text(ended)
         self.outcome = f"{self.name} was ended, and that was verified." + ("" if charge is None else f" It has cost {charge}.")
-
-
-def _other_gpu(given: str, chosen: str) -> bool:
-    """It is another GPU, and not the same one in other words: `H100_80GB`, `H100 80GB`, `NVIDIA H100`."""
-    one, other = (
-        re.sub(r"[^a-z0-9]", "", re.sub(r"_?\d+ ?GB$", "", text, flags=re.IGNORECASE).lower()) for text in (given, chosen)
-    )
-    return bool(one and other) and one not in other and other not in one
 
 
 def _dearer(pod: Pod, order: Order) -> str:

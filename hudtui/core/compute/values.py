@@ -154,6 +154,7 @@ class Pod:
     """The provider's own word, or words: `ACTIVE`, `ACTIVE/FINISHED`."""
     gpu_type: str = ""
     gpu_count: int = 0
+    socket: str = ""
     hourly: float | None = None
     """Current price per hour; None if the provider does not state it."""
     currency: str = "USD"

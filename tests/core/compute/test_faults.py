@@ -12,9 +12,9 @@ _STOPS = (
     ("kill", "after ledger.reserve", "release"),
     ("kill", "provider.create, waiting", "release"),
     ("kill", "after provider.create", "resume"),
-    ("kill", "step trying, waiting", "resume"),
+    ("kill", "after provider.get, waiting", "resume"),
     ("cancel", "provider.create, waiting", "release"),
-    ("cancel", "step trying, waiting", "release"),
+    ("cancel", "after provider.get, waiting", "release"),
 )
 
 

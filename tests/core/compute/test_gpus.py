@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.gpus import GpuSpec, fold, parse_spec, resolve, split_type, type_from_driver
+from hudtui.core.compute.gpus import GpuSpec, fold, kind_of, parse_spec, resolve, split_type, type_from_driver
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import InputError
+from hudtui.sim.catalogue import default_offers
 
 _KNOWN = """
 CPU_NODE A10_24GB A30_24GB A40_48GB A100_40GB A100_80GB A2000_6GB A4000_16GB A4500_20GB A5000_24GB A6000_48GB
@@ -181,3 +185,114 @@ def test_what_a_driver_says_is_found_by_what_people_write() -> None:
     gpu, memory, _ = type_from_driver("H100_80GB (simulated)", 81920)
     assert resolve(parse_spec("H100_80GB"), [offer(gpu, memory=memory)]) == (gpu,)
     assert split_type("NVIDIA GeForce RTX 4090")[0] == fold("rtx-4090") == "rtx4090"
+
+
+ALL = sorted({*TYPES, *(row["gpuType"] for row in default_offers())})
+_SPELLINGS: dict[str, Callable[[str], str]] = {
+    "lower case, dashes": lambda gpu: gpu.lower().replace("_", "-"),
+    "with the maker": lambda gpu: f"NVIDIA {gpu.replace('_', ' ')}",
+    "a label of Kubernetes": lambda gpu: f"NVIDIA-{gpu.replace('_', '-')}",
+    "nothing between": lambda gpu: gpu.replace("_", ""),
+    "number before": lambda gpu: f"8x {gpu}",
+    "number close before": lambda gpu: f"8x{gpu}",
+    "number behind": lambda gpu: f"{gpu} x8",
+    "number behind a colon": lambda gpu: f"{gpu}:4",
+    "spaces in the memory": lambda gpu: re.sub(r"_(\d+)GB$", r" \1 GB", gpu),
+    "GiB": lambda gpu: re.sub(r"(\d)GB$", r"\1GiB", gpu),
+    "in brackets": lambda gpu: re.sub(r"_(\d+)GB$", r" (\1 GB)", gpu),
+    "the kind of memory": lambda gpu: re.sub(r"_(\d+)GB$", r" \1GB HBM3", gpu),
+    "spaces in the name": lambda gpu: re.sub(r"(?<=\d)(Ti|Ada)", r" \1", gpu.replace("RTX", "GeForce RTX ")),
+    "with the generation": lambda gpu: re.sub(r"(?<=\d)Ada", r" Ada Generation", gpu),
+    "without the memory": lambda gpu: re.sub(r"_\d+GB$", "", gpu),
+    "simulated": lambda gpu: f"{gpu} (simulated)",
+}
+
+
+@pytest.mark.parametrize("chosen", ALL)
+def test_no_gpu_passes_for_another(chosen: str) -> None:
+    for gpu in ALL:
+        assert kind_of(gpu).differs(kind_of(chosen)) == (gpu != chosen), gpu
+        for way, spell in _SPELLINGS.items():
+            if way != "without the memory" and gpu != chosen:
+                assert kind_of(spell(gpu)).differs(kind_of(chosen)), (way, spell(gpu))
+                assert kind_of(chosen).differs(kind_of(spell(gpu))), (way, spell(gpu))
+
+
+@pytest.mark.parametrize("way", _SPELLINGS)
+def test_the_same_gpu_in_other_words_is_the_same(way: str) -> None:
+    for gpu in ALL:
+        spelled = kind_of(_SPELLINGS[way](gpu))
+        assert spelled.models, gpu
+        assert not spelled.differs(kind_of(gpu)) and not kind_of(gpu).differs(spelled), (gpu, spelled)
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen", "another"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "A100_80GB", False),
+        ("NVIDIA Corporation GA100 [A100 SXM4 80GB]", "A100_80GB", False),
+        ("gpu_1x_h100_sxm5", "H100_80GB", False),
+        ("A100-80", "A100_80GB", False),
+        ("A100 81920MiB", "A100_80GB", False),
+        ("B200_192GB", "B200_180GB", False),
+        ("NVIDIA GB200 NVL72", "GB200", False),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX6000Ada_48GB", False),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX_PRO_6000B_96GB", False),
+        ("RTX A6000", "A6000_48GB", False),
+        ("Quadro RTX 6000", "RTX6000_24GB", False),
+        ("L40 S", "L40S_48GB", False),
+        ("", "H100_80GB", False),
+        ("a machine", "H100_80GB", False),
+        ("p4d.24xlarge", "A100_40GB", False),
+        ("A10G", "A10_24GB", True),
+        ("A100-80", "A100_40GB", True),
+        ("A100 40960MiB", "A100_80GB", True),
+        ("H100 NVL 94GB", "H100_80GB", True),
+        ("H800", "H100_80GB", True),
+        ("H20", "H200_141GB", True),
+        ("L40", "L40S_48GB", True),
+        ("L4", "L40S_48GB", True),
+        ("RTX 4070 Ti SUPER", "RTX4070Ti_12GB", True),
+        ("RTX 4090 D", "RTX4090_24GB", True),
+        ("RTX PRO 4000 Blackwell", "RTX4000_8GB", True),
+        ("RTX A4000", "RTX4000_8GB", True),
+        ("MI300X", "H100_80GB", True),
+        ("Standard_NC24ads_A100_v4", "H100_80GB", True),
+        ("no GPU", "H100_80GB", True),
+        ("H100_80GB", "CPU_NODE", True),
+    ],
+)
+def test_what_providers_and_drivers_write(given: str, chosen: str, another: bool) -> None:
+    assert kind_of(given).differs(kind_of(chosen)) == another
+    assert kind_of(chosen).differs(kind_of(given)) == another
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen", "another"),
+    [
+        ("PCIe", "SXM5", True),
+        ("SXM4", "pcie", True),
+        ("NVL", "SXM5", True),
+        ("SXM", "SXM5", False),
+        ("", "SXM5", False),
+        ("PCIe", "", False),
+        ("something", "PCIe", False),
+    ],
+)
+def test_sockets_are_compared_where_both_are_told(given: str, chosen: str, another: bool) -> None:
+    assert kind_of("H100_80GB", socket=given).differs(kind_of("H100_80GB", socket=chosen)) == another
+    assert kind_of(f"H100 {given}").differs(kind_of("H100_80GB", 80, chosen)) == another
+
+
+def test_memory_that_is_told_beside_the_name_is_compared() -> None:
+    assert kind_of("A100", 80).differs(kind_of("A100", 40))
+    assert kind_of("A100-80GB").differs(kind_of("A100", 40))
+    assert not kind_of("A100").differs(kind_of("A100", 40))
+    assert not kind_of("NVIDIA GH200 480GB", 95.6).differs(kind_of("GH200_96GB", 96))
+    assert kind_of("NVIDIA GH200 480GB", 95.6).differs(kind_of("GH200_624GB", 144))
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_any_names_can_be_compared(one: str, other: str) -> None:
+    assert kind_of(one).differs(kind_of(other)) == kind_of(other).differs(kind_of(one))
+    assert not kind_of(one).differs(kind_of(one))

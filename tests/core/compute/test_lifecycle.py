@@ -16,7 +16,6 @@ from hudtui.core.compute.lifecycle import (
     ProvisionFailed,
     ProvisionStep,
     TerminationUnverified,
-    _other_gpu,
     acquire,
     resume,
     terminate_pod,
@@ -200,30 +199,129 @@ async def test_a_status_that_leaves_it_out_is_not_its_end(world: Any) -> None:
     assert (await _steps(_acquire(world, order)))[-1].kind == "ready"
 
 
-async def test_another_machine_than_the_one_that_was_chosen(world: Any) -> None:
-    order = await world.order()
-    order = replace(order, offer=replace(order.offer, gpu_type="H200_141GB"))
-    with pytest.raises(ProviderError):  # the simulator knows no such offer
-        await _steps(_acquire(world, order))
-    order = replace(order, name="hudtui-test-2", offer=replace((await world.offer()), gpu_count=2))
-    with pytest.raises(ProvisionFailed, match="not the machine that was chosen"):
-        await _steps(_acquire(world, order))
+WRONG = [
+    ("1A100.22V", {"gpuName": "A10_24GB"}),
+    ("1A100.22V", {"gpuName": "A100_40GB"}),
+    ("1A100.22V", {"gpuName": "NVIDIA A100-PCIE-40GB"}),
+    ("1A100.22V", {"gpuName": "A100", "socket": "PCIe"}),
+    ("1A100.22V", {"gpuCount": 2}),
+    ("a100-40", {"gpuName": "A100_80GB"}),
+    ("1H100.80S", {"gpuName": "H20_96GB"}),
+    ("1H100.80S", {"gpuName": "GH200_96GB"}),
+    ("1H100.80S", {"gpuName": "CPU_NODE"}),
+    ("2H100.80S", {"gpuCount": 1}),
+]
+
+
+@pytest.mark.parametrize(("offer", "said"), WRONG)
+@pytest.mark.parametrize("where", ["in the answer to the order", "when it is looked for", "later"])
+async def test_another_machine_than_the_one_that_was_chosen_is_ended(
+    world: Any, offer: str, said: dict[str, Any], where: str
+) -> None:
+    order = await world.order(cloud_id=offer)
+
+    def change() -> None:
+        for pod in world.sim.pods.values():
+            pod.forced.update(said)
+
+    create = world.prime.create
+
+    async def created(order: Order) -> Pod:
+        pod = await create(order)
+        change()
+        if where == "when it is looked for":
+            raise OutcomeUnknown("the answer was lost")
+        return await world.prime.get(pod.id) or pod
+
+    if where != "later":
+        world.prime.create = created
+    with pytest.raises(ProvisionFailed, match="not the machine that was chosen") as caught:
+        async for step in _acquire(world, order):
+            if where == "later" and step.kind == "installing":
+                change()
+    told = str(caught.value)
+    assert "was ended, and that was verified. It has cost $" in told
+    assert f"chosen: {order.offer.gpu_count} x {order.offer.gpu_type}" in told
+    assert str(next(iter(said.values()))) in told.partition("given:")[2]
+    _nothing_is_left(world)
+    assert world.ledger.get(NAME).state == "ended" and world.logins == []
+
+
+@pytest.mark.parametrize(
+    ("offer", "driver"),
+    [
+        ("1A100.22V", ["NVIDIA A10, 23028"]),
+        ("1A100.22V", ["NVIDIA A100-SXM4-40GB, 40960"]),
+        ("1A100.22V", ["NVIDIA A100 80GB PCIe, 81920"]),
+        ("a100-40", ["NVIDIA A100-SXM4-80GB, 81920"]),
+        ("1H100.80S", ["NVIDIA H100 NVL, 95830"]),
+        ("2H100.80S", ["NVIDIA H100 80GB HBM3, 81559"]),
+        ("2H100.80S", ["NVIDIA H100 80GB HBM3, 81559", "NVIDIA A100-SXM4-80GB, 81920"]),
+    ],
+)
+async def test_a_machine_in_which_other_gpus_are_found_is_ended(world: Any, offer: str, driver: list[str]) -> None:
+    order = await world.order(cloud_id=offer)
+    with pytest.raises(ProvisionFailed, match="not the machine that was chosen") as caught:
+        await _steps(_acquire(world, order, login=_login_with_driver(world, driver)))
+    assert "by its driver" in str(caught.value) and "was ended, and that was verified. It has cost $" in str(caught.value)
     _nothing_is_left(world)
 
 
 @pytest.mark.parametrize(
-    ("given", "chosen", "another"),
+    ("offer", "said", "driver"),
     [
-        ("H100_80GB", "H100_80GB", False),
-        ("NVIDIA H100 80GB", "H100_80GB", False),
-        ("H100 SXM", "H100_80GB", False),
-        ("", "H100_80GB", False),
-        ("A100_40GB", "H100_80GB", True),
-        ("RTX4090_24GB", "RTX3090_24GB", True),
+        ("1A100.22V", {"gpuName": "NVIDIA A100-SXM4-80GB"}, ["NVIDIA A100-SXM4-80GB, 81920"]),
+        ("1A100.22V", {"gpuName": "A100", "socket": ""}, ["NVIDIA A100-SXM4-80GB, [N/A]"]),
+        ("1A100.22V", {"gpuName": "GA100 [A100 SXM4 80GB]", "socket": "SXM"}, []),
+        ("1A100.22V", {"gpuName": None, "gpuCount": None, "socket": None}, ["A thing, 81920"]),
+        ("1H100.80S", {"gpuName": "8x H100 SXM5 80 GB"}, ["NVIDIA H100 80GB HBM3, 81559"]),
+        ("a100-pcie-x2", {"gpuName": "a100-80g-pcie"}, ["NVIDIA A100 80GB PCIe, 81920"] * 2),
     ],
 )
-def test_the_same_gpu_in_other_words(given: str, chosen: str, another: bool) -> None:
-    assert _other_gpu(given, chosen) == another
+async def test_the_right_machine_in_other_words_is_kept(world: Any, offer: str, said: dict[str, Any], driver: list[str]) -> None:
+    steps = []
+    async for step in _acquire(world, await world.order(cloud_id=offer), login=_login_with_driver(world, driver)):
+        steps.append(step)
+        for pod in world.sim.pods.values():
+            pod.forced.update(said)
+    assert steps[-1].kind == "ready" and len(world.sim.alive) == 1
+
+
+async def test_going_on_with_another_machine_than_the_one_that_was_chosen_ends_it(world: Any) -> None:
+    order = await world.order(cloud_id="1A100.22V")
+    entry = world.ledger.reserve(order, provider="prime", endpoint=world.prime.endpoint, run="r1")
+    await world.prime.create(order)
+    for pod in world.sim.pods.values():
+        pod.forced["gpuName"] = "A100_40GB"
+    with pytest.raises(ProvisionFailed, match="not the machine that was chosen"):
+        await _steps(_resume(world, entry))
+    _nothing_is_left(world)
+
+
+def _login_with_driver(world: Any, lines: list[str]) -> Any:
+    """A login to a machine whose driver says that: name and MiB of each GPU."""
+
+    async def login(pod: Pod) -> Any:
+        host = await world.login(pod)
+        listed = "".join(f"{number}, {line}, 1, 0, 570.1\n" for number, line in enumerate(lines))
+        script = f"#!/bin/sh\ncat <<'END'\n{listed}END\n"
+        await host.put(script.encode(), "bin/nvidia-smi", mode=0o700)
+        return _OwnPrograms(host)
+
+    return login
+
+
+class _OwnPrograms:
+    """A host on which the programs in `~/bin` come first."""
+
+    def __init__(self, host: Any) -> None:
+        self._host = host
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._host, name)
+
+    async def run(self, argv: list[str], **more: Any) -> Any:
+        return await self._host.run(["sh", "-c", 'PATH="$HOME/bin:$PATH"; exec "$@"', "sh", *argv], **more)
 
 
 @pytest.mark.parametrize("kind", ["intended", "created", "waiting", "installing", "trying"])

@@ -193,6 +193,7 @@ def parse_pod(raw: Any, provider: str, *, gone: bool = False) -> Pod:
         status=(status or "TERMINATED") if gone else status,
         gpu_type=gpu_type,
         gpu_count=0 if gpu_type == "CPU_NODE" else _whole(known.get("gpuCount")) or 0,
+        socket=_text(known.get("socket")),
         hourly=hourly,
         created=parse_time(known.get("createdAt")),
         terminated=parse_time(known.get("terminatedAt")),
