@@ -3,6 +3,9 @@
 from functools import partial
 
 from hudtui.core.extras import from_extra
+from hudtui.core.removed_imports import explain_removed_imports
+
+explain_removed_imports()
 
 with from_extra("verifiers", "verifiers"):
     from hudtui.trainers.verifiers_gym import BuckeyeTaskset, HUDBaseRubric, HUDEnv, HUDGym

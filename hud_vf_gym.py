@@ -4,6 +4,9 @@ vf-eval hud-vf-gym --env.taskset.taskset tasks.json --env.taskset.config-path co
 """
 
 from hudtui.core.extras import from_extra
+from hudtui.core.removed_imports import explain_removed_imports
+
+explain_removed_imports()
 
 with from_extra("verifiers", "verifiers"):
     from hudtui.trainers.verifiers_gym import HUDBaseRubric, HUDEnv, HUDGym, HUDTaskset, load_environment

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from art_integration.removed import SKYPILOT, explain_removed_modules
+from hudtui.core.removed_imports import SKYPILOT, explain_removed_imports
 
 if TYPE_CHECKING:
     from art_integration.agent import ARTTrainingAgent
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ARTTrainingAgent", "generate_scenarios_from_hud", "to_taskconfigs", "train_hud_with_art"]
 
-explain_removed_modules()
+explain_removed_imports()
 
 _HOMES = {
     "ARTTrainingAgent": "agent",

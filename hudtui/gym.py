@@ -21,6 +21,7 @@ from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import HudtuiError, InputError, RunError
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.removed_imports import explain_removed_imports
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, drive
 from hudtui.core.rollouts.evaluate import Connect, connector, read_playable_tasks, secrets_of
 from hudtui.core.rollouts.reward import HUDBaseRubric, load_playable_config
@@ -51,6 +52,8 @@ __all__ = [
     "Turn",
     "Untrusted",
 ]
+
+explain_removed_imports()
 
 TRACES = "traces.jsonl"
 

@@ -162,8 +162,8 @@ class RunFacts:
 _TRAINER_FIX = "Lower batch_size (and raise gradient_accumulation), max_seq_len or num_generations; gradient_checkpointing on."
 _SERVER_FIX = "Lower gpu_memory_utilization where training shares the GPU, or max_seq_len; raise it where the cache did not fit."
 _ART_FIXES = {
-    _TRAINER_FIX: "Lower max_seq_length (--max-seq-length) or rollouts_per_group (--rollouts-per-group), or the model's size.",
-    _SERVER_FIX: "Lower gpu_memory_utilization (--gpu-memory-utilization) or max_seq_length; raise it if the cache is small.",
+    _TRAINER_FIX: "Lower max_seq_length or rollouts_per_group (--max-seq-length, --rollouts-per-group), or take a smaller model.",
+    _SERVER_FIX: "Lower gpu_memory_utilization (--gpu-memory-utilization) or max_seq_length.",
 }
 """The same fixes in the words of `hudtui art train` and its file."""
 _FOREIGN_FIXES = {
