@@ -57,14 +57,17 @@ async def train_hud_with_art(
         yes: Start without a question, also where it costs money.
 
     Raises:
-        HudtuiError: Something is missing or invalid, or the run did not start.
-        BadParameter: Arguments exclude each other.
-        SystemExit: The run did not finish.
+        HudtuiError: Something is missing or invalid, arguments exclude each other, there is no terminal to ask in and `yes` is
+            False, or the run did not start.
+        SystemExit: The run did not finish, or its user did not agree to it.
     """
     import typer
 
+    from hudtui.cli import console
     from hudtui.cli.art import train_art
+    from hudtui.cli.person import NoTerminal
     from hudtui.cli.rl_run import How, checked
+    from hudtui.core.errors import InputError
     from hudtui.core.runs.art_request import JUDGE, ArtRequest
 
     request = ArtRequest(
@@ -89,11 +92,20 @@ async def train_hud_with_art(
         host=host,
         rehearse=rehearse,
     )
-    try:
+    try:  # options that exclude each other are refused, too
         await train_art(checked(request, None), How(yes=yes), as_json=False)
     except typer.Exit as error:
         if error.exit_code:
             raise SystemExit(error.exit_code) from None
+    except NoTerminal:
+        fix = "Pass yes=True to agree in advance."
+        raise InputError("this is not a terminal, so hudtui cannot ask whether to start", fix=fix) from None
+    except typer.BadParameter as error:
+        place = "" if error.param_hint is None else f"{error.param_hint}: "
+        raise InputError(f"{place}{error.message}") from None
+    except typer.Abort:
+        console.say("Nothing was started.")
+        raise SystemExit(console.FOUND) from None
 
 
 def main() -> None:
@@ -101,7 +113,7 @@ def main() -> None:
     from hudtui.cli import main as hudtui
 
     sys.argv[:] = ["hudtui", "art", "train", *sys.argv[1:]]
-    hudtui()
+    hudtui("hudtui")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,15 @@ _COMPLETION = "_HUDTUI_COMPLETE"
 """Set by a shell that asks for completions: it calls without arguments, and wants no app."""
 
 
-def main() -> None:
+def main(name: str | None = None) -> None:
     """Entry point of `hudtui`.
+
+    `name` is what help calls the program, where it is started under another one.
 
     Without arguments the full-screen app opens at once: nothing that only the commands need is imported before its first paint.
     """
     _guard_terminal()
+    folder = _current_folder()
     if len(sys.argv) == 1 and _COMPLETION not in os.environ:
         from hudtui.tui.app import run_app
 
@@ -23,12 +26,32 @@ def main() -> None:
     from hudtui.cli.app import command
     from hudtui.cli.console import Again
 
-    folder = os.getcwd()
     while True:
         try:
-            command()()
+            command()(prog_name=name)
         except Again:
             os.chdir(folder)  # `-C` counts from where the command was given
+
+
+def _current_folder() -> str:
+    """Return the current folder; where it was removed, or may not be read, nothing can be done, and that is said."""
+    try:
+        return os.getcwd()
+    except OSError as error:
+        if _COMPLETION in os.environ:
+            sys.exit(0)
+        import typer
+
+        from hudtui.cli import console
+        from hudtui.core.errors import InputError
+
+        gone = isinstance(error, FileNotFoundError)
+        what = "the current folder does not exist any more" if gone else "the current folder cannot be used"
+        try:
+            with console.failures(as_json="--json" in sys.argv):
+                raise InputError(what, why=None if gone else error.strerror, fix="Go to another one: cd FOLDER.")
+        except typer.Exit as end:
+            sys.exit(end.exit_code)
 
 
 def _guard_terminal() -> None:

@@ -13,6 +13,10 @@ from hudtui.core.flows.person import Choice, Severity
 from hudtui.core.text import clean_line, in_full
 
 
+class NoTerminal(typer.BadParameter):
+    """Nobody can be asked, and the user has not agreed in advance."""
+
+
 class Terminal:
     """A `Person` whose questions go to standard error and whose answers come from standard input."""
 
@@ -30,7 +34,7 @@ class Terminal:
         """See `Person.confirm`. What the user agrees to is printed also with `--yes`.
 
         Raises:
-            BadParameter: There is no terminal, and the user has not agreed in advance.
+            NoTerminal: There is no terminal, and the user has not agreed in advance.
         """
         for line in lines:
             console.say(line)
@@ -57,7 +61,7 @@ class Terminal:
         """See `Person.ask`.
 
         Raises:
-            BadParameter: There is no terminal, and there is no suggested answer that `--yes` could take.
+            NoTerminal: There is no terminal, and there is no suggested answer that `--yes` could take.
         """
         if self._yes and value:
             return value
@@ -82,7 +86,7 @@ class Terminal:
         """See `Person.fill_in`: one question a field, where Enter takes the default, and one at the end.
 
         Raises:
-            BadParameter: There is no terminal.
+            NoTerminal: There is no terminal.
         """
         self._require_terminal()
         console.say(title)
@@ -109,7 +113,7 @@ class Terminal:
         """See `Person.choose`. With `--yes`, the suggested answer is taken.
 
         Raises:
-            BadParameter: There is no terminal, and the user has not agreed in advance.
+            NoTerminal: There is no terminal, and the user has not agreed in advance.
         """
         at = next((number for number, choice in enumerate(choices) if choice.value == value), None)
         if self._yes:
@@ -135,4 +139,4 @@ class Terminal:
 
     def _require_terminal(self) -> None:
         if not console.interactive():
-            raise typer.BadParameter("this is not a terminal, so hudtui cannot ask: add --yes", param_hint="--yes")
+            raise NoTerminal("this is not a terminal, so hudtui cannot ask: add --yes", param_hint="--yes")

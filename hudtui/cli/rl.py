@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.command import HelpGroup, older_spellings
+from hudtui.cli.command import HelpCommand, HelpGroup, older_spellings
 from hudtui.cli.options import Json, takes_request
 from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import run
@@ -60,12 +60,27 @@ class _RunsByItself(HelpGroup):
         self.format_commands(ctx, formatter)
 
 
+class _RunContext(typer.Context):
+    """A call of `run`, which help and errors call by the name of its group."""
+
+    @property
+    def command_path(self) -> str:
+        """The group's path."""
+        return super().command_path if self.parent is None else self.parent.command_path
+
+
+class _Run(HelpCommand):
+    """The command `run`."""
+
+    context_class = _RunContext
+
+
 app = typer.Typer(
     cls=_RunsByItself,
     help="Train on an environment: `hudtui rl [TASKS] [OPTIONS]`. `hudtui rl init` writes the configuration that this takes.",
     rich_markup_mode=None,
 )
-app.command("run", hidden=True)(run)
+app.command("run", cls=_Run, hidden=True)(run)
 
 
 @app.callback()

@@ -116,3 +116,22 @@ def test_commands_that_are_made_when_they_are_asked_for_are_those_of_the_whole_t
 
     whole = list(told(typer.main.get_command(build())))
     assert len(whole) > 100 and list(told(command())) == whole
+
+
+@pytest.mark.parametrize("words", [[], ["tasks", "list"], ["rl", "--dry-run", "--json"], ["--help"]])
+def test_a_folder_that_was_removed_is_said_in_a_sentence(tmp_path: Path, words: list[str]) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f'cd "{gone}"; rmdir "{gone}"; exec "$0" -P -m hudtui "$@"'
+    done = subprocess.run(["sh", "-c", script, sys.executable, *words], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "the current folder does not exist any more" in done.stderr and "cd " in done.stderr
+    if "--json" in words:
+        assert json.loads(done.stdout)["error"]["what"] == "the current folder does not exist any more"
+
+
+@pytest.mark.parametrize("words", [["rl", "--gpu"], ["rl", "run", "--gpu"], ["rl", "tasks.json", "--budgt", "3"]])
+def test_a_slip_in_an_option_of_rl_shows_a_usage_that_help_lists(words: list[str]) -> None:
+    done = CliRunner().invoke(build(), words, prog_name="hudtui")
+    assert done.exit_code == 2
+    assert "Usage: hudtui rl [OPTIONS]" in done.stderr and "'hudtui rl -h'" in done.stderr and "rl run" not in done.stderr

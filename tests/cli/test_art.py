@@ -1,5 +1,6 @@
 """`hudtui art train`, and the names of HUD's own integration for it."""
 
+import io
 import json
 import subprocess
 import sys
@@ -99,6 +100,31 @@ def test_the_module_of_the_integration_is_the_same_command(own_world):
     done = subprocess.run(argv, cwd=own_world, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["plan"]["engine"] == "art"
+
+
+def test_its_help_names_a_program_that_exists(own_world):
+    for words, told in ((["--help"], "Usage: hudtui art train"), (["--gpsu"], "hudtui art train -h")):
+        argv = [sys.executable, "-P", "-m", "art_integration.train_hud_art", *words]
+        done = subprocess.run(argv, cwd=own_world, capture_output=True, text=True, check=False, timeout=120)
+        assert told in done.stdout + done.stderr and "python -m" not in done.stdout + done.stderr
+
+
+async def test_the_function_without_a_terminal_says_what_to_pass():
+    with pytest.raises(InputError, match="not a terminal") as error:
+        await train_hud_with_art("mine", config_path="config.yaml", rehearse=True)
+    assert error.value.fix is not None and "yes=True" in error.value.fix
+    with pytest.raises(InputError, match="exclude each other"):
+        await train_hud_with_art("mine", config_path="config.yaml", host="a", provider="prime", yes=True)
+
+
+@pytest.mark.parametrize("answer", ["n\n", ""])
+async def test_no_to_the_function_s_question_ends_it_without_a_traceback(monkeypatch, answer, capsys):
+    monkeypatch.setattr("hudtui.cli.console.interactive", lambda: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    with pytest.raises(SystemExit) as end:
+        await train_hud_with_art("mine", config_path="config.yaml", rehearse=True)
+    assert end.value.code == 1
+    assert "Nothing was started." in capsys.readouterr().err
 
 
 async def test_what_the_function_is_not_told_is_left_to_the_file(own_world, monkeypatch):
