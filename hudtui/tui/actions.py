@@ -332,6 +332,12 @@ def keys_of(action: AppAction, keymap: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(key.strip() for key in keys.split(",") if key.strip())
 
 
+def keymap_of(app: object) -> Mapping[str, str]:
+    """The user's keys by the ids of their actions; only the real app has any."""
+    found: Mapping[str, str] = getattr(app, "keymap", {})
+    return found
+
+
 def _declared_by_a_screen(name: str) -> AppAction | None:
     """An action of a screen that is not imported yet."""
     from hudtui.tui.steps import SCREENS, screen_class

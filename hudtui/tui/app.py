@@ -183,6 +183,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     ) -> None:
         super().__init__()
         self._opens = opens
+        self.keymap: Mapping[str, str] = {}
+        """Keys of the user's own, by the ids of their actions."""
         self.folder = (folder or Path.cwd()).absolute()
         self.services = services or Services()
         self.facts: Facts | None = None
@@ -296,6 +298,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         keymap, complaints = preferences.load_keymap(self.places.config / preferences.KEYMAP_FILE)
         complaints += (*preferences.set_aside(self.places.state / preferences.FILE), *self._theme_complaints)
         if keymap:
+            self.keymap = keymap
             self.set_keymap(keymap)
         self.reload()
         if self._opens is not None:
@@ -737,7 +740,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def keys_in(self, text: str) -> str:
         """A text with the user's keys in place of `{key:scope.name}`; see `actions.with_keys`."""
-        return with_keys(text, self._keymap)
+        return with_keys(text, self.keymap)
 
     def remember(self, severity: Severity, words: str) -> None:
         """Keep a message of a screen for the history; progress is not kept."""
@@ -959,7 +962,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             await self.action_act("app.leave")
         else:
             self._told_how_to_leave = True
-            keys = [shown(key) for key in keys_of(REGISTRY["app.leave"], self._keymap)]
+            keys = [shown(key) for key in keys_of(REGISTRY["app.leave"], self.keymap)]
             key = keys[-1] if takes_text(focused) else keys[0]
             self.say(f"Press Ctrl-C again, or {key}, to quit.")
 

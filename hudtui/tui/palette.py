@@ -11,7 +11,7 @@ from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits
 from textual.content import Content
 from textual.widgets import Input, OptionList
 
-from hudtui.tui.actions import Acting, AppAction, chain_actions, keys_of, shown
+from hudtui.tui.actions import Acting, AppAction, chain_actions, keymap_of, keys_of, shown
 from hudtui.tui.steps import SCREENS, screen_class
 from hudtui.tui.theme import OWN
 from hudtui.tui.widgets.pick import Pick
@@ -51,7 +51,7 @@ class ActionProvider(Provider):
                     yield action, f"{name}: {self._label(action)}", action.tooltip, partial(app.open_and_act, name, action.id)
 
     def _label(self, action: AppAction) -> str:
-        keys = keys_of(action, self.app._keymap)
+        keys = keys_of(action, keymap_of(self.app))
         return f"{action.title}  ({shown(keys[0])})" if keys else action.title
 
     async def discover(self) -> Hits:

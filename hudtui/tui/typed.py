@@ -2,7 +2,8 @@
 
 Textual hands each key to the widget that has the focus when the key arrives. What the key before it does may still be under way
 then: a field that gets the focus, a dialog that opens, a screen that is made. On a slow line several keys arrive at once, and
-those meant for the field would act on the list behind it. So each key waits for its turn here.
+those meant for the field would act on the list behind it. So each key waits for its turn here; but for a key that cancels or
+leaves, which ends the waiting.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from weakref import WeakKeyDictionary
 from textual import events
 from textual.app import ScreenStackError
 
+from hudtui.tui.actions import REGISTRY, keys_of
 from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ QUESTION = 0.5
 
 ASKED = 10.0
 """Most seconds that a key waits for a question that the action before it is known to ask."""
+
+URGENT = 0.2
+"""Most seconds that a key which cancels or leaves waits for the key before it; `QUESTION` where both came at once."""
 
 TICK = 0.005
 """Seconds between two checks of what is awaited."""
@@ -57,7 +62,14 @@ class TypedAhead:
         self._waiting: deque[events.Key | events.Paste] = deque()
         self._settling: asyncio.Task[None] | None = None
         self._askers: WeakKeyDictionary[Screen[Any], Worker[Any]] = WeakKeyDictionary()
-        self._before = 0.0
+        self._before = self._came = 0.0
+        self._urgent: set[events.Event] = set()
+        """The keys that do not wait, until they are passed on."""
+        self._grace = URGENT
+        self._since = 0.0
+        """When the current key was passed on, or the urgent one came."""
+        self._cut = False
+        """What the key before it began was waited for no longer."""
         self.key = ""
         """The key that is being handled."""
         self.asking = False
@@ -72,9 +84,21 @@ class TypedAhead:
 
     async def take(self, event: events.Key | events.Paste) -> None:
         """Pass a key or a paste on, now or when its turn comes."""
+        if self._settling is not None and self._is_urgent(event):
+            self._urgent.add(event)
+            self._grace = URGENT if event.time - self._came >= BURST else QUESTION
+            self._since = asyncio.get_running_loop().time()
+        self._came = event.time
         self._waiting.append(event)
         if self._settling is None:
             await self._next()
+
+    def _is_urgent(self, event: events.Key | events.Paste) -> bool:
+        """Whether a key cancels, closes, goes back or leaves, and cannot be a part of a text."""
+        if not isinstance(event, events.Key) or event.is_printable:
+            return False
+        mine = (action for action in REGISTRY.values() if action.id in _URGENT or action.method == "action_cancel")
+        return event.key == "escape" or any(event.key in keys_of(action, self._app.keymap) for action in mine)
 
     def asks(self, screen: Screen[Any], worker: Worker[Any]) -> None:
         """This work waits for the answer of this dialog."""
@@ -86,6 +110,11 @@ class TypedAhead:
         if not self._waiting:
             return
         event = self._waiting.popleft()
+        while self._cut and event not in self._urgent:
+            self._before = event.time  # typed for what the user waits for no longer
+            event = self._waiting.popleft()
+        self._urgent.discard(event)
+        self._cut, self._since = False, asyncio.get_running_loop().time()
         app = self._app
         target: MessagePump = app.focused or app.screen
         writes = isinstance(event, events.Paste) or _writes(target, event)
@@ -144,10 +173,12 @@ class TypedAhead:
         await self._until(clear, ASKED if known else QUESTION)
 
     async def _until(self, come: Callable[[], bool], longest: float) -> None:
-        """Wait until `come` is true, the app ends, or `longest` seconds have passed."""
-        end = asyncio.get_running_loop().time() + longest
+        """Wait until `come` is true, the app ends, `longest` seconds have passed, or a key that does not wait has waited."""
+        time = asyncio.get_running_loop().time
+        end = time() + longest
         while self._app.is_running and not self._app.asked_to_end and not come():
-            if asyncio.get_running_loop().time() > end:
+            self._cut = self._cut or (bool(self._urgent) and time() > self._since + self._grace)
+            if self._cut or time() > end:
                 return
             await asyncio.sleep(TICK)
 
@@ -165,6 +196,9 @@ def _rest(target: MessagePump) -> bool:
         pump = pump._parent
     return True
 
+
+_URGENT = {"app.home", "app.leave", "app.stop"}
+"""Actions whose keys do not wait, apart from those called cancel."""
 
 _EDITS = {"backspace", "delete", "left", "right", "up", "down", "home", "end", "pageup", "pagedown"}
 

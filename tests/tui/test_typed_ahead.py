@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from support import key_storm as storms
 from textual import events
 from textual.keys import _character_to_key
-from textual.widgets import Input
+from textual.widget import Widget
+from textual.widgets import Input, Static
 
 from hudtui.core.environment import discover as analyzing
 from hudtui.core.environment.values import Analysis, Server, Tool
+from hudtui.core.paths import app_paths
+from hudtui.tui import typed
+from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.environment.screen import EnvironmentScreen
 from hudtui.tui.environment.tree import Branches
+from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.typed import BURST
 
 MANY = Analysis(
@@ -155,6 +161,152 @@ async def test_a_burst_of_keys_is_typed_and_does_nothing_else(
         await _handled(pilot)
         assert app.is_running and not app.asked_to_end
         assert isinstance(app.focused, Input) and text in app.focused.value
+
+
+# -- keys that cancel or leave do not wait --------------------------------------------------------------------------
+
+
+class SlowScreen(HudtuiScreen):
+    """Asks a provider that does not answer, then the user."""
+
+    NAME = "slow"
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("slow.ask", "Ask", "Asks, after some work.", "a", asks=True),
+        AppAction("slow.tell", "Ask", "Asks, after some work that is told.", "b", asks=True),
+        AppAction("slow.work", "Work", "Works, and asks perhaps.", "w"),
+        AppAction("slow.note", "Note", "Notes that its key came.", "n"),
+        cancel_action("slow", "Stop."),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = asyncio.Event()
+        self.noted = 0
+        self.answers: list[str | None] = []
+
+    def content(self) -> Iterable[Widget]:
+        yield Static("slow")
+
+    async def _ask(self) -> None:
+        await self.answer.wait()
+        self.answers.append(await self.app.ask("Name"))
+
+    def action_ask(self) -> None:
+        self.start(self._ask, group="ask")
+
+    def action_tell(self) -> None:
+        self.start(self._ask, group="ask", busy="Asking the provider ({key:slow.cancel} cancels)")
+
+    action_work = action_ask
+
+    def action_note(self) -> None:
+        self.noted += 1
+
+    def has_use(self, action_id: str) -> bool:
+        return True
+
+    def action_cancel(self) -> None:
+        self.cancel("ask")
+
+
+@pytest.fixture
+def slow(open_app: Any, project: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`async with slow() as (app, pilot, screen)`: the app on `SlowScreen`, where a question is waited for without end."""
+    monkeypatch.setattr(typed, "ASKED", 3600.0)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[tuple[Any, Any, SlowScreen]]:
+        async with open_app(project) as (app, pilot):
+            screen = SlowScreen()
+            await app.push_screen(screen)
+            await pilot.pause()
+            yield app, pilot, screen
+
+    return opened
+
+
+async def _alone(app: Any, key: str) -> None:
+    """Let a key come that is no part of a burst."""
+    await asyncio.sleep(3 * BURST)
+    burst(app, [key])
+
+
+async def _come(pilot: Any, come: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if come():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"never came; the screen says: {getattr(pilot.app.screen, 'message', '')}")
+
+
+EFFECTS: dict[str, Callable[[Any], bool]] = {
+    "ctrl+c": lambda app: "to quit" in app.screen.message,
+    "ctrl+x": lambda app: app.screen.message == "Cancelled.",
+    "ctrl+q": lambda app: app.asked_to_end,
+    "escape": lambda app: app.screen is app.home,
+}
+
+
+@pytest.mark.parametrize("begins", ["a", "b", "w"])
+@pytest.mark.parametrize("key", EFFECTS)
+async def test_a_key_that_cancels_or_leaves_does_not_wait_for_a_question(slow: Any, key: str, begins: str) -> None:
+    async with slow() as (app, pilot, screen):
+        burst(app, [begins])
+        await _come(pilot, lambda: bool(screen.going("ask")))
+        await _alone(app, key)
+        await _come(pilot, lambda: EFFECTS[key](app))
+        assert not screen.answer.is_set()
+
+
+@pytest.mark.parametrize("key", EFFECTS)
+async def test_what_was_typed_for_a_question_that_is_given_up_does_nothing(slow: Any, key: str) -> None:
+    async with slow() as (app, pilot, screen):
+        burst(app, ["a", *"nnn", "question_mark", "5"])
+        await _come(pilot, lambda: bool(screen.going("ask")))
+        await _alone(app, key)
+        await _come(pilot, lambda: EFFECTS[key](app))
+        assert screen.noted == 0
+        if key in ("ctrl+c", "ctrl+x"):
+            await _alone(app, "n")
+            await _come(pilot, lambda: screen.noted == 1)  # keys are heard again
+
+
+async def test_a_key_that_leaves_in_the_burst_itself_waits_for_half_a_second_only(slow: Any) -> None:
+    async with slow() as (app, pilot, _):
+        burst(app, ["a", *"nn", "escape"])
+        await _come(pilot, lambda: app.screen is app.home)
+
+
+async def test_ctrl_c_twice_counts_twice(slow: Any) -> None:
+    async with slow() as (app, pilot, screen):
+        burst(app, ["a"])
+        await _come(pilot, lambda: bool(screen.going("ask")))
+        await _alone(app, "ctrl+c")
+        await _alone(app, "ctrl+c")
+        await _come(pilot, lambda: app.asked_to_end)
+
+
+async def test_keys_of_the_user_do_not_wait_either(open_app: Any, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typed, "ASKED", 3600.0)
+    folder = app_paths().config
+    folder.mkdir(parents=True)
+    (folder / "keymap.toml").write_text('"app.leave" = "f9"\n')
+    async with open_app(project) as (app, pilot):
+        screen = SlowScreen()
+        await app.push_screen(screen)
+        await pilot.pause()
+        burst(app, ["a"])
+        await _come(pilot, lambda: bool(screen.going("ask")))
+        await _alone(app, "f9")
+        await _come(pilot, lambda: app.asked_to_end)
+
+
+async def test_esc_that_follows_a_question_at_once_still_closes_that(slow: Any) -> None:
+    async with slow() as (app, pilot, screen):
+        screen.answer.set()
+        burst(app, ["a", *"name", "escape"])
+        await _come(pilot, lambda: screen.answers == [None])
+        assert app.screen is screen and screen.noted == 0
 
 
 # -- bursts decide nothing ------------------------------------------------------------------------------------------

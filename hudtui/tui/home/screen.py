@@ -193,5 +193,5 @@ class HomeScreen(HudtuiScreen):
     def _key(self, action_id: str) -> str:
         from hudtui.tui.actions import REGISTRY
 
-        keys = keys_of(REGISTRY[action_id], self.app._keymap)
+        keys = keys_of(REGISTRY[action_id], self.app.keymap)
         return shown(keys[0]) if keys else "^p"

@@ -6,7 +6,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from hudtui.core.text import clean
-from hudtui.tui.actions import with_keys
+from hudtui.tui.actions import keymap_of, with_keys
 
 
 class EmptyState(Static):
@@ -32,7 +32,7 @@ class EmptyState(Static):
         self._texts = message, hint
         if not self.is_attached:
             return
-        message, hint = (clean(with_keys(text, self.app._keymap)) for text in (message, hint))
+        message, hint = (clean(with_keys(text, keymap_of(self.app))) for text in (message, hint))
         body = Content(message)
         if hint:
             body += Content("\n\n") + Content.styled(hint, "bold $accent")

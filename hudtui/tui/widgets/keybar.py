@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.keys import KEY_NAME_REPLACEMENTS, _character_to_key, key_to_character
 from textual.widget import Widget
 
-from hudtui.tui.actions import Acting, ActiveKey, chain_actions, keys_of, shown, with_keys
+from hudtui.tui.actions import Acting, ActiveKey, chain_actions, keymap_of, keys_of, shown, with_keys
 from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def active_keys(screen: Screen[Any], *, hidden: bool = True) -> list[ActiveKey]:
     for key, active in screen.active_bindings.items():
         if active.binding.id and not _is_typed(focused, key, active):
             bound.setdefault(active.binding.id, []).append(key)
-    keymap = app._keymap
+    keymap = keymap_of(app)
     found = []
     for action, node in chain_actions([node for node, _ in screen._modal_binding_chain]):
         if isinstance(node, Acting) and (hidden or action.show) and (keys := bound.get(action.id)):
@@ -86,7 +86,7 @@ def _reachable(screen: Screen[Any]) -> tuple[object, ...]:
         for action, node in chain_actions(chain)
         if isinstance(node, Acting) and node.offers(action.id)
     ]
-    return chain, screen.app._keymap, offered
+    return chain, keymap_of(screen.app), offered
 
 
 class KeyBar(Widget):

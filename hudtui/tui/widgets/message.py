@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean, clean_line, seen_from
-from hudtui.tui.actions import with_keys
+from hudtui.tui.actions import keymap_of, with_keys
 
 Severity = Literal["information", "success", "warning", "error", "busy"]
 
@@ -52,13 +52,13 @@ class MessageBar(Static):
 
     def say(self, message: str, severity: Severity = "information") -> None:
         """Show one message in place of the one before."""
-        self._show(severity, clean_line(with_keys(message, self.app._keymap)), [])
+        self._show(severity, clean_line(with_keys(message, keymap_of(self.app))), [])
         self.error = None
 
     def fail(self, error: HudtuiError, folder: Path) -> None:
         """Show an error to a user in a folder: the event, then why, then what to do."""
         first, *rest = error.lines()
-        keymap = self.app._keymap
+        keymap = keymap_of(self.app)
         self._show(
             "error",
             clean_line(with_keys(seen_from(folder, first), keymap)),
