@@ -6,7 +6,8 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from hudtui.core.tasks.read import TaskSource
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
+    import httpx2
     from huggingface_hub import HfApi
 
     from hudtui.core.settings import Settings
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 _PUBLIC_HOST = "huggingface.co"
 _TIMEOUT = 60.0
 """Seconds without an answer after which a request has failed. The client itself sets no limit."""
+_lock = threading.Lock()
+_uses: list[Callable[[], httpx2.Client]] = []
+"""What makes the connections of each use that is going on; the newest makes those that are opened now."""
 
 
 class HubError(HudtuiError):
@@ -99,11 +104,16 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
 
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     disable_progress_bars()
-    set_client_factory(client)
+    # The client of the library is the same for the whole process: it keeps the time limits until the last use is over.
+    with _lock:
+        _uses.append(client)
+        set_client_factory(client)
     try:
         yield HfApi(endpoint=endpoint(), token=token if keeps_secrets(endpoint()) else False)
     finally:
-        set_client_factory(default_client_factory)
+        with _lock:
+            _uses.remove(client)
+            set_client_factory(_uses[-1] if _uses else default_client_factory)
 
 
 def _seconds(headers: Any) -> float | None:

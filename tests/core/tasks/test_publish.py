@@ -364,3 +364,27 @@ def test_a_token_goes_to_no_address_and_no_proxy_in_the_clear(place: str | None,
         assert seen == []
     else:
         assert len(seen) == 2 and not any(key is not None and key.startswith("Bearer") for _, key in seen)
+
+
+def test_a_use_of_the_hub_that_ends_takes_no_limits_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library has one maker of connections for the whole process."""
+    from huggingface_hub import constants, get_session
+    from huggingface_hub.utils import close_session
+
+    from hudtui.core.tasks.hub import hub_client
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with stub.HubStub() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        first, second = hub_client(stub.TOKEN), hub_client(stub.TOKEN)
+        first.__enter__()
+        with second:
+            first.__exit__(None, None, None)
+            assert get_session().timeout.read is not None
+        close_session()
+        outside = get_session().timeout.read
+        with hub_client(stub.TOKEN):
+            with hub_client(stub.TOKEN):
+                pass
+            assert get_session().timeout.read is not None
+        assert outside is None and get_session().timeout.read is None, "what others in the process use is as it was"
