@@ -42,7 +42,7 @@ SERVER = "HUDTUI_VLLM_URL"
 def generate_turn(trainer: Any, prompts: list[list[int]]) -> Generated:
     """Return one reply to each prompt, sampled by the trainer's backend: vLLM, or the model itself.
 
-    This is the only use of a private method of TRL; `tests/trainers` checks its behaviour.
+    TRL has no public method for one turn; `tests/trainers` checks the behaviour of this one.
     """
     ids, logprobs = trainer._generate_single_turn(prompts, None, {}, 1)
     replies = [_trimmed(list(map(int, one)), trainer) for one in ids]

@@ -83,7 +83,7 @@ class PodRecord:
     workspace: str | None
     """Folder of the project that the run belongs to."""
     machine: str
-    """Which machine it was ordered from: see `this_machine_id`; its name, where an older hudtui wrote it down."""
+    """Which machine it was ordered from: see `process.machine_id`."""
     holder: str | None
     """The process that is getting it at the moment; see `held`."""
     state: RecordState

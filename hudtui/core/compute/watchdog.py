@@ -55,7 +55,7 @@ def terminate_rule(provider: Provider, pod: str, lookup: Callable[[str], str | N
 def watchdog_rules(until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]) -> dict[str, Any]:
     """The rules of the watchdog on a machine without a run. They have no limit for idling, which is not measured there.
 
-    `until` is `Owned.until`, the moment at which its time is over; None: never. `pod` is the provider's id of it.
+    `until` is the moment at which its time is over; None: never. `pod` is the provider's id of it.
 
     Raises:
         InputError: See `terminate_rule`.
@@ -99,8 +99,8 @@ async def start_watchdog(
 ) -> WatchdogPromise | None:
     """Start the watchdog of a machine without a run, or give the running one other limits.
 
-    `until` is `Owned.until`, the moment at which its time is over, for which the day's budget has room; None: never. `pod` is the
-    provider's id of it.
+    `until` is the moment at which its time is over, for which the day's budget has room; None: never. `pod` is the provider's id
+    of it.
 
     Returns:
         What it will do; None where there is no limit that it could watch.

@@ -150,7 +150,7 @@ class PlanFile:
     source: FileRef | None = None
     content: str | None = None
     resource: str | None = None
-    """Name of a file that comes with hudtui; see `resources`."""
+    """Name of a file that comes with hudtui; see `package_data`."""
 
     @property
     def size(self) -> int:
