@@ -35,6 +35,7 @@ from openai.types.chat import ChatCompletion
 
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.errors import HudtuiError, InputError, MachineError
+from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.evaluate import connector, secrets_of
@@ -112,6 +113,7 @@ class Gatherer:
         self._seats = asyncio.Semaphore(AT_ONCE)
         self._open: dict[int, tuple[str, float]] = {}
         self._spoke = time.monotonic()
+        self._told_of_range = False
 
     async def groups(
         self, tasks: Sequence[Task], chat: Chat, *, info: Mapping[str, Any], version: int, group: int | None = None
@@ -144,6 +146,9 @@ class Gatherer:
             f"rollout {clean_line(task.id, 60)}#{number} reward={one.trajectory.reward:.4g} turns={metrics['num_turns']} "
             f"stop={episode.stop} seconds={episode.seconds.get('total', 0.0):.1f}{told}"
         )
+        if not self._told_of_range and (warning := reward_warning(episode.scores.task_completion)) is not None:
+            self._told_of_range = True
+            self._say(f"warning: task {clean_line(task.id, 60)}: {warning}")
         return one
 
     def _say(self, text: str) -> None:

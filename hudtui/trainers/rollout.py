@@ -18,6 +18,7 @@ from typing import Any
 
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import RunError
+from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect
@@ -59,6 +60,7 @@ class EpisodeRunner:
     timeout: float | None = None
     warn: Callable[[str], None] = _log.warning
     _said: set[str] = field(default_factory=set)
+    _told_of_range: bool = False
 
     @property
     def most_turns(self) -> int:
@@ -166,11 +168,16 @@ class EpisodeRunner:
             self.warn(text)
         missing = [one.episode for one in played if one.episode.ok and not one.episode.scores.reward_found]
         for episode in missing:
-            failed = episode.info.get("evaluation_error")
+            failed = episode.info.get("evaluation_error") or episode.info.get("no_reward")
             self._say(
                 f"the evaluation of {clean_line(episode.task_id, 80)} gave no reward that is a number"
                 + (f" ({clean_line(str(failed), 200)})" if failed else "")
             )
+
+        outside = (text for one in played if (text := reward_warning(one.episode.scores.task_completion)) is not None)
+        if not self._told_of_range and (text := next(outside, None)) is not None:
+            self._told_of_range = True
+            self.warn(text)
 
     def _look_for_images(self, task: Task, shown: object) -> None:
         text = shown if isinstance(shown, str) else "".join(str(message.get("content")) for message in _messages(shown))

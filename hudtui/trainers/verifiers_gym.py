@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
 from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatEndpoint, ChatOptions, TokenUsage, reply_text
@@ -298,6 +299,9 @@ class HUDGym(vf.Harness[HUDGymConfig]):
             gym.telemetry.end(episode.info["trace"], episode, gym.secrets(episode.task_id))
             for text in gym.telemetry.warnings():
                 _log.warning("%s", clean_line(text, 300))
+        if not gym.told_of_range and (told := reward_warning(episode.scores.task_completion)) is not None:
+            gym.told_of_range = True
+            _log.warning("task %s: %s", clean_line(episode.task_id, 80), told)
         if episode.stop == "error":
             return  # verifiers records the error; such an episode has no rewards
         trace.info[RECORD] = redact(episode_to_json(replace(episode, messages=())), gym.secrets(episode.task_id))
@@ -384,6 +388,8 @@ class _Loaded:
         settings = load_settings(folder, choose_platform(folder, play.platform))
         settings.require_trust()
         self.telemetry: Telemetry | None = None
+        self.told_of_range = False
+        """The user knows of a reward outside 0 to 1."""
         self._settings = settings
         self.play = play
         self.timeout = settings.client_timeout if play.timeout is None else play.timeout

@@ -201,6 +201,15 @@ async def test_a_reward_that_is_no_number_teaches_nothing(
     assert any("gave no reward that is a number" in text for text in warned)
 
 
+async def test_a_reward_outside_its_range_is_told_once(players: Any, game: Callable[..., Task], script: Any) -> None:
+    warned: list[str] = []
+    runner = players(odd(12), warn=warned.append)
+    for _ in range(2):
+        played = await runner.play([game("a"), game("b")], BatchReplies(script(LEFT)))
+    assert all(one.episode.scores.task_completion == 12 for one in played)
+    assert len([text for text in warned if "the reward 12, outside 0 to 1" in text]) == 1
+
+
 async def test_where_no_evaluation_gives_a_reward_the_form_alone_counts(
     players: Any, game: Callable[..., Task], script: Any
 ) -> None:

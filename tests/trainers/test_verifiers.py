@@ -1,4 +1,4 @@
-"""verifiers 0.4 plays hudtui's gym: the same rewards as here, to the bit; the example's own gym, rubric and environment."""
+"""verifiers 0.4 plays hudtui's gym: the same parts of rewards as here, to the bit; the example's own gym and environment."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from support.thoughts import CONFIG, any_replies, wanted_call
 from hudtui.core.platform import HUD
 from hudtui.core.rollouts.evaluate import EvalFinished, EvalRequest, run_eval
 from hudtui.core.rollouts.outcome import EpisodeOutcome
+from hudtui.core.rollouts.values import plain_number
 from hudtui.core.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -140,7 +141,8 @@ async def played_here(
 
 
 def rewards(episodes: list[dict[str, Any]]) -> dict[str, float]:
-    return {episode["task"]: episode["reward"] for episode in episodes}
+    """The rewards, which verifiers adds up by itself."""
+    return {episode["task"]: plain_number(episode["reward"]) for episode in episodes}
 
 
 async def test_the_rewards_are_those_of_hudtui_to_the_bit(
@@ -246,7 +248,10 @@ def test_the_commands_of_the_seed(world: Path, python: str, chat: ScriptedChat, 
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [json.loads(line) for line in (tmp_path / "vf" / "a" / "traces.jsonl").read_text().splitlines()]
     theirs = sorted(
-        (row["task"]["data"]["id"], sum(one["score"] * one["weight"] for one in row["traces"][0]["rewards"].values()))
+        (
+            row["task"]["data"]["id"],
+            plain_number(sum(one["score"] * one["weight"] for one in row["traces"][0]["rewards"].values())),
+        )
         for row in rows
     )
     arguments = json.dumps({"taskset": "tasks.json", "config_path": "./2048.yaml"})

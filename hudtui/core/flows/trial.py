@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.core.flows.person import Person
+from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.json_text import pretty
 from hudtui.core.project import Project
 from hudtui.core.tasks.task import Task
@@ -156,8 +157,10 @@ async def _trial(task: Task, lookup: Lookup, timeout: float) -> Trial:
         return outcome("success", "set-up works; no call judges the outcome, `rubric.reward` of the configuration has to")
     if not episode.scores.reward_found:
         fix = "An evaluator answers with `reward` (0 to 1), as structured content or as JSON text."
-        return outcome("error", "the evaluator's answer holds no reward", fix)
+        return outcome("error", str(episode.info.get("no_reward", "the evaluator returned no `reward`")), fix)
     reward = episode.scores.task_completion
+    if (told := reward_warning(reward)) is not None:
+        return outcome("warning", told, reward=reward)
     if reward >= 1:
         verdict = f"reward {reward:g} before anything was done: this task gives full marks without a move"
         return outcome("warning", verdict, reward=reward)

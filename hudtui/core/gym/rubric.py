@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hudtui.core.environment.values import ToolResult
-from hudtui.core.errors import InputError
-from hudtui.core.files import parse_json
 from hudtui.core.gym.interpreter import Interpretation
 from hudtui.core.gym.values import GymConfig
 
@@ -17,6 +19,14 @@ REWARD_KEYS = ("reward", "grade", "score")
 """Keys of an evaluate tool's answer that hold the reward; the first key present counts."""
 
 _LONGEST_JSON = 1_000_000
+_MOST_WRAPPINGS = 8
+_MOST_BLOCKS = 20
+_NOISE = 1e-9
+_FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
+_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:e[+-]?[0-9]{1,9})?|[+-]?(?:nan|inf(?:inity)?)|true|false"
+)
+_BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass
@@ -77,29 +87,85 @@ def total_reward(task_completion: float, execution: float, format_compliance: fl
 def find_reward(result: ToolResult) -> tuple[float, bool]:
     """Return the reward in the answer of an evaluate tool.
 
+    Of all parts of the answer, structured content first, count in this order:
+
+    1. an object's `reward`, `grade` or `score`, the first that is a number; else its `subscores` times weights;
+    2. an object's `success`, true or false; or an answer that is nothing but a number, or true or false.
+
+    A number may be a text of its own. An object may stand in `{"result": ...}`, be a text, or stand in a fenced block of a text.
+    A sentence holds no reward, whatever numbers it names. A reward that is not finite is none: see `why_no_reward`.
+
     Returns:
         The reward, and whether the answer holds one. The reward of an error answer is 0, and so is that of an answer without one.
     """
     if result.is_error:
         return 0.0, True
-    found = _reward_in(result.structured)
+    found = _first_number(result)
+    return (0.0, False) if found is None or not math.isfinite(found) else (found, True)
+
+
+def why_no_reward(result: ToolResult) -> str:
+    """Say why an answer of an evaluate tool holds no reward, for messages; the answer is one of those."""
+    found = _first_number(result)
     if found is None:
-        for block in result.blocks:
-            if block.type == "text" and block.text is not None:
-                found = _reward_in(_json_object(block.text))
-                if found is not None:
-                    break
-    return (0.0, False) if found is None else (found, True)
+        return "the evaluator returned no `reward`: docs/configuration.md says what counts as one"
+    return f"the evaluator returned the reward {found}, and that is no finite number"
 
 
-def _json_object(text: str) -> Any:
-    stripped = text.strip()
-    if not stripped.startswith("{") or len(stripped) > _LONGEST_JSON:
+def reward_warning(completion: float) -> str | None:
+    """What to tell the user, once in a run, of a reward outside 0 to 1; None for any other."""
+    if -_NOISE <= completion <= 1 + _NOISE:
         return None
-    try:
-        return parse_json(stripped, "the answer")
-    except InputError:
+    return f"an evaluator gave the reward {completion:g}, outside 0 to 1: it counts as it is, and outweighs the other parts"
+
+
+def _first_number(result: ToolResult) -> float | None:
+    """The first reward in an answer, finite or not."""
+    texts = [block.text for block in result.blocks if block.type == "text" and block.text is not None]
+    answers = [_unwrapped(result.structured), *(_unwrapped(text) for text in texts)]
+    strong = (_reward_in(answer) for answer in answers)
+    whole = answers if len(texts) <= 1 else answers[:1]  # one text of several is not the whole answer
+    weak = (_success(answer) for answer in answers)
+    bare = (_number(answer) for answer in whole)
+    return next((number for number in (*strong, *weak, *bare) if number is not None), None)
+
+
+def _unwrapped(answer: Any) -> Any:
+    """What a text or a wrapping object holds: the value of JSON, also of a fenced block, and of `{"result": value}`."""
+    for _ in range(_MOST_WRAPPINGS):
+        if isinstance(answer, str):
+            read = _json_in(answer)
+            if read is None:
+                return answer
+            answer = read
+        elif isinstance(answer, Mapping) and answer.keys() == {"result"}:
+            answer = answer["result"]  # how MCP servers wrap an answer that they cannot describe as an object
+        else:
+            break
+    return answer
+
+
+def _json_in(text: str) -> Any:
+    """What a text says as JSON, also in a fenced block: an object, or a text in quotes; or the number in a block that is all.
+
+    None for any other text.
+    """
+    if len(text) > _LONGEST_JSON:
         return None
+    blocks = [block[1].strip() for block in itertools.islice(_FENCED.finditer(text), _MOST_BLOCKS)]
+    for part in (text.strip(), *blocks):
+        if part[:1] in ("{", '"'):
+            with contextlib.suppress(ValueError, RecursionError):
+                return json.loads(part, object_pairs_hook=_unique)
+    alone = _FENCED.fullmatch(text.strip())
+    return alone[1].strip() if alone is not None and _number(alone[1]) is not None else None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
 
 
 def _reward_in(answer: Any) -> float | None:
@@ -109,22 +175,27 @@ def _reward_in(answer: Any) -> float | None:
         number = _number(answer.get(key))
         if number is not None:
             return number
-    found = _from_subscores(answer.get("subscores"), answer.get("weights"))
-    if found is None and answer.keys() == {"result"}:
-        # How MCP servers wrap an answer that they cannot describe as an object.
-        return _reward_in(answer["result"])
-    return found
+    return _from_subscores(answer.get("subscores"), answer.get("weights"))
+
+
+def _success(answer: Any) -> float | None:
+    success = answer.get("success") if isinstance(answer, Mapping) else None
+    return float(success) if isinstance(success, bool) else None
 
 
 def _number(value: Any) -> float | None:
-    """The value as a finite number, where it is a number, a text that is one, or a boolean; else None."""
-    if not isinstance(value, int | float | str):
+    """The value as a number, which may not be finite; None where it is no number, no boolean, and no text that is one."""
+    if isinstance(value, str):
+        written = value.strip().lower()
+        if not _NUMBER.fullmatch(written):
+            return None
+        value = _BOOLEANS.get(written, written)
+    elif not isinstance(value, int | float):
         return None
     try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _from_subscores(subscores: Any, weights: Any) -> float | None:
@@ -145,4 +216,4 @@ def _from_subscores(subscores: Any, weights: Any) -> float | None:
         if value is None or weight is None:
             return None
         result += value * weight
-    return result if math.isfinite(result) else None
+    return result

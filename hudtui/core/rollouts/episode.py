@@ -43,7 +43,7 @@ from hudtui.core.rollouts.observation import (
     shorten,
 )
 from hudtui.core.rollouts.reward import own_scores
-from hudtui.core.rollouts.values import Complete, ContextFull, Episode, KeptImage, Message, Scores, Turn
+from hudtui.core.rollouts.values import Complete, ContextFull, Episode, KeptImage, Message, Scores, Turn, plain_number
 from hudtui.core.tasks.agent import agent_settings
 from hudtui.core.tasks.task import Task, ToolCall
 
@@ -162,7 +162,7 @@ class EpisodePlayer:
         if self.config.own_parts is not None:
             for name, value in self._own.items():
                 total += self.config.own_parts.weight(name) * value
-        return Scores(self._completion, tool, form, total, self._found, self._own)
+        return Scores(self._completion, tool, form, plain_number(total), self._found, self._own)
 
     @property
     def evaluation(self) -> Any:
@@ -253,7 +253,8 @@ class EpisodePlayer:
         """
         began = perf_counter()
         completion, found, evaluation = 0.0, False, None
-        self.info.pop("evaluation_error", None)
+        for name in ("evaluation_error", "no_reward"):
+            self.info.pop(name, None)
         for call in self.task.evaluate:
             result = await self._call(call, "evaluation")
             if result is None:
@@ -263,6 +264,8 @@ class EpisodePlayer:
                 evaluation = evaluation_value(result)
                 if result.is_error:  # scores 0, and is not to be mistaken for an agent that earned nothing
                     self.info["evaluation_error"] = shorten(result.text or "no reason given", _ERROR_LIMIT)
+                elif not found and not self.config.reward:
+                    self.info["no_reward"] = gym_scores.why_no_reward(result)
         self._completion, self._found, self._evaluation = completion if found else 0.0, found, evaluation
         self._seconds["evaluate"] += perf_counter() - began
         return self.scores

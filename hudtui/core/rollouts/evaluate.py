@@ -30,6 +30,7 @@ from hudtui.core.environment.values import Session
 from hudtui.core.errors import ConnectError, HudtuiError, InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.files import write_atomic
+from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.paths import typed_path
 from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatOptions, PolicyError
@@ -90,7 +91,8 @@ class EpisodeDone:
         episode = self.episode
         of = f"/{self.total}" if self.total else ""
         rollout = f" rollout={self.rollout}" if self.group > 1 else ""
-        reward = f"reward={episode.scores.reward:.3f}" + ("" if episode.scores.reward_found else " (no reward found)")
+        why = str(episode.info.get("no_reward") or "no reward found")
+        reward = f"reward={episode.scores.reward:.3f}" + ("" if episode.scores.reward_found else f" ({clean_line(why, 200)})")
         error = f' error="{clean_line(episode.error, 300)}"' if episode.error else ""
         if failed := episode.info.get("evaluation_error"):
             error += f' evaluation_error="{clean_line(str(failed), 300)}"'
@@ -267,7 +269,7 @@ class _Workers:
     on_turn: OnTurn | None
     telemetry: Telemetry | None
     warned: set[str] = field(default_factory=set)
-    """Warnings about connections that were passed on; each is passed on once."""
+    """Warnings that were passed on, each once; `reward` stands for all about rewards."""
 
     async def work(self, events: _Events) -> None:
         """Play until no job is left; ends with None, or with what broke the worker, as the last event."""
@@ -343,6 +345,9 @@ class _Workers:
             self._give_up(error, events)  # no use in playing on without records
             return
         events.put_nowait(_Finished(job, episode))
+        if "reward" not in self.warned and (text := reward_warning(episode.scores.task_completion)) is not None:
+            self.warned.add("reward")
+            events.put_nowait(Notice("warning", f"task {clean_line(job.task.id, 80)}: {text}"))
         if (reason := self.hope.lost(episode, player)) is not None:
             self._give_up(reason, events)
 

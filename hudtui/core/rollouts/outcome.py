@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from hudtui.core.rollouts.trace import read_trace
-from hudtui.core.rollouts.values import ENDED, Episode
+from hudtui.core.rollouts.values import ENDED, Episode, plain_number
 from hudtui.core.tasks.task import Task
 
 TRACES = "traces.jsonl"
@@ -107,14 +107,14 @@ class EvalSummary:
             "episodes": len(self.outcomes),
             "expected": self.expected,
             "failed": self.failed,
-            "reward": self.reward,
-            "reward_std": self.reward_std,
+            "reward": None if self.reward is None else plain_number(self.reward),
+            "reward_std": None if self.reward_std is None else plain_number(self.reward_std),
             "scores": _means(self.outcomes),
             "stops": stops,
             "tasks": [
                 {
                     "task": task,
-                    "reward": fmean(outcome.reward for outcome in outcomes),
+                    "reward": plain_number(fmean(outcome.reward for outcome in outcomes)),
                     "episodes": [outcome.to_json() for outcome in outcomes],
                 }
                 for task, outcomes in self.by_task().items()
@@ -138,10 +138,10 @@ def metrics_line(step: int, outcomes: Sequence[EpisodeOutcome], *, tasks: int) -
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "task": outcomes[0].task,
         "episodes": len(outcomes),
-        "reward": fmean(rewards),
+        "reward": plain_number(fmean(rewards)),
     }
     if len(rewards) > 1:
-        line["reward_std"] = stdev(rewards)
+        line["reward_std"] = plain_number(stdev(rewards))
     line |= _means(outcomes)
     line["turns"] = fmean(outcome.turns for outcome in outcomes)
     line["errors"] = sum(outcome.failed for outcome in outcomes)
@@ -157,7 +157,7 @@ def _means(outcomes: Sequence[EpisodeOutcome]) -> dict[str, float]:
     means = {name: fmean(getattr(outcome, name) for outcome in outcomes) for name in names} if outcomes else {}
     for name in dict.fromkeys(name for outcome in outcomes for name in outcome.own):
         means[name] = fmean(outcome.own.get(name, 0.0) for outcome in outcomes)
-    return means
+    return {name: plain_number(mean) for name, mean in means.items()}
 
 
 def read_outcomes(out_dir: Path) -> tuple[EpisodeOutcome, ...]:

@@ -22,6 +22,12 @@ class ContextFull(HudtuiError):
     """The conversation has no room for another reply. A policy raises this; the episode ends there and is evaluated."""
 
 
+def plain_number(value: float) -> float:
+    """`value` as people write it: 0.95 for the 0.9500000000000001 that a sum of binary fractions gives."""
+    short = f"{value:.12g}"
+    return float(short) if len(short) < 12 else value
+
+
 @dataclass(frozen=True)
 class KeptImage:
     """An image of a tool's answer, kept for people who read the episode. The messages say whether the agent was shown it."""

@@ -37,7 +37,7 @@ from hudtui.core.rollouts.evaluate import (
 from hudtui.core.rollouts.outcome import TRACES, EpisodeOutcome, outcome_of, summarise
 from hudtui.core.rollouts.reward import load_playable_config
 from hudtui.core.rollouts.trace import episode_from_json, read_lines
-from hudtui.core.rollouts.values import Episode, Scores
+from hudtui.core.rollouts.values import Episode, Scores, plain_number
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def read_episode(record: Any, file: Path) -> Episode:
             return Episode(task, tuple(messages), (), scores, "error", told, info={"usage": usage})
         episode = episode_from_json({**kept, "messages": messages}, where=Location(str(file)))
         rewards: Mapping[str, Any] = trace["rewards"]
-        reward = sum(float(one["score"]) * float(one["weight"]) for one in rewards.values())
+        reward = plain_number(sum(float(one["score"]) * float(one["weight"]) for one in rewards.values()))
         return replace(episode, scores=replace(episode.scores, reward=reward), info={**episode.info, "usage": usage})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"

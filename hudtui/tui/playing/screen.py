@@ -477,6 +477,7 @@ class PlayingScreen(HudtuiScreen):
         return self.playing is not None and (self.playing.policy or "").startswith("openai:")
 
     def _ended(self, event: PlayEnded) -> None:
+        from hudtui.core.gym.rubric import reward_warning
         from hudtui.tui.playing.view import end_lines
 
         episode = event.episode
@@ -486,7 +487,9 @@ class PlayingScreen(HudtuiScreen):
         if episode.error:
             self.say(f"{episode.error}{'' if episode.error.endswith('.') else '.'}{kept}", "error")
         else:
-            found = "" if episode.scores.reward_found else " The evaluator gave no reward."
+            scores = episode.scores
+            told = reward_warning(scores.task_completion) if scores.reward_found else "the evaluator gave no reward"
+            found = "" if told is None else f" {told[0].upper()}{told[1:]}."
             self.say(
                 f"The episode is over: reward {episode.scores.reward:.3f}.{found}{kept}", "success" if not found else "warning"
             )

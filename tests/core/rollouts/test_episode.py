@@ -13,7 +13,7 @@ from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.observation import OBSERVATION_LIMIT
 from hudtui.core.rollouts.policy import policy_source
 from hudtui.core.rollouts.trace import transcript
-from hudtui.core.rollouts.values import KeptImage
+from hudtui.core.rollouts.values import KeptImage, plain_number
 from hudtui.core.tasks.task import ToolCall
 
 LEFT = "<think>left</think>\n<tool>left()</tool>"
@@ -449,3 +449,24 @@ async def test_a_person_may_leave(session, config, task):
     episode = await player.finish()
     assert (episode.stop, episode.ok) == ("cancelled", False)
     assert episode.scores.reward_found
+
+
+@pytest.mark.parametrize(
+    ("total", "told"), [(0.1 + 0.2, 0.3), (0.9500000000000001, 0.95), (1 / 3, 1 / 3), (-1e-17, -1e-17), (12, 12)]
+)
+def test_a_sum_is_told_without_its_noise(total, told):
+    assert plain_number(total) == told
+
+
+async def test_rewards_have_no_noise_of_sums(make_config, session, task):
+    text = (
+        "action_mappings: {left: {_tool: move, direction: left}}\nrubric: {weights: {task_completion: 0.1, tool_execution: 0.2, "
+    )
+    config = make_config(text + "format_compliance: 0}}\n")
+    session.before = lambda name, arguments: ToolResult((), {"reward": 1}) if name == "evaluate" else None
+    player = EpisodePlayer(session, config, task, max_turns=1)
+    await player.start()
+    await player.step("<tool>left()</tool>")
+    episode = await player.finish()
+    assert (episode.scores.task_completion, episode.scores.tool_execution) == (1, 1)
+    assert repr(episode.scores.reward) == "0.3"

@@ -192,6 +192,29 @@ async def test_a_failed_evaluation_shows_in_the_log(run, tasks):
     assert "\x1b" not in event.line()
 
 
+def judged(structured):
+    def spoil(session):
+        session.before = lambda name, arguments: ToolResult((), structured) if name == "evaluate" else None
+
+    return spoil
+
+
+@pytest.mark.parametrize("reward", [12, -0.5])
+async def test_a_reward_outside_its_range_counts_and_is_told_once(run, tasks, world, reward):
+    world.spoil = judged({"result": reward})
+    events = await run(tasks, group=2)
+    assert all(event.episode.scores.task_completion == reward for event in done(events))
+    (told,) = [event.message for event in events if isinstance(event, Notice)]
+    assert f"the reward {reward:g}, outside 0 to 1" in told
+
+
+async def test_a_reward_that_is_not_finite_is_none_and_named(run, tasks, world):
+    world.spoil = judged({"reward": float("nan"), "score": 1.0})
+    (event,) = done(await run(tasks[:1]))
+    assert not event.episode.scores.reward_found and event.episode.scores.task_completion == 0
+    assert "the evaluator returned the reward nan" in event.line()
+
+
 async def test_hopeless_work_is_given_up(run, tasks, world):
     broken = [replace(task, setup=(ToolCall("setup", {"name": f"no such board {task.id}"}),)) for task in tasks]
     with pytest.raises(HudtuiError, match="the first 8 episodes all broke off"):
