@@ -169,3 +169,19 @@ def test_a_file_that_is_no_configuration_is_refused_by_every_command(own_world: 
     ):
         result = CliRunner().invoke(build(), command)
         assert result.exit_code == code and words in result.output, (command, result.output)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model_name_or_path: Qwen/Qwen2.5-3B\nstage: sft\ndo_train: true\nlearning_rate: 1.0e-4\n",
+        "base_model: a/b\nadapter: lora\nmicro_batch_size: 2\n",
+        "per_device_train_batch_size: 4\nmax_steps: 20\n",
+    ],
+)
+def test_settings_of_another_trainer_get_advice_that_works(own_world: Path, text: str) -> None:
+    Path("other.yaml").write_text(text)
+    told = run("other.yaml").stdout
+    assert "settings of another trainer" in told and "hudtui rl --training FILE" in told
+    result = CliRunner().invoke(build(), ["rl", "--training", "other.yaml", "--dry-run", "--host", "local"])
+    assert f"{text.partition(':')[0]} is model" in result.output or "is batch_size" in result.output, result.output

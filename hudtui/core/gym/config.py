@@ -62,8 +62,22 @@ _KINDS: Mapping[type, str] = {dict: "a mapping", list: "a list", str: "a text", 
 _OTHER_FILES: Mapping[str, frozenset[str]] = {
     "a DeepSpeed configuration": frozenset(("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size")),
     "an accelerate configuration": frozenset(("distributed_type", "compute_environment", "num_processes")),
-    "an ART configuration": frozenset(("environments", "training")),
+    "an ART configuration (hudtui art train --config FILE)": frozenset(("environments", "training")),
     "a lock file": frozenset(("image", "images", "primary_dataset", "build")),
+    "settings of another trainer: `hudtui rl --training FILE` takes those of GRPO under hudtui's names, and tells the name of each": (
+        frozenset(
+            (
+                *(
+                    "model_name_or_path",
+                    "per_device_train_batch_size",
+                    "gradient_accumulation_steps",
+                    "max_steps",
+                    "finetuning_type",
+                ),
+                *("stage", "do_train", "base_model", "micro_batch_size", "actor_rollout_ref", "max_completion_length"),
+            )
+        )
+    ),
     "settings of a trainer (hudtui rl --training FILE)": frozenset(("model", "learning_rate", "steps", "num_generations")),
     "a compose file": frozenset(("services",)),
 }

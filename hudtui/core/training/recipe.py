@@ -6,7 +6,7 @@ The defaults are those of the trainer that hudtui's predecessor used (GRPO with 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -199,6 +199,43 @@ ALSO_ART = (
 """Settings of the other trainers that ART takes."""
 
 
+_OTHERS: Mapping[str, Sequence[str]] = {
+    "model": ("model_name_or_path", "model_name_or_id", "base_model", "pretrain"),
+    "batch_size": ("per_device_train_batch_size", "micro_batch_size", "train_batch_size"),
+    "gradient_accumulation": ("gradient_accumulation_steps",),
+    "num_generations": ("rollouts_per_group", "rollouts_per_example", "n_samples_per_prompt", "group_size"),
+    "num_iterations": ("num_ppo_epochs", "ppo_epochs"),
+    "steps": ("max_steps",),
+    "steps (hudtui counts no epochs)": ("num_train_epochs", "num_epochs", "epochs"),
+    "max_tokens": ("max_completion_length", "max_new_tokens", "max_response_length", "generate_max_len"),
+    "max_seq_len": ("max_seq_length", "max_length", "max_prompt_length", "max_model_len", "cutoff_len", "sequence_len"),
+    "learning_rate": ("lr", "actor_learning_rate"),
+    "lr_scheduler": ("lr_scheduler_type",),
+    "warmup_steps": ("num_warmup_steps",),
+    "warmup_steps (a number of steps)": ("warmup_ratio",),
+    "beta": ("kl_coef", "kl_penalty_coef", "init_kl_coef", "kl_loss_coef"),
+    "epsilon": ("cliprange", "clip_range", "eps_clip", "clip_ratio"),
+    "max_grad_norm": ("max_norm", "grad_clip"),
+    "gradient_checkpointing": ("use_gradient_checkpointing",),
+    "bf16 (true or false)": ("fp16", "torch_dtype", "dtype"),
+    "lora (true or false)": ("use_peft", "use_lora", "finetuning_type", "adapter", "peft_config"),
+    "lora_rank": ("lora_r", "r"),
+    "lora_targets": ("lora_target_modules", "lora_target", "target_modules"),
+    "save_every": ("save_steps", "save_checkpoints_every", "save_freq"),
+    "eval_every": ("eval_steps", "validate_every", "test_freq"),
+    "keep_checkpoints": ("save_total_limit",),
+    "held_out": ("num_val_scenarios", "num_eval_examples"),
+    "gpu_memory_utilization": ("vllm_gpu_memory_utilization", "vllm_gpu_util"),
+    "wandb (true or false)": ("report_to", "wandb_project"),
+    "the option --output-dir": ("output_dir",),
+    "the option --name": ("run_name",),
+    "the option --dataset": ("dataset", "dataset_name", "train_dataset"),
+}
+"""Settings, and what other trainers call them: verifiers, TRL, transformers, ART, verl, OpenRLHF, LLaMA-Factory, axolotl."""
+OTHER_NAMES: Mapping[str, str] = {other: name for name, others in _OTHERS.items() for other in others}
+"""Names of other trainers, and what the setting is called here."""
+
+
 def check_project(name: str) -> None:
     """Raises InputError unless a folder for ART's records can have this name."""
     if not _PROJECT.fullmatch(name):
@@ -225,14 +262,18 @@ def recipe_from(data: Mapping[str, Any], *, name: str = "the training file") -> 
     import msgspec
 
     known = {field.name for field in fields(Recipe)}
-    for key in data:
-        if key not in known:
-            near = did_you_mean(str(key), known)
-            raise InputError(
-                f"there is no training setting {key!r}",
-                fix=f"Did you mean {near}?" if near else f"Settings: {', '.join(sorted(known))}.",
-                where=Location(name),
-            )
+    unknown = [str(key) for key in data if key not in known]
+    if unknown:
+        named = [f"{key} is {OTHER_NAMES[key]}" for key in unknown if key in OTHER_NAMES]
+        strange = [key for key in unknown if key not in OTHER_NAMES]
+        near = did_you_mean(strange[0], known) if strange else None
+        fixes = [f"Here {', '.join(named)}."] if named else []
+        if near:
+            fixes.append(f"Did you mean {near} by {strange[0]}?" if named else f"Did you mean {near}?")
+        elif strange:
+            fixes.append(f"Settings: {', '.join(sorted(known))}.")
+        what = f"there is no training setting {', '.join(repr(clean_line(key, 80)) for key in unknown[:20])}"
+        raise InputError(what, fix=" ".join(fixes), where=Location(name))
     try:
         return convert(dict(data), Recipe)
     except (msgspec.ValidationError, ValueError) as error:

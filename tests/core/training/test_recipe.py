@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from hudtui.core.errors import InputError
 from hudtui.core.training.plan import JobSpec
 from hudtui.core.training.recipe import (
+    OTHER_NAMES,
     Recipe,
     default_learning_rate,
     read_recipe,
@@ -107,3 +109,39 @@ def test_generations_have_to_divide_the_batch() -> None:
 def test_settings_that_a_machine_would_stumble_over_are_refused_before_it_is_rented(values: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         recipe_from(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("per_device_train_batch_size: 4", "per_device_train_batch_size is batch_size"),
+        ("model_name_or_path: a/b", "model_name_or_path is model"),
+        ("max_completion_length: 512", "max_completion_length is max_tokens"),
+        ("rollouts_per_group: 4", "rollouts_per_group is num_generations"),
+        ("lora_r: 8", "lora_r is lora_rank"),
+        ("output_dir: out", "output_dir is the option --output-dir"),
+        ("zzz: sft", "Settings: "),
+    ],
+)
+def test_a_name_of_another_trainer_is_answered_with_the_name_here(text: str, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        read_recipe(text, name="t.yaml")
+    assert error.value.fix is not None and told in error.value.fix and text.partition(":")[0] in error.value.what
+
+
+def test_all_unknown_names_of_a_file_are_told_at_once() -> None:
+    with pytest.raises(InputError) as error:
+        read_recipe(
+            "model_name_or_path: a/b\nlearning_rate: 1e-4\nper_device_train_batch_size: 2\nlerning_rate: 1", name="t.yaml"
+        )
+    assert "'model_name_or_path', 'per_device_train_batch_size', 'lerning_rate'" in error.value.what
+    fix = error.value.fix or ""
+    assert (
+        "model_name_or_path is model, per_device_train_batch_size is batch_size" in fix and "learning_rate by lerning_rate" in fix
+    )
+
+
+def test_what_another_name_stands_for_is_a_setting_or_an_option() -> None:
+    known = {field.name for field in fields(Recipe)}
+    assert not known & set(OTHER_NAMES), "a name of ours is no other one"
+    assert {name.split()[0] for name in OTHER_NAMES.values()} <= known | {"the"}
