@@ -40,11 +40,13 @@ class How:
     )
     yes: bool = knob(False, "Start without asking, also where it costs money.", "--yes", "-y")
     detach: bool = knob(False, "Do not wait for the end of a run on a machine of your own.", "--detach")
-    dry_run: bool = knob(False, "Print the plan, and start nothing.", "--dry-run")
+    dry_run: bool = knob(
+        False, "Print the checks and the whole plan, and start nothing; --json prints them as JSON.", "--dry-run"
+    )
     emit_script: bool = knob(False, "Print the plan as a shell script, and start nothing.", "--emit-script")
     no_tmux: bool = knob(False, "Run as detached processes, even if there is tmux.", "--no-tmux")
     brief: bool = False
-    """Show warnings alone before the start, and the plan of a dry run in words, unless JSON is wanted."""
+    """Show warnings alone before the start."""
 
     @property
     def only_looks(self) -> bool:
@@ -63,8 +65,8 @@ async def run(request: RunRequest, settings: TrainerSettings = None, *, how: How
     """Train: check everything, show the plan, rent a machine, run, fetch the results, end the machine.
 
     Lists everything that the run lacks, and offers to fix it in a terminal. Nothing is rented before you agree to the plan. A
-    started run continues without this command; `hudtui runs resume` manages it again. --dry-run prints the plan as JSON.
-    Exit code 1 if the run did not finish. Exit code 2 if --dry-run finds something missing.
+    started run continues without this command; `hudtui runs resume` manages it again. --dry-run only prints
+    the plan. Exit code 1 if the run did not finish. Exit code 2 if --dry-run finds something missing.
     """
     if how.push_image is not None and how.only_looks:
         raise typer.BadParameter("an image is pushed for a run that is started", param_hint="--push-image")
@@ -139,13 +141,7 @@ async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
         runlog.print_script(prepared.require())
         return
     if how.dry_run:
-        from hudtui.core.runs.plan_text import plan_json, preparation_json
-
-        if how.brief and not as_json:
-            planned = prepared.require()
-            runlog.print_plan(plan_json(planned), planned.folder)
-            return
-        console.out_json(preparation_json(prepared, store))
+        _print_dry_run(prepared, store, as_json=as_json)
         if prepared.record is None:
             raise typer.Exit(InputError.exit_code)
         return
@@ -153,7 +149,7 @@ async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
     await asyncio.to_thread(require_run, record.spec, project.settings())
     if how.detach:
         _may_detach(record)
-    _show(prepared, record, store, brief=how.brief)
+    _show(prepared, store, brief=how.brief)
     if not await agree_to_start(prepared, project, Terminal(yes=how.yes)):
         raise typer.Abort
     if record.spec.rent is not None:
@@ -203,18 +199,42 @@ async def _push(name: str, project: Project) -> None:
 # --- the plan -------------------------------------------------------------------------------------------------------------
 
 
-def _show(prepared: Preparation, record: RunRecord, store: RunStore, *, brief: bool) -> None:
-    from hudtui.core.runs.plan_text import plan_lines
+def _print_dry_run(prepared: Preparation, store: RunStore, *, as_json: bool) -> None:
+    """Print what would be done: in words, or for a program."""
+    from hudtui.core.runs.plan_text import preparation_json, readiness_text
 
+    if as_json:
+        console.out_json(preparation_json(prepared, store))
+        return
+    for line in (*_check_lines(prepared, fixes=True), *_plan_lines(prepared, store)):
+        console.out(line)
+    console.out(readiness_text(prepared))
+
+
+def _show(prepared: Preparation, store: RunStore, *, brief: bool) -> None:
+    for line in _check_lines(prepared, brief=brief):
+        console.say(line)
+    for line in () if brief else _plan_lines(prepared, store):
+        console.say(line)
+
+
+def _check_lines(prepared: Preparation, *, brief: bool = False, fixes: bool = False) -> list[str]:
+    lines = []
     for check in prepared.checks:
         if not brief or check.state != "fine":
-            console.say(f"{_GLYPHS[check.state]} {check.name}: {check.text}")
-    if brief:
-        return
-    console.say()
-    for line in plan_lines(record, store, prepared):
-        console.say(f"{line.label:<10} {line.text}")
-    console.say()
+            lines.append(f"{_GLYPHS[check.state]} {check.name}: {check.text}")
+            if fixes and check.fix and check.state != "fine":
+                lines.append(f"    {check.fix}")
+    return lines
+
+
+def _plan_lines(prepared: Preparation, store: RunStore) -> list[str]:
+    """Return the whole plan between empty lines; without one, an empty line."""
+    from hudtui.core.runs.plan_text import plan_lines
+
+    if prepared.record is None:
+        return [""]
+    return ["", *(f"{line.label:<10} {line.text}".rstrip() for line in plan_lines(prepared.record, store, prepared)), ""]
 
 
 # --- the run --------------------------------------------------------------------------------------------------------------

@@ -374,27 +374,6 @@ def _step_cells(row: StepRow) -> tuple[str, ...]:
     return (f"{row.step:g}", *told)
 
 
-def print_plan(plan: dict[str, Any], folder: str) -> None:
-    """Print what a run will do."""
-    import shlex
-
-    console.out(f"folder     {folder}")
-    for file in plan["files"]:
-        source = file["source"]
-        size = source["size"] if source else len(file["content"]) if file["content"] is not None else _resource(file["resource"])
-        console.out(f"file       {file['path']}  {size} bytes" + (f"  from {source['path']}" if source else ""))
-    for stage in plan["stages"]:
-        console.out(f"stage      {stage['name']}: {shlex.join(stage['argv'])}")
-        if stage["cwd"]:
-            console.out(f"             in {stage['cwd']}")
-        if stage["secrets"]:
-            console.out(f"             with the secrets {', '.join(stage['secrets'])}")
-    for port in plan["ports"]:
-        console.out(f"port       {port['number']}  {port['what']}")
-    for output in plan["outputs"]:
-        console.out(f"output     {output['path']}  {output['what']}")
-
-
 def print_script(record: RunRecord) -> None:
     """Print what a run does as a shell script, for any machine. Variables that may hold a secret are named, without a value."""
     from hudtui.core.runs.plan_text import without_hidden_variables
@@ -452,9 +431,3 @@ def _in_all(view: RunView) -> str:
     if view.expected_cost is None:
         return ""
     return f", about {money(view.expected_cost, view.summary.currency)} until the last step"
-
-
-def _resource(name: str) -> int:
-    from hudtui.core.training.package_data import resource_bytes
-
-    return len(resource_bytes(name))

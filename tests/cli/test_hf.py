@@ -361,7 +361,7 @@ def test_a_project_without_a_lock_file_remembers_its_dataset() -> None:
     Path("play.yaml").write_text("action_mappings:\n  left: {_tool: move}\n")
 
     def tasks_of_a_run() -> dict[str, Any]:
-        words = ["rl", "--engine", "rollouts", "--policy", "random", "--host", "local", "--dry-run"]
+        words = ["rl", "--engine", "rollouts", "--policy", "random", "--host", "local", "--dry-run", "--json"]
         checks = json.loads(CliRunner().invoke(build(), words).stdout)["checks"]
         (found,) = [check for check in checks if check["name"] == "tasks"]
         return dict(found)

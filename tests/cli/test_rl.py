@@ -115,7 +115,7 @@ def test_a_rented_machine_is_not_left_alone_from_the_beginning(workspace: Path, 
 
 
 def test_a_dry_run_is_the_plan_as_json_and_buys_nothing(workspace: Path, sim: PrimeSimulator) -> None:
-    found = json.loads(hudtui(*RENT, "--dry-run", "--budget", "9", "--max-hours", "2").stdout)
+    found = json.loads(hudtui(*RENT, "--dry-run", "--json", "--budget", "9", "--max-hours", "2").stdout)
     assert found["ready"] and {check["state"] for check in found["checks"]} == {"fine"}
     machine = found["machine"]
     assert (machine["provider"], machine["simulated"], machine["hourly"]) == ("prime", True, 2.1)
@@ -126,10 +126,29 @@ def test_a_dry_run_is_the_plan_as_json_and_buys_nothing(workspace: Path, sim: Pr
     assert ordered(sim) == 0 and not (workspace / ".hudtui").exists()
 
 
+def test_a_dry_run_is_readable_unless_json_is_asked_for(workspace: Path, sim: PrimeSimulator) -> None:
+    words = [word for word in RENT if word != "--json"]
+    told = hudtui(*words, "--dry-run").stdout
+    for part in (
+        "✓ tasks: ",
+        "machine ",
+        "lowest price",
+        "files/tasks/tasks.json",
+        "\nplay ",
+        "\nresult ",
+        "\nlimits ",
+        "\nReady",
+    ):
+        assert part in told, told
+    assert not told.startswith("{") and SECRET not in told and ordered(sim) == 0
+    missing = hudtui("rl", "--dry-run", code=2).stdout
+    assert "✗ " in missing and "\n    " in missing and "Not ready: " in missing, "each remedy stands below what is missing"
+
+
 def test_a_dry_run_of_a_training_says_what_is_known_of_its_cost(workspace: Path, sim: PrimeSimulator) -> None:
     tasks = json.loads((workspace / "tasks.json").read_text())
     (workspace / "tasks.json").write_text(json.dumps([{**tasks[0], "id": f"t{number}"} for number in range(4)]))
-    words = ("rl", "--provider", "prime", "--steps", "40", "--dry-run")
+    words = ("rl", "--provider", "prime", "--steps", "40", "--dry-run", "--json")
     found = json.loads(hudtui(*words, code=0).stdout)
     assert found["machine"]["choice"]["offer"]["gpu_count"] == 2
     known = found["forecast"]
@@ -140,7 +159,7 @@ def test_a_dry_run_of_a_training_says_what_is_known_of_its_cost(workspace: Path,
 def test_a_key_for_the_guard_is_told_of_and_may_not_be_the_user_s_own(
     workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = (*RENT, "--dry-run")
+    words = (*RENT, "--dry-run", "--json")
     assert "may still be charged for" in " ".join(json.loads(hudtui(*words).stdout)["plan"]["notes"])
     monkeypatch.setenv("HUDTUI_GUARD_KEY", "key-that-ends-machines")
     found = json.loads(hudtui(*words).stdout)
@@ -166,7 +185,7 @@ def test_all_that_is_missing_is_told_at_once(own_world: Path) -> None:
         "PRIME_API_KEY",
     ):
         assert word in said, said
-    found = json.loads(hudtui("rl", "--dry-run", code=2).stdout)
+    found = json.loads(hudtui("rl", "--dry-run", "--json", code=2).stdout)
     assert not found["ready"] and {check["name"] for check in found["checks"]} >= {"tasks", "config", "machine"}
 
 
@@ -187,7 +206,7 @@ def test_no_variable_that_may_hold_a_secret_is_printed(workspace: Path, sim: Pri
     (workspace / "tasks.json").write_text(json.dumps(tasks))
     with (workspace / ".env").open("a") as file:
         file.write("\nMY_DSN=postgres://me:hunter2@db/games\n")
-    found = hudtui(*RENT, "--dry-run").stdout
+    found = hudtui(*RENT, "--dry-run", "--json").stdout
     (stage,) = json.loads(found)["plan"]["stages"]
     assert stage["env"]["MY_DSN"] == "••••" and "hunter2" not in found
     told = hudtui(*RENT, code=2).stderr  # the plan, and a question that nobody answers
@@ -271,21 +290,32 @@ def test_an_image_of_this_computer_alone_is_pushed_first(
     docker.write_text(DOCKER)
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
-    said = json.loads(hudtui(*RENT, "--dry-run", code=2).stdout)
+    said = json.loads(hudtui(*RENT, "--dry-run", "--json", code=2).stdout)
     (missing,) = [check for check in said["checks"] if check["state"] == "missing"]
     assert "my-env:dev exists only on this computer" in missing["text"] and "--push-image" in missing["fix"]
-    assert "an image is pushed for a run" in hudtui(*RENT, "--push-image", "ghcr.io/me/", "--dry-run", code=2).stderr
+    assert "an image is pushed for a run" in hudtui(*RENT, "--push-image", "ghcr.io/me/", "--dry-run", "--json", code=2).stderr
     done = hudtui(*RENT, "--push-image", "ghcr.io/me/", code=2)  # there is no terminal to ask for the rest
     assert f"pushed ghcr.io/me/my-env:dev as {DIGEST}" in done.stderr and "--yes" in done.stderr
     assert f"ghcr.io/me/my-env@{DIGEST}" in lock.read_text() and "# built here" in lock.read_text()
-    assert json.loads(hudtui(*RENT, "--dry-run").stdout)["ready"] and ordered(sim) == 0
+    assert json.loads(hudtui(*RENT, "--dry-run", "--json").stdout)["ready"] and ordered(sim) == 0
     assert "this project has no image" in hudtui(*RENT, "--push-image", "ghcr.io/me/", code=2).stderr
 
 
 def test_a_rehearsal_on_a_machine_that_is_named(workspace: Path, sim: PrimeSimulator) -> None:
     tasks = json.loads((workspace / "tasks.json").read_text())
     (workspace / "tasks.json").write_text(json.dumps([{**task, "id": f"{task['id']}-{n}"} for task in tasks for n in (1, 2)]))
-    words = ("rl", "--rehearse", "--provider", "prime", "--python", "/opt/train/bin/python", "--steps", "2", "--dry-run")
+    words = (
+        "rl",
+        "--rehearse",
+        "--provider",
+        "prime",
+        "--python",
+        "/opt/train/bin/python",
+        "--steps",
+        "2",
+        "--dry-run",
+        "--json",
+    )
     found = json.loads(hudtui(*words).stdout)
     (stage,) = found["plan"]["stages"]
     assert (found["engine"], stage["argv"][0], stage["env"]["CUDA_VISIBLE_DEVICES"]) == ("trl", "/opt/train/bin/python", "")
@@ -294,7 +324,7 @@ def test_a_rehearsal_on_a_machine_that_is_named(workspace: Path, sim: PrimeSimul
 
 
 def test_environments_of_this_computer_can_run_on_the_platform(workspace: Path, sim: PrimeSimulator) -> None:
-    words = (*RENT, "--environments", "remote", "--dry-run")
+    words = (*RENT, "--environments", "remote", "--dry-run", "--json")
     said = json.loads(hudtui(*words, code=2).stdout)
     assert "no lock file contains an image" in " ".join(check["text"] for check in said["checks"])
     (workspace / "hud.lock.yaml").write_text(f"version: '1.3'\nimages:\n  local: my-env:dev\n  pushed: me/my-env@{DIGEST}\n")
@@ -313,7 +343,7 @@ def test_environments_of_this_computer_can_run_on_the_platform(workspace: Path, 
 
 
 def test_the_very_offer_or_cloud_or_region_can_be_named(workspace: Path, sim: PrimeSimulator) -> None:
-    words = ("rl", "--engine", "rollouts", "--max-turns", "5", "--python", sys.executable, "--dry-run")
+    words = ("rl", "--engine", "rollouts", "--max-turns", "5", "--python", sys.executable, "--dry-run", "--json")
     offers = json.loads(hudtui("gpus", "H100", "--json").stdout)["offers"]
     # What is charged at once may be more than the run's budget, and is refused then.
     rented = [offer for offer in offers if offer["provider"] == "prime" and not offer["price"]["prepaid_hours"]]
@@ -342,5 +372,5 @@ def test_the_very_offer_or_cloud_or_region_can_be_named(workspace: Path, sim: Pr
 def test_a_rehearsal_elsewhere_says_that_it_takes_minutes(workspace: Path, sim: PrimeSimulator) -> None:
     tasks = json.loads((workspace / "tasks.json").read_text())
     (workspace / "tasks.json").write_text(json.dumps([{**task, "id": f"{task['id']}-{n}"} for task in tasks for n in (1, 2)]))
-    words = ("rl", "--rehearse", "--provider", "prime", "--python", "/opt/python", "--dry-run")
+    words = ("rl", "--rehearse", "--provider", "prime", "--python", "/opt/python", "--dry-run", "--json")
     assert "a rehearsal takes minutes" in json.loads(hudtui(*words).stdout)["machine"]["estimate"]["text"]

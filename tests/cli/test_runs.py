@@ -129,7 +129,7 @@ def test_a_run_that_fails_is_a_failure(workspace: Path) -> None:
 
 def test_a_dry_run_shows_the_plan_and_leaves_no_trace(workspace: Path) -> None:
     done = hudtui("runs", "start", "--dry-run", "tasks.json", "--config", "play.yaml")
-    assert "stage      play:" in done.stdout and "files/tasks/tasks.json" in done.stdout
+    assert "\nplay " in done.stdout and "files/tasks/tasks.json" in done.stdout and "Ready: no machine is rented" in done.stdout
     plan = json.loads(hudtui("runs", "start", "--dry-run", "--json").stdout)["plan"]
     assert plan["stages"][0]["name"] == "play"
     assert not (workspace / ".hudtui").exists()
@@ -415,7 +415,7 @@ def test_a_run_is_started_again_and_continued(workspace: Path, monkeypatch: pyte
     assert f"continues  run {first['id']}\n" in shown
     assert json.loads(hudtui("runs", "show", further["id"], "--json").stdout)["continues"] == {"run": first["id"], "step": None}
     assert "only a training has steps" in hudtui("runs", "continue", first["id"], "--step", "3", code=2).stderr
-    planned = json.loads(hudtui("runs", "continue", first["id"], "--dry-run").stdout)
+    planned = json.loads(hudtui("runs", "continue", first["id"], "--dry-run", "--json").stdout)
     assert "out/traces.jsonl" in [file["path"] for file in planned["plan"]["files"]]
     assert len(store.runs()) == 3
 

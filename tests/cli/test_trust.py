@@ -82,6 +82,7 @@ def test_looking_needs_no_trust(folder: Path) -> None:
     looked = (
         "rl",
         "--dry-run",
+        "--json",
         "--host",
         "local",
         "--engine",

@@ -94,7 +94,7 @@ def rehearse(model: Path, python: Path) -> None:
     command("pods", "keys", "register", "--yes")
     words = ["rl", "run", "tasks.json", "-c", "gym.yaml", "--provider", "prime", "--gpus", "2xA100", "--rehearse"]
     words += ["--rehearse-model", str(model), "--python", str(python), "--steps", str(STEPS), "--set", f"held_out={HELD_OUT}"]
-    Path("plan.json").write_text(command(*words, "--dry-run"))
+    Path("plan.json").write_text(command(*words, "--dry-run", "--json"))
     Path("run.json").write_text(command(*words, "--yes", "--json"))
 
 

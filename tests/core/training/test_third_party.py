@@ -50,7 +50,7 @@ def test_an_engine_of_another_package_is_listed_planned_and_carried_out(own_worl
 
     unknown = rl("--engine", "nope", "--dry-run")
     assert "Engines: rollouts, trl, art, echo." in unknown.stdout + unknown.stderr
-    plan = json.loads(rl("--engine", "echo", "--model", "a/b", "--dry-run").stdout)
+    plan = json.loads(rl("--engine", "echo", "--model", "a/b", "--dry-run", "--json").stdout)
     assert plan["engine"] == "echo" and [stage["name"] for stage in plan["plan"]["stages"]] == ["say"]
     done = rl("--engine", "echo", "--model", "a/b", "--yes")
     assert done.returncode == 0, done.stderr
