@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.cells import cell_len
 from textual.widgets._toast import Toast
 
@@ -119,3 +120,52 @@ async def test_words_about_options_stand_below_each_other(open_app: Any, screen_
         assert begins["one"] == begins["two"] and begins["three"] > begins["one"] and f"{long}  three" in lines["three"]
         assert begins["other …"] == cell_len(lines["two"].partition("abc")[0])
         await pilot.press("down", "enter")
+
+
+async def test_a_list_that_has_no_match_chooses_nothing_and_stays(open_app: Any, screen_text: Any, project: Path) -> None:
+    answers: list[int | None] = []
+    async with open_app(project) as (app, pilot):
+
+        async def ask() -> None:
+            answers.append(await app.push_screen_wait(Pick("Which?", ["left", "right", "up", "down", "back"])))
+
+        app.run_worker(ask())
+        await until(pilot, lambda: app.screen.is_modal and app.focused is not None)
+        app.focused.value = "nosuchtool"
+        await until(pilot, lambda: "no match" in screen_text(app))
+        for key in ("enter", "down", "enter", "up", "enter"):
+            await pilot.press(key)
+        assert app.screen.is_modal and answers == []
+        app.focused.value = "up"
+        await until(pilot, lambda: "no match" not in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: answers == [2])
+
+
+NAMES = (
+    ("read_file", "Deprecated, see read_text_file"),
+    ("aread_text", ""),
+    ("read_text_file", "Reads"),
+    ("x", "text_2"),
+    ("text", ""),
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"), [("read_text", 2), ("text", 4), ("read", 0), ("reads", 2), ("deprecated", 0), ("A", 1)]
+)
+async def test_names_come_before_the_words_about_them(
+    open_app: Any, screen_text: Any, project: Path, typed: str, first: int
+) -> None:
+    answers: list[int | None] = []
+    async with open_app(project) as (app, pilot):
+
+        async def ask() -> None:
+            answers.append(await app.push_screen_wait(Pick("Which?", NAMES)))
+
+        app.run_worker(ask())
+        await until(pilot, lambda: app.screen.is_modal and app.focused is not None)
+        app.focused.value = typed
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: answers == [first])

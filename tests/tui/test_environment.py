@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from textual.events import Key
 
 from hudtui.core.environment import discover as analyzing
 from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Server, Tool, ToolResult
@@ -423,12 +424,16 @@ async def test_a_call_of_a_new_task_is_corrected_after_a_failed_test(
         await asked("evaluate.efficiency: arguments")
         assert app.focused.value == '{"goal": 64}', "what was typed is still there"
         await pilot.press("escape")
+        await asked("Which call judges the outcome?")
+        await pilot.press("escape")
         await asked("The test failed")
         await pilot.press("down", "enter")
         await asked("Which call sets the task up?")
         await pilot.press("enter")
         await asked("setup.board: arguments")
         assert app.focused.value == '{"seed": 7}'
+        await pilot.press("escape")
+        await asked("Which call sets the task up?")
         await pilot.press("escape")
         await asked("The test failed")
         await pilot.press("enter")
@@ -441,3 +446,38 @@ async def test_a_call_of_a_new_task_is_corrected_after_a_failed_test(
         (written,) = json.loads((project / "mine.json").read_text())
         assert written["prompt"] == "Play." and written["setup_tool"]["arguments"]["arguments"] == {"seed": 7}
         assert written["evaluate_tool"]["arguments"] == {"name": "max_number", "arguments": {"target": 64}}
+
+
+async def test_a_wrong_word_in_the_form_of_a_task_loses_nothing(
+    open_app: Any, project: Path, settle: Any, screen_text: Any
+) -> None:
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+
+        async def asked(words: str) -> None:
+            async with asyncio.timeout(30):
+                while words not in screen_text(app):
+                    await pilot.pause(0.02)
+            await pilot.pause()
+
+        await pilot.press("1")
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        await pilot.press("n")
+        await asked("What the agent is asked to do")
+        app.focused.value = "Play."
+        await pilot.press("enter")
+        await asked("Which call sets the task up?")
+        for key in (*"read_text", "enter"):
+            app.post_message(Key(key, key if len(key) == 1 else None))
+        await asked("no match")
+        await pilot.press("enter")
+        await asked("no match")
+        assert app.focused.value == "read_text", "every key went into the list"
+        app.focused.value = ""
+        await pilot.press("escape")
+        await asked("What the agent is asked to do")
+        assert app.focused.value == "Play."
+        await pilot.press("escape")
+        await settle(pilot)
+        assert isinstance(app.screen, EnvironmentScreen) and app.screen.source.text == "text-2048"

@@ -53,14 +53,14 @@ def read_form(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of a call.
 
     A text parameter takes what was typed as it is; every other one is read as JSON. An empty field is left out. A required text
-    that is to be empty is typed as `""`.
+    that is to be empty is typed as `""`. Of a choice its beginning is enough, where no other choice begins like that.
 
     Args:
         tool: The tool that is called.
         typed: Field name -> what was typed.
 
     Raises:
-        InputError: A field cannot be read, or a required one is empty.
+        InputError: A field cannot be read or is none of its choices, or a required one is empty.
     """
     arguments: dict[str, Any] = {}
     for field in form_fields(tool):
@@ -72,6 +72,8 @@ def read_form(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
             if field.required:
                 fix = 'Type "" to send an empty text.' if field.type == "string" and not field.choices else None
                 raise InputError("this parameter is required", fix=fix, where=Location(tool.name, field=field.name))
+        elif field.choices and not (field.type == "string" and text == '""' and field.required):
+            arguments[field.name] = _chosen(field, text)
         elif field.type == "string":
             arguments[field.name] = "" if field.required and text == '""' else text
         else:
@@ -143,9 +145,37 @@ def _as_typed(field: FormField, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
+def _chosen(field: FormField, text: str) -> Any:
+    if field.type == "array":
+        if text.lstrip().startswith("["):
+            return _value(field, text)
+        return [_choice(field, word.strip()) for word in text.split(",") if word.strip()]
+    chosen = _choice(field, text.strip())
+    return chosen if field.type == "string" else _value(field, chosen)
+
+
+def _choice(field: FormField, text: str) -> str:
+    """The choice that a text means: itself, in whatever case, or the only one that begins with this word.
+
+    Raises:
+        InputError: It means none of them, or several.
+    """
+    if text in field.choices:
+        return text
+    folded = text.casefold()
+    same = [choice for choice in field.choices if choice.casefold() == folded]
+    # Half a number is another number.
+    found = same or [choice for choice in field.choices if text[:1].isalpha() and choice.casefold().startswith(folded)]
+    if len(found) == 1:
+        return found[0]
+    raise InputError(
+        f"{field.name} is one of {', '.join(field.choices)}, not {text!r}",
+        why=f"{text!r} may be {' or '.join(found)}." if found else None,
+        where=Location(field.name),
+    )
+
+
 def _value(field: FormField, text: str) -> Any:
-    if field.type == "array" and field.choices and not text.lstrip().startswith("["):
-        return [word.strip() for word in text.split(",") if word.strip()]
     try:
         return parse_json(text, field.name)
     except InputError as error:

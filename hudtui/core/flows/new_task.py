@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from hudtui.core.environment.bundled import find_bundled
 from hudtui.core.environment.form_args import (
     ALL_ARGUMENTS,
-    FormField,
     form_fields,
     hub_call,
     read_form,
@@ -34,7 +33,7 @@ from hudtui.core.tasks.task import Task, ToolCall, task_record
 from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
-    from hudtui.core.trust import Power
+    pass
 
 Stage = Literal["setup", "evaluate"]
 
@@ -119,13 +118,15 @@ async def new_task(
     """Ask for what a task needs, test it, and write it into a task file.
 
     The environment has been started or reached for its analysis, with the person's agreement, and is started again for the test.
-    After a failed test, the person can correct the calls, beginning with the failed call, and the task is tested again.
+    After a failed test, the person can correct the calls, beginning with the failed call, and the task is tested again. Who does
+    not answer a question goes back to the one before it, with what was answered; only before the first one nothing is kept.
 
     Args:
         project: The project. Files are relative to its folder.
         source: The environment.
         analysis: Its tools and their schemas.
-        person: Is asked for what `draft` leaves open, before a task is added to a file that exists, and after a failed test.
+        person: Is asked for what `draft` leaves open, before calls that it named are carried out on an environment of
+            others, before a task is added to a file that exists, and after a failed test.
         draft: What is decided already.
 
     Yields:
@@ -140,58 +141,95 @@ async def new_task(
     config = _mcp_config(source, project)
     if draft.file is not None:
         await asyncio.to_thread(_read_file, project, draft.file)
-    if draft.prompt is None:
-        lines = ("What the agent is asked to do. It sees this text and the tools, nothing else.",)
-        prompt: str | None = ""
-        while not (prompt or "").strip():
-            prompt = await person.ask("Prompt", lines=lines, placeholder="such as: Reach the tile 256.", accept="Next")
-            if prompt is None:
-                return
-            if not prompt.strip():
-                person.say("The prompt is empty: the agent would not know what to do.", severity="error")
-        draft = replace(draft, prompt=prompt)
-    if draft.setup is None:
-        calls = await _ask_call("setup", analysis, person)
-        if calls is None:
-            return
-        draft = replace(draft, setup=calls)
-    if draft.evaluate is None:
-        calls = await _ask_call("evaluate", analysis, person)
-        if calls is None:
-            return
-        draft = replace(draft, evaluate=calls)
-    file = draft.file or await _ask_file(project, analysis, person)
-    if file is None:
-        return
-    held = await asyncio.to_thread(_read_file, project, file)
-    name = draft.id or _free_id(held.ids, environment_name(analysis.image or analysis.source))
-    trial: Trial | None = None
+    asked = [name for name in ("prompt", "setup", "evaluate", "file") if getattr(draft, name) is None]
+    known, at = draft, 0
     while True:
-        task = _checked_task(project, analysis, person, name, draft, config)
-        _require_free(task.id, held, file)
-        if not draft.test:
-            break
-        agreed = {json.dumps(task.mcp_config, sort_keys=True, default=repr)}
-        powers: tuple[Power, ...] = source.powers
-        async with aclosing(try_task(project, person, task, str(file), agreed=agreed, powers=powers)) as steps:
-            async for step in steps:
-                trial = step if isinstance(step, Trial) else trial
-                yield step
-        assert trial is not None  # the servers are agreed to
-        if trial.severity != "error":
-            break
-        corrected = await _correct(draft, task.id, trial, analysis, person)
-        if corrected is None:
-            return
-        if corrected is draft:
-            break
-        draft = corrected
-    if held.text is not None:
+        while at < len(asked):
+            known, done = await _ask_part(asked[at], known, project, analysis, person)
+            at += 1 if done else -1
+            if at < 0:
+                return
+        file = known.file
+        assert file is not None
+        held = await asyncio.to_thread(_read_file, project, file)
+        name = known.id or _free_id(held.ids, environment_name(analysis.image or analysis.source))
+        trial: Trial | None = None
+        try:
+            task = _checked_task(project, analysis, person, name, known, config)
+            _require_free(task.id, held, file)
+        except InputError as error:
+            if not asked:
+                raise
+            person.say(" ".join(error.lines()), severity="error")
+            at -= 1
+            continue
+        tests: bool | None = known.test
+        if tests and {"setup", "evaluate"} & set(asked) and source.kind != "bundled":
+            tests = await _ask_test(task, person)
+        if tests:
+            agreed = {json.dumps(task.mcp_config, sort_keys=True, default=repr)}
+            steps = try_task(project, person, task, str(file), agreed=agreed, powers=source.powers)
+            async with aclosing(steps):
+                async for step in steps:
+                    trial = step if isinstance(step, Trial) else trial
+                    yield step
+            assert trial is not None  # the servers are agreed to
+            if trial.severity == "error":
+                corrected = await _correct(known, task.id, trial, analysis, person)
+                if corrected is not known:
+                    known, at = (known, at - 1) if corrected is None else (corrected, at)
+                    if at < 0:
+                        return
+                    continue
         lines = (f"The file has {plural(len(held.records), 'task')}; its contents stay as they are.",)
-        if not await person.confirm(f"Add {task.id} to {file}?", lines, yes="Add"):
+        if tests is not None and (
+            held.text is None
+            or await person.confirm(f"Add {task.id} to {file}?", lines, yes="Add", no="Back" if asked else "Cancel")
+        ):
+            break
+        at -= 1
+        if at < 0:
             return
     tasks = await asyncio.to_thread(_write, project, file, task, new=held.text is None)
     yield NewTask(task, file, tasks, trial)
+
+
+async def _ask_part(part: str, known: TaskDraft, project: Project, analysis: Analysis, person: Person) -> tuple[TaskDraft, bool]:
+    """Ask for one part of a task, with what is known of it as the suggestion. Returns whether it was answered, too."""
+    if part == "prompt":
+        prompt = await _ask_prompt(known.prompt or "", person)
+        return (known, False) if prompt is None else (replace(known, prompt=prompt), True)
+    if part == "file":
+        file = await _ask_file(project, analysis, person, known.file)
+        return (known, False) if file is None else (replace(known, file=file), True)
+    stage: Stage = "setup" if part == "setup" else "evaluate"
+    calls = await _ask_call(stage, analysis, person, known.setup if part == "setup" else known.evaluate)
+    if calls is None:
+        return known, False
+    return (replace(known, setup=calls) if part == "setup" else replace(known, evaluate=calls)), True
+
+
+async def _ask_prompt(value: str, person: Person) -> str | None:
+    lines = ("What the agent is asked to do. It sees this text and the tools, nothing else.",)
+    while True:
+        prompt = await person.ask("Prompt", lines=lines, value=value, placeholder="such as: Reach the tile 256.", accept="Next")
+        if prompt is None or prompt.strip():
+            return prompt
+        person.say("The prompt is empty: the agent would not know what to do.", severity="error")
+
+
+async def _ask_test(task: Task, person: Person) -> bool | None:
+    """Whether the calls of the task are carried out now; None to go back. They may change what the environment works on."""
+    calls = [_call_text(call) for call in (*task.setup, *task.evaluate)]
+    if not calls:
+        return True
+    choices = [
+        Choice("test", "Test it, then write it", "calls the environment as shown above"),
+        Choice(_ANYWAY, "Only write it", "calls nothing"),
+    ]
+    lines = ("The test carries these calls out for real, on what the environment works on now:", *calls)
+    chosen = await person.choose(f"Test {task.id}?", choices, lines=lines)
+    return None if chosen is None else chosen == "test"
 
 
 def _mcp_config(source: Source, project: Project) -> dict[str, Any]:
@@ -273,7 +311,7 @@ async def _correct(draft: TaskDraft, name: str, trial: Trial, analysis: Analysis
             return None if chosen is None else draft
         stage, place = places[[choice.value for choice in choices].index(chosen)]
         kept = calls[stage]
-        asked = await _ask_call(stage, analysis, person, next(iter(kept[place:]), None))
+        asked = await _ask_call(stage, analysis, person, kept[place : place + 1])
         if asked is not None:
             corrected = (*kept[:place], *asked, *kept[place + 1 :])
             return replace(draft, setup=corrected) if stage == "setup" else replace(draft, evaluate=corrected)
@@ -284,9 +322,9 @@ def _call_text(call: ToolCall) -> str:
 
 
 async def _ask_call(
-    stage: Stage, analysis: Analysis, person: Person, before: ToolCall | None = None
+    stage: Stage, analysis: Analysis, person: Person, before: tuple[ToolCall, ...] | None = None
 ) -> tuple[ToolCall, ...] | None:
-    """Return the calls of a stage, at most one; None if the person cancels. The call `before` is suggested."""
+    """Return the calls of a stage, at most one; None if the person goes back. The first of `before` is suggested."""
     offered = {f"{tool.hub}.{tool.name}" if tool.hub else tool.name: tool for tool in _offered(stage, analysis)}
     choices = [Choice(name, signature(tool, name), clean_line(tool.description, 100)) for name, tool in offered.items()]
     if stage == "setup":
@@ -295,24 +333,20 @@ async def _ask_call(
     else:
         choices.append(Choice(_DONE, "no evaluation", "`rubric.reward` of the configuration judges the outcome"))
         title = "Which call judges the outcome?"
-    suggested, typed = (None, {}) if before is None else _typed_call(before, offered)
-    chosen = await person.choose(title, choices, value=suggested)
-    if chosen is None:
-        return None
-    if chosen == _DONE:
-        return ()
-    if chosen != suggested:
-        typed = {}
+    suggested, typed = (None if before is None else _DONE, {}) if not before else _typed_call(before[0], offered)
     while True:
-        filled = await _ask_arguments(chosen, offered[chosen], typed, person)
-        if filled is None:
-            return None
-        typed = filled
-        try:
-            call = ToolCall(*hub_call(offered[chosen], read_form(offered[chosen], typed)))
-            return (_checked(call, stage, analysis),)
-        except InputError as error:
-            person.say(" ".join(error.lines()), severity="error")
+        chosen = await person.choose(title, choices, value=suggested)
+        if chosen is None or chosen == _DONE:
+            return None if chosen is None else ()
+        if chosen != suggested:
+            suggested, typed = chosen, {}
+        while (filled := await _ask_arguments(chosen, offered[chosen], typed, person)) is not None:
+            typed = filled
+            try:
+                call = ToolCall(*hub_call(offered[chosen], read_form(offered[chosen], typed)))
+                return (_checked(call, stage, analysis),)
+            except InputError as error:
+                person.say(" ".join(error.lines()), severity="error")
 
 
 def _typed_call(call: ToolCall, offered: Mapping[str, Tool]) -> tuple[str | None, dict[str, str]]:
@@ -342,58 +376,36 @@ def _offered(stage: Stage, analysis: Analysis) -> list[Tool]:
 
 
 async def _ask_arguments(name: str, tool: Tool, before: Mapping[str, str], person: Person) -> dict[str, str] | None:
-    """Return what was typed for each parameter: all required ones, and those of the others that the person chooses.
+    """Return what was typed for each parameter, in one form; None if the person goes back.
 
     Args:
-        name: The tool, for the titles.
+        name: The tool, for the title.
         tool: The tool or function.
         before: What was typed the last time; it is suggested.
-        person: Is asked.
+        person: Is asked, unless the tool has no parameters.
     """
     fields = form_fields(tool)
-    typed: dict[str, str] = {}
+    if not fields:
+        return {}
+    lines = ("Parameters unknown: enter a JSON object.",) if fields[0].name == ALL_ARGUMENTS else ()
+    shown = []
     for field in fields:
-        if field.required or field.name == ALL_ARGUMENTS:
-            value = await _ask_field(name, field, before.get(field.name, "" if field.required else "{}"), person)
-            if value is None:
-                return None
-            typed[field.name] = value
-    others = {field.name: field for field in fields if field.name not in typed}
-    typed |= {key: value for key, value in before.items() if key in others}
-    while others:
-        choices = [Choice(_DONE, "no more")]
-        for key, field in others.items():
-            told = f"= {typed[key]}" if key in typed else f"default {field.default}" if field.default else ""
-            choices.append(Choice(key, f"{clean_line(key, 60)}: {field.type}", clean_line(told, 60)))
-        chosen = await person.choose(f"{name}: set another parameter?", choices)
-        if chosen is None:
-            return None
-        if chosen == _DONE:
-            break
-        value = await _ask_field(name, others[chosen], typed.get(chosen, others[chosen].default), person)
-        if value is not None:
-            typed[chosen] = value
-    return typed
+        about = f"{field.type}, default {clean_line(field.default, 40)}" if field.default else field.type
+        shown.append(replace(field, type=about, default=before.get(field.name, "{}" if field.name == ALL_ARGUMENTS else "")))
+    filled = await person.fill_in(f"{name}: arguments", shown, lines=lines, accept="Next", no="Back")
+    return None if filled is None else dict(filled)
 
 
-async def _ask_field(name: str, field: FormField, value: str, person: Person) -> str | None:
-    if field.name == ALL_ARGUMENTS:
-        lines = ("The environment does not list the parameters.",)
-        return await person.ask(f"{name}: arguments, as a JSON object", lines=lines, value=value, accept="Next")
-    title = f"{name}: {clean_line(field.name, 60)}"
-    if field.choices:
-        choices = [Choice(choice, clean_line(choice, 100)) for choice in field.choices]
-        return await person.choose(title, choices, value=value or None)
-    return await person.ask(title, value=value or field.default, placeholder=field.type, accept="Next")
-
-
-async def _ask_file(project: Project, analysis: Analysis, person: Person) -> Path | None:
-    value = f"{environment_name(analysis.image or analysis.source)}-tasks.json"
+async def _ask_file(project: Project, analysis: Analysis, person: Person, before: Path | None) -> Path | None:
+    value = f"{environment_name(analysis.image or analysis.source)}-tasks.json" if before is None else str(before)
     lines = ("Relative to the project folder. A task file that exists gets one more task.",)
     while True:
         given = await person.ask("Task file", value=value, lines=lines, accept="Next")
-        if given is None or not given.strip():
+        if given is None:
             return None
+        if not given.strip():
+            person.say("Name a file that ends in .json or .jsonl.", severity="error")
+            continue
         value, file = given.strip(), Path(given.strip())
         try:
             if not (project.folder / file).resolve().is_relative_to(project.folder.resolve()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.cells import cell_len
@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
 
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
@@ -87,13 +88,16 @@ class Pick(Dialog["int | None"]):
 
     def _fill(self, word: str) -> None:
         words = word.casefold().split()
-        fits = [index for index, option in enumerate(self._options) if all(part in _plain(option) for part in words)]
-        self._shown = fits[: self._most]
+        ranks = {index: _rank(option, words) for index, option in enumerate(self._options)}
+        fits = [index for index, rank in ranks.items() if rank is not None]
+        self._shown = sorted(fits, key=lambda index: ranks[index] or 0)[: self._most]
         rows = self.query_one(Choices)
         rows.clear_options()
         rows.add_options(Choices.option(self._options[index]) for index in self._shown)
         if self._shown:
             rows.highlighted = 0
+        else:
+            rows.add_option(Option("no match", disabled=True))
 
     def on_input_changed(self, event: Field.Changed) -> None:
         event.stop()
@@ -124,8 +128,8 @@ class Pick(Dialog["int | None"]):
         self._take(self.query_one(Choices).highlighted)
 
     def _take(self, at: int | None) -> None:
-        if not self._careful or self.decides("Enter"):
-            self.dismiss(self._shown[at] if at is not None and at < len(self._shown) else None)
+        if at is not None and at < len(self._shown) and (not self._careful or self.decides("Enter")):
+            self.dismiss(self._shown[at])
 
 
 def _in_columns(options: Iterable[str | Content | tuple[str, str]]) -> list[Content | Hanging]:
@@ -146,9 +150,13 @@ def _in_columns(options: Iterable[str | Content | tuple[str, str]]) -> list[Cont
     return [shown(option) for option in given]
 
 
-def _plain(option: Content | Hanging) -> str:
-    """Return the text of an option, which the typed words are looked for in."""
-    return (option.plain if isinstance(option, Content) else f"{option.lead.plain}{option.body.plain}").casefold()
+def _rank(option: Content | Hanging, words: Sequence[str]) -> int | None:
+    """Return the place of an option: its name begins with the typed words, has them, or the words about it; None: none does."""
+    name, about = (option.plain, "") if isinstance(option, Content) else (option.lead.plain, option.body.plain)
+    name = name.casefold()
+    if all(word in name for word in words):
+        return 0 if name.startswith(" ".join(words)) else 1
+    return 2 if all(word in f"{name}{about.casefold()}" for word in words) else None
 
 
 async def pick_file(app: HudtuiApp, kind: Literal["configs", "task_files"], now: str | None, *, none: str = "") -> str | None:

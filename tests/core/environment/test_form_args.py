@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField, form_fields, hub_call, read_form
@@ -46,7 +48,48 @@ def test_a_required_text_is_not_sent_empty_unless_that_is_said() -> None:
     with pytest.raises(InputError, match="required") as caught:
         read_form(chosen, {})
     assert caught.value.fix is None, "an empty text is none of the choices"
-    assert read_form(CLICK, {"x": "1", "label": '""', "button": '""'}) == {"x": 1, "label": "", "button": '""'}
+    assert read_form(CLICK, {"x": "1", "label": '""'}) == {"x": 1, "label": ""}
+
+
+WAY = {"type": "string", "enum": ["left", "Right", "up", "upwards"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "typed", "meant"),
+    [
+        (WAY, "left", "left"),
+        (WAY, "l", "left"),
+        (WAY, " LEF ", "left"),
+        (WAY, "right", "Right"),
+        (WAY, "up", "up"),
+        (WAY, "upw", "upwards"),
+        ({"enum": [1, 10, 2.5]}, "10", 10),
+        ({"enum": [1, True, None, "text"]}, "nu", None),
+        ({"enum": [1, True, None, "text"]}, "te", "text"),
+        ({"type": "boolean", "enum": [True]}, "true", True),
+        ({"type": "array", "items": WAY}, "l, Right", ["left", "Right"]),
+        ({"type": "array", "items": WAY}, '["left"]', ["left"]),
+        ({"oneOf": [{"const": "one"}, {"const": "two"}]}, "tw", "two"),
+    ],
+)
+def test_of_a_choice_its_beginning_is_enough(schema: dict[str, Any], typed: str, meant: Any) -> None:
+    assert read_form(Tool("move", input_schema={"properties": {"to": schema}}), {"to": typed}) == {"to": meant}
+
+
+@pytest.mark.parametrize(
+    ("schema", "typed", "words"),
+    [
+        (WAY, "down", "to is one of left, Right, up, upwards, not 'down'"),
+        (WAY, "u", "'u' may be up or upwards."),
+        (WAY, "ft", "to is one of"),
+        ({"enum": [1, 10, 20]}, "2", "to is one of 1, 10, 20, not '2'"),
+        ({"type": "array", "items": WAY}, "left, x", "not 'x'"),
+    ],
+)
+def test_what_is_no_choice_is_said_with_the_choices(schema: dict[str, Any], typed: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_form(Tool("move", input_schema={"properties": {"to": schema}}), {"to": typed})
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ async def make(
 
 
 async def test_everything_is_asked_for_step_by_step() -> None:
-    answers = ("Play.", "setup.board", "x", "easy", "", "4", "easy", "seed", "7", "")
-    person = ScriptedPerson(*answers, "evaluate.reached", '{"target": 64}', ...)
+    answers = ("Play.", "setup.board", {"size": "x", "mode": "easy"}, {"size": "4", "seed": "7"})
+    person = ScriptedPerson(*answers, "evaluate.reached", {"": '{"target": 64}'}, ...)
     (made,) = await make(person, TaskDraft(test=False))
     assert isinstance(made, NewTask) and not person.unasked
     setup = next(question for question in person.questions if question.title == "Which call sets the task up?")
@@ -68,20 +68,76 @@ async def test_everything_is_asked_for_step_by_step() -> None:
     assert task.evaluate == (REACHED,) and task.mcp_config == {"board": {"command": "board-server", "args": []}}
 
 
-@pytest.mark.parametrize(
-    "answers", [(None,), ("P.", None), ("P.", "setup.board", None), ("P.", "", None), ("P.", "", "move", None)]
+FORM = ("P.", "setup.board", {"size": "4", "mode": "easy"}, "evaluate.reached", {"": '{"target": 64}'}, "t.json")
+CALLS = (
+    "Which call sets the task up?",
+    "setup.board: arguments",
+    "Which call judges the outcome?",
+    "evaluate.reached: arguments",
 )
-async def test_each_question_can_be_cancelled(answers: tuple[Any, ...]) -> None:
-    person = ScriptedPerson(*answers)
-    assert await make(person, TaskDraft(test=False)) == [] and not person.unasked
-    assert list(Path().iterdir()) == []
+TITLES = ["Prompt", *CALLS, "Task file"]
+
+
+@pytest.mark.parametrize(("given_up", "back"), [(1, 0), (2, 1), (3, 1), (4, 3), (5, 3)])
+async def test_who_gives_a_question_up_goes_back_one_and_nothing_is_lost(given_up: int, back: int) -> None:
+    again = [... if place < given_up else FORM[place] for place in range(back, len(FORM))]
+    person = ScriptedPerson(*FORM[:given_up], None, *again)
+    (made,) = await make(person, TaskDraft(test=False))
+    assert person.titles == [*TITLES[: given_up + 1], *TITLES[back:]] and not person.unasked
+    assert made.task.prompt == "P." and made.task.setup == (BOARD,) and made.task.evaluate == (REACHED,)
+
+
+async def test_a_form_that_is_left_step_by_step_asks_for_nothing_more() -> None:
+    person = ScriptedPerson(*FORM[:-1], None, None, None, None)
+    assert await make(person, TaskDraft(test=False)) == [] and list(Path().iterdir()) == []
+    assert person.titles[5:] == ["Task file", "Which call judges the outcome?", "Which call sets the task up?", "Prompt"]
+
+
+async def test_before_the_first_question_nothing_is_kept() -> None:
+    assert await make(ScriptedPerson(None), TaskDraft(test=False)) == []
 
 
 async def test_what_breaks_the_schema_is_asked_again_with_what_was_typed() -> None:
-    person = ScriptedPerson("setup.board", "1", "easy", "", "3", "hard", "")
+    person = ScriptedPerson("setup.board", {"size": "1", "mode": "easy"}, {"size": "3", "mode": "hard"})
     (made,) = await make(person, replace(DRAFT, setup=None))
-    assert "less than the minimum" in person.said[0] and person.questions[4].value == "1"
+    assert "less than the minimum" in person.said[0] and person.questions[2].fields[0].default == "1"
     assert made.task.setup[0].arguments["arguments"] == {"size": 3, "mode": "hard"}
+
+
+async def test_calls_on_an_environment_of_others_are_shown_before_they_are_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+
+    async def trial(project: Any, person: Any, task: Any, tasks: str, **_: Any) -> Any:
+        called.append(task.id)
+        yield Trial(task.id, "works", "success", 0.5, ())
+
+    monkeypatch.setattr("hudtui.core.flows.new_task.try_task", trial)
+    person = ScriptedPerson(*FORM, None, "t.json", "write")
+    made = (await make(person, None))[-1]
+    assert called == [] and isinstance(made, NewTask) and made.trial is None
+    question = person.questions[6]
+    assert question.title == "Test board-1?" and [choice.value for choice in question.choices] == ["test", "write"]
+    shown = "\n".join(question.lines)
+    assert 'setup {"name": "board", "arguments": {"size": 4, "mode": "easy"}}' in shown and '"target": 64' in shown
+    assert "for real" in shown and person.titles[7] == "Task file", "who does not answer goes back"
+
+    person = ScriptedPerson("setup.board", {"size": "4", "mode": "easy"}, "test")
+    made = (await make(person, replace(DRAFT, setup=None, test=True, file=Path("u.json"))))[-1]
+    assert called == ["board-1"] and made.trial.reward == 0.5
+
+
+async def test_a_task_that_cannot_be_added_is_asked_about_again() -> None:
+    Path("t.json").write_text(json.dumps([{"id": "mine", "prompt": "P.", "mcp_config": {"b": {"command": "b"}}}]))
+    person = ScriptedPerson("t.json", "u.json")
+    (made,) = await make(person, replace(DRAFT, file=None, id="mine"))
+    assert "has a task mine already" in person.said[0] and str(made.file) == "u.json"
+
+
+async def test_the_question_before_a_file_is_changed_leads_back_too() -> None:
+    Path("t.json").write_text(json.dumps([{"id": "mine", "prompt": "P.", "mcp_config": {"b": {"command": "b"}}}]))
+    person = ScriptedPerson("t.json", False, "u.json")
+    (made,) = await make(person, replace(DRAFT, file=None))
+    assert str(made.file) == "u.json" and len(json.loads(Path("t.json").read_text())) == 1
 
 
 @pytest.mark.parametrize(
@@ -210,8 +266,8 @@ async def test_the_task_is_tested_before_it_is_written() -> None:
 async def test_calls_are_corrected_after_a_failed_test() -> None:
     source = parse_source("text-2048")
     analysis = await analyze(source)
-    answers = ("Play.", "setup.board", '{"seed": 7}', "evaluate.max_number", '{"goal": 64}', "far.json")
-    person = ScriptedPerson(*answers, ..., ..., None, ..., ..., '{"target": 64}')
+    answers = ("Play.", "setup.board", {"": '{"seed": 7}'}, "evaluate.max_number", {"": '{"goal": 64}'}, "far.json")
+    person = ScriptedPerson(*answers, ..., ..., None, None, ..., ..., {"": '{"target": 64}'})
     steps = await make(person, None, source, analysis)
     made, trials = steps[-1], [step for step in steps if isinstance(step, Trial)]
     assert isinstance(made, NewTask) and not person.unasked and str(made.file) == "far.json"
@@ -220,8 +276,8 @@ async def test_calls_are_corrected_after_a_failed_test() -> None:
     assert failed.choices[0].label == "Correct the evaluation" and "goal" in failed.choices[0].help
     assert [choice.label for choice in failed.choices[1:]] == ["Correct the set-up", "Write text-2048-1 anyway"]
     assert tool.title == "Which call judges the outcome?" and tool.value == "evaluate.max_number"
-    assert arguments.value == '{"goal": 64}', "what was typed comes back"
-    assert person.questions[9] == failed, "who gives a correction up is asked again"
+    assert arguments.fields[0].default == '{"goal": 64}', "what was typed comes back"
+    assert person.questions[10] == failed, "who gives a correction up is asked again"
     assert made.task.prompt == "Play." and made.task.setup[0].arguments == {"name": "board", "arguments": {"seed": 7}}
     assert made.task.evaluate[0].arguments == {"name": "max_number", "arguments": {"target": 64}}
 
@@ -231,10 +287,10 @@ async def test_the_call_that_failed_is_the_first_to_be_corrected() -> None:
     analysis = await analyze(source)
     setup = tuple(read_call(text, "setup", analysis) for text in ('board={"seed": 2}', 'board={"side": 3}'))
     judge = read_call('max_number={"target": 64}', "evaluate", analysis)
-    person = ScriptedPerson(..., ..., '{"board_size": 3}')
+    person = ScriptedPerson(..., ..., {"": '{"board_size": 3}'})
     steps = await make(person, TaskDraft("Play.", setup, (judge,), file=Path("t.json")), source, analysis)
     assert person.questions[0].choices[0].label == "Correct the set-up" and "side" in person.questions[0].choices[0].help
-    assert len(person.questions[0].choices) == 4 and person.questions[2].value == '{"side": 3}'
+    assert len(person.questions[0].choices) == 4 and person.questions[2].fields[0].default == '{"side": 3}'
     assert [call.arguments["arguments"] for call in steps[-1].task.setup] == [{"seed": 2}, {"board_size": 3}]
 
     person = ScriptedPerson(..., "")
