@@ -64,18 +64,10 @@ _OTHER_FILES: Mapping[str, frozenset[str]] = {
     "an accelerate configuration": frozenset(("distributed_type", "compute_environment", "num_processes")),
     "an ART configuration (hudtui art train --config FILE)": frozenset(("environments", "training")),
     "a lock file": frozenset(("image", "images", "primary_dataset", "build")),
-    "settings of another trainer: `hudtui rl --training FILE` takes those of GRPO under hudtui's names, and tells the name of each": (
-        frozenset(
-            (
-                *(
-                    "model_name_or_path",
-                    "per_device_train_batch_size",
-                    "gradient_accumulation_steps",
-                    "max_steps",
-                    "finetuning_type",
-                ),
-                *("stage", "do_train", "base_model", "micro_batch_size", "actor_rollout_ref", "max_completion_length"),
-            )
+    "settings of another trainer (hudtui rl --training FILE says which setting here stands for each)": frozenset(
+        (
+            *("model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "max_steps", "finetuning_type"),
+            *("stage", "do_train", "base_model", "micro_batch_size", "actor_rollout_ref", "max_completion_length"),
         )
     ),
     "settings of a trainer (hudtui rl --training FILE)": frozenset(("model", "learning_rate", "steps", "num_generations")),
