@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from hudtui.core.environment.values import Tool
@@ -13,10 +13,11 @@ from hudtui.core.gym.values import MISSING, ActionMapping, FromArg, FromArgs, Gy
 _DONE = Tool(DONE, "End the episode.", {"type": "object", "properties": {}, "additionalProperties": False})
 
 
-def action_tools(config: GymConfig, tools: Mapping[str, Tool]) -> tuple[Tool, ...]:
+def action_tools(config: GymConfig, tools: Mapping[str, Tool], *, reserved: Collection[str] = ()) -> tuple[Tool, ...]:
     """What an agent can call under a configuration: each action, unmapped tools where they are allowed, and `done`.
 
-    `tools` are the environment's, by name, without those that belong to the task.
+    `tools` are the environment's, by name, without those that belong to the task. Those in `reserved` are reached by a mapping
+    alone.
 
     Returns:
         The actions in the order of the configuration, then the unmapped tools, then `done`. The schema of an action has its
@@ -29,7 +30,7 @@ def action_tools(config: GymConfig, tools: Mapping[str, Tool]) -> tuple[Tool, ..
         if mapping.name != DONE and (tool := tools.get(mapping.tool)) is not None and tool.hub is None
     ]
     if config.allow_unmapped:
-        taken = {*config.mappings, *config.invalid, DONE}
+        taken = {*config.mappings, *config.invalid, *reserved, DONE}
         found += [tool for tool in tools.values() if tool.name not in taken and open_to_agent(tool)]
     return (*found, _DONE)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
@@ -46,6 +46,7 @@ from hudtui.core.rollouts.reward import own_scores
 from hudtui.core.rollouts.values import Complete, ContextFull, Episode, KeptImage, Message, Scores, Turn, plain_number
 from hudtui.core.tasks.agent import agent_settings
 from hudtui.core.tasks.task import Task, ToolCall
+from hudtui.core.text import clean_line
 
 OnTurn = Callable[["EpisodePlayer", Turn], Awaitable[None] | None]
 """Told of each turn when it is over; `EpisodePlayer.scores` has the running scores."""
@@ -115,15 +116,18 @@ class EpisodePlayer:
         self._opening_images: list[KeptImage] = []
         self._limit = limit
         self._timeout = timeout
-        own = dict.fromkeys((call.name for call in task.setup), "sets this task up")
-        own |= dict.fromkeys((call.name for call in task.evaluate), "judges this task")
         self._agent = agent_settings(task)
-        for name in session.tools:
-            if not self._agent.allows(name):
-                own.setdefault(name, "is not allowed in this task")
+        own = {name: "is not allowed in this task" for name in session.tools if not self._agent.allows(name)}
+        own |= dict.fromkeys((call.name for call in task.evaluate), "judges this task")
+        # Servers for general purposes are set up by the tools that agents use: a mapping says that this is such a tool.
+        mapped = {mapping.tool for mapping in config.mappings.values()} - own.keys()
+        own = dict.fromkeys((call.name for call in task.setup), "sets this task up") | own
         self._tools = {
-            name: tool for name, tool in session.tools.items() if name not in own and tool.kind not in _KEPT_FROM_AGENT
+            name: tool
+            for name, tool in session.tools.items()
+            if (name not in own or name in mapped) and tool.kind not in _KEPT_FROM_AGENT
         }
+        self._reserved = frozenset(own)
         self._interpreter = Interpreter(config, self._tools, reserved=own)
         self._format = gym_scores.FormatCount()
         self._messages: list[Message] = []
@@ -151,7 +155,7 @@ class EpisodePlayer:
     @property
     def actions(self) -> tuple[Tool, ...]:
         """What the agent can call in this task, as tools; see `action_tools`."""
-        return action_tools(self.config, self._tools)
+        return action_tools(self.config, self._tools, reserved=self._reserved)
 
     @property
     def scores(self) -> Scores:
@@ -391,6 +395,18 @@ class EpisodePlayer:
         if tool in self.session.tools:
             return f"{tool} belongs to the task and cannot be called"
         return f"the environment has no tool {tool}"
+
+
+def judging_actions(config: GymConfig, tasks: Iterable[Task]) -> str | None:
+    """Return a warning where a configuration offers actions that no episode of some task can play: their tool judges it."""
+    for task in tasks:
+        judges = {call.name for call in task.evaluate}
+        if names := [mapping.name for mapping in config.mappings.values() if mapping.tool in judges]:
+            return (
+                f"{', '.join(clean_line(name, 60) for name in names[:5])} cannot be called: the tool judges "
+                f"task {clean_line(task.id, 80)}, and the prompt may offer it"
+            )
+    return None
 
 
 async def drive(player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | None = None) -> Episode:

@@ -34,7 +34,7 @@ from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.paths import typed_path
 from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatOptions, PolicyError
-from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, OnTurn, drive
+from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, OnTurn, drive, judging_actions
 from hudtui.core.rollouts.options import EpisodeOptions, EvalOptions
 from hudtui.core.rollouts.outcome import (
     METRICS,
@@ -532,6 +532,8 @@ async def run_eval(
     if warning is not None:
         yield warning
     tasks = read.tasks
+    if (told := judging_actions(config, tasks)) is not None:
+        yield Notice("warning", told)
     out_dir = folder / (request.out_dir or new_out_dir(folder, request))
     policy = open_policy(request.policy, config, settings, request)
     timeout = settings.client_timeout if request.timeout is None else request.timeout

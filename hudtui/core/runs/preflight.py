@@ -109,7 +109,11 @@ def check_files(request: RunRequest, workspace: Workspace, settings: Settings, r
 
 def _check_judged(request: RunRequest, report: PreflightReport) -> None:
     """Check that each task names its evaluate tool, unless the configuration or a judge scores the episodes."""
+    from hudtui.core.rollouts.episode import judging_actions
+
     config = report.gym_config
+    if config is not None and (told := judging_actions(config, report.tasks)) is not None:
+        report.add("config", "warning", told, "Leave these actions out of action_mappings and of the prompt.")
     bare = [task.id for task in report.tasks if not task.evaluate]
     if bare and config is not None and not config.reward and judge_of(request) is None:
         text = f"{plural(len(bare), 'task')} cannot be judged: {bare[0]} has no evaluate_tool, and {config.path} no rubric.reward"

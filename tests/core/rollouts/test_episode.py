@@ -9,7 +9,7 @@ from support.played import play
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
 from hudtui.core.errors import ConnectError, ToolError
 from hudtui.core.rollouts.chat import PolicyError
-from hudtui.core.rollouts.episode import EpisodePlayer
+from hudtui.core.rollouts.episode import EpisodePlayer, judging_actions
 from hudtui.core.rollouts.observation import OBSERVATION_LIMIT
 from hudtui.core.rollouts.policy import policy_source
 from hudtui.core.rollouts.trace import transcript
@@ -205,12 +205,45 @@ async def test_the_tasks_own_tools_are_out_of_reach(session, make_config, task, 
     assert episode.turns[0].is_error and episode.turns[0].call is None
 
 
-async def test_any_tool_that_the_task_names_is_the_tasks_own(session, config, task):
-    session.tools = {**session.tools, "move": replace(session.tools["move"], kind="agent")}
-    task = replace(task, setup=(ToolCall("move", {"direction": "left"}),))
-    episode = await play(session, config, task, saying(LEFT, DONE))
-    assert episode.turns[0].is_error and "move" in episode.turns[0].observation
-    assert [name for name, _ in session.calls] == ["move", "evaluate"]
+SHARED = ToolCall("move", {"direction": "left"})
+
+
+async def test_a_tool_that_sets_the_task_up_is_the_agents_too_where_a_mapping_names_it(session, make_config, task):
+    task = replace(task, setup=(SHARED,))
+    config = make_config("allow_unmapped: true\naction_mappings:\n  left: {_tool: move, direction: left}\n")
+    player = EpisodePlayer(session, config, task)
+    assert [tool.name for tool in player.actions] == ["left", "done"], "the tool itself is not offered"
+    await player.start()
+    assert (await player.step("<tool>left()</tool>")).call == {"tool": "move", "arguments": {"direction": "left"}}
+    refused = await player.step("<tool>move(direction='up')</tool>")
+    assert refused.call is None and "unknown action move" in refused.observation
+    assert [name for name, _ in session.calls] == ["move", "move"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"evaluate": (SHARED,)}, "move judges this task"),
+        ({"setup": (SHARED,), "evaluate": (SHARED,)}, "move judges this task"),
+        ({"setup": (SHARED,), "extra": {"agent_config": {"disallowed_tools": ["move"]}}}, "move is not allowed in this task"),
+    ],
+)
+async def test_a_mapping_opens_neither_what_judges_nor_what_the_task_forbids(session, config, task, changes, words):
+    episode = await play(session, config, replace(task, **changes), saying(LEFT, DONE))
+    assert episode.turns[0].call is None and words in episode.turns[0].observation
+
+
+@pytest.mark.parametrize("kind", ["setup", "evaluate", "hidden"])
+async def test_a_mapping_opens_no_tool_that_is_the_environments_own(session, config, task, kind):
+    session.tools = {**session.tools, "move": replace(session.tools["move"], kind=kind)}
+    episode = await play(session, config, replace(task, setup=(SHARED,)), saying(LEFT, DONE))
+    assert episode.turns[0].call is None and episode.turns[0].is_error
+
+
+def test_actions_that_judge_are_told_of(config, task):
+    assert judging_actions(config, [replace(task, evaluate=(ToolCall("measure", {}),))]) is None
+    told = judging_actions(config, [replace(task, evaluate=()), replace(task, evaluate=(SHARED,))])
+    assert told is not None and told.startswith("left, right, up, down cannot be called: the tool judges task board")
 
 
 async def test_a_mapping_to_a_tool_that_is_not_there(session, config, task):

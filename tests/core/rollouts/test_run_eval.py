@@ -144,3 +144,10 @@ def test_the_python_of_the_bundled_environments():
     assert with_python_variable({}.get)("HUDTUI_PYTHON") == sys.executable
     assert with_python_variable({"HUDTUI_PYTHON": "/own"}.get)("HUDTUI_PYTHON") == "/own"
     assert with_python_variable({}.get)("OTHER") is None
+
+
+async def test_actions_whose_tool_judges_are_told_of(project):
+    judged = {**RECORD, "evaluate_tool": {"name": "move", "arguments": {"direction": "left"}}}
+    Path("tasks.json").write_text(json.dumps([judged]))
+    told = [event.message for event in await carry_out(project) if isinstance(event, Notice)]
+    assert any(text.startswith("left, right, up, down cannot be called: the tool judges task one") for text in told)
