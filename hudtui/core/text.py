@@ -7,6 +7,7 @@ it reaches a terminal or a widget, so that none of its control sequences is ever
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ _BLANK = re.compile(
     # Khmer, variation selectors, the empty Braille pattern.
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0000-\U000e0fff]"
 )
+_OBEYED = re.compile(f"[\\t\\n\u206a-\u206f\ufff9-\ufffb]|{_CONTROL.pattern}|{_SEPARATORS.pattern}")
 _WIDE_GAP = re.compile(" {9,}")
 
 
@@ -75,6 +77,36 @@ def _escaped(letter: str) -> str:
     return {9: r"\t", 10: r"\n", 13: r"\r"}.get(code) or (
         rf"\x{code:02x}" if code < 256 else rf"\u{code:04x}" if code < 0x10000 else rf"\U{code:08x}"
     )
+
+
+def signs(text: str) -> str:
+    """`text` with one visible sign in place of each character that a terminal obeys or does not show, for an editor.
+
+    It is as long as `text`. Tabs, line ends and other blanks stay, and so does what joins the parts of a pictograph.
+    """
+    if text.isprintable() and (text.isascii() or not _BLANK.search(text)):
+        return text
+    return "".join(_sign(text, place) for place in range(len(text)))
+
+
+def _sign(text: str, place: int) -> str:
+    letter = text[place]
+    if letter in "\t\n" or (letter.isprintable() and not _BLANK.match(letter)):
+        return letter
+    kind = unicodedata.category(letter)
+    before, after = text[place - 1 : place], text[place + 1 : place + 2]
+    picture = not before.isascii() and unicodedata.category(before) in ("So", "Sk", "Sm", "Po", "Mn")
+    if kind == "Zs" or (letter == "\ufe0f" and (picture or after == "\u20e3")):
+        return letter
+    if letter == "\u200d" and picture and after and unicodedata.category(after) == "So":
+        return letter
+    code = ord(letter)
+    return chr(0x2400 + code) if code < 32 else "\u2421" if code == 127 else "\ufffd"
+
+
+def unobeyed(text: str) -> str:
+    """`text` without any character that a terminal obeys, tabs and line ends included: the last filter before a terminal."""
+    return text if text.isprintable() else _OBEYED.sub("", _SURROGATES.sub("\ufffd", text))
 
 
 def home_short(folder: Path) -> str:

@@ -19,6 +19,8 @@ from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.geometry import Size
 from textual.strip import Strip
 
+from hudtui.core.text import unobeyed
+
 Sgr = tuple[str, str, str, str]
 """Attributes, foreground and background as parameters of SGR, and the sequence that begins a link. There is one tuple for each
 style, so that styles are compared by identity."""
@@ -127,7 +129,7 @@ class Cells:
 
     def _sgr(self, style: Style, system: ColorSystem) -> Sgr:
         ansi = Strip.render_ansi(style, system) if style._ansi is None else style._ansi
-        link = f"\x1b]8;id={style._link_id};{style._link}\x1b\\" if style._link else ""
+        link = f"\x1b]8;id={style._link_id};{unobeyed(style._link)}\x1b\\" if style._link else ""
         found = self._known.get(ansi + link)
         if found is None:
             found = self._known[ansi + link] = (*_parts(ansi), link)
@@ -187,15 +189,19 @@ def _pieces(update: ChopsUpdate) -> _Pieces:
 
 @lru_cache(maxsize=8192)
 def _split(text: str) -> tuple[str, tuple[str, ...]]:
-    """What belongs to the cell before the text, and the text in cells; the second cell of a wide character is empty."""
+    """What belongs to the cell before the text, and the text in cells; the second cell of a wide character is empty.
+
+    Whatever a widget draws, a character that the terminal would obey is left out here: Textual counts no cell for it.
+    """
     before, cells = "", list[str]()
     for start, end, width in split_graphemes(text)[0]:
+        part = unobeyed(text[start:end])
         if width:
-            cells += [text[start:end], *[""] * (width - 1)]
+            cells += [part or " ", *[""] * (width - 1)]
         elif cells:
-            cells[-1 if cells[-1] else -2] += text[start:end]
+            cells[-1 if cells[-1] else -2] += part
         else:
-            before += text[start:end]
+            before += part
     return before, tuple(cells)
 
 

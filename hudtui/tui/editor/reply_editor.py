@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual import events
 from textual.message import Message
-from textual.widgets import TextArea
 
 from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.editor.signed_area import SignedArea
 
 if TYPE_CHECKING:
     from hudtui.core.gym.reply import TagSpan
 
 
-class ReplyEditor(Acting, TextArea):
+class ReplyEditor(Acting, SignedArea):
     """Text with think and tool tags coloured as they count. It posts `TextArea.Changed`."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
@@ -53,7 +53,7 @@ class ReplyEditor(Acting, TextArea):
         text = self.text
         if text != self._spans_of:
             self._spans_of, self._spans = text, split_reply(text).spans
-        line = Text(self.document.get_line(line_index), end="", no_wrap=True)
+        line = self.signed_line(line_index)
         start = self.document.get_index_from_location((line_index, 0))  # type: ignore[attr-defined]
         line.stylize(self._style("outside"))
         for span in sorted(self._spans, key=lambda one: one.start):

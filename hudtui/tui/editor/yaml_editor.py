@@ -21,7 +21,6 @@ from textual import events
 from textual.binding import Binding
 from textual.cache import LRUCache
 from textual.document._document import EditResult
-from textual.document._document_navigator import DocumentNavigator
 from textual.document._edit import Edit
 from textual.document._wrapped_document import WrappedDocument
 from textual.geometry import Offset, Region, Size
@@ -31,7 +30,9 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Location, Selection
 
+from hudtui.core.text import signs
 from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.editor.signed_area import SignedArea
 from hudtui.tui.editor.yaml_marks import BLOCK, YamlMarks
 
 if TYPE_CHECKING:
@@ -75,9 +76,10 @@ class Note:
         return cls(row, start, end, finding.severity, finding.message)
 
 
-class YamlEditor(Acting, TextArea, inherit_bindings=False):
+class YamlEditor(Acting, SignedArea, inherit_bindings=False):
     """The editor. It posts `TextArea.Changed` and `TextArea.SelectionChanged`."""
 
+    WRAPPED = _Wrapped
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         replace(binding, key=keys)
         for binding in TextArea.BINDINGS
@@ -181,8 +183,6 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
     def _set_document(self, text: str, language: str | None) -> None:
         self._edited = None
         super()._set_document(text, None)
-        self.wrapped_document = _Wrapped(self.document, tab_width=self.indent_width)
-        self.navigator = DocumentNavigator(self.wrapped_document)
 
     def replace_all(self, text: str) -> None:
         """Replace the whole text, as one change that can be undone; the cursor stays where possible."""
@@ -238,11 +238,13 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             return
         lines = self.lines
         if self._edited is None:
-            self._width = max((cell_len(line) for line in lines), default=0)
+            self._width = max((cell_len(signs(line)) for line in lines), default=0)
         else:
             # The text grows at once and shrinks when it is next measured; the difference is not visible.
             top, bottom = self._edited
-            self._width = max(self._width, *(cell_len(line.expandtabs(self.indent_width)) for line in lines[top : bottom + 1]))
+            self._width = max(
+                self._width, *(cell_len(signs(line).expandtabs(self.indent_width)) for line in lines[top : bottom + 1])
+            )
         before, size = self.virtual_size, Size(self._width + self.gutter_width + 1, len(lines))
         if size == before:
             return
@@ -311,8 +313,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
 
     def get_line(self, line_index: int) -> Text:
         """A line with its colours, findings and matches."""
-        line = self.document.get_line(line_index)
-        text = Text(line, end="", no_wrap=True)
+        line, text = self.document.get_line(line_index), self.signed_line(line_index)
         for start, end, name in self._marks.block(self.lines, line_index // BLOCK)[line_index % BLOCK]:
             text.stylize(self._style(name), start, end)
         for note in self.notes.get(line_index, ()):

@@ -134,6 +134,8 @@ class _Lines:
         self._wanted = wanted
 
     def add(self, line: Content) -> None:
+        if "\t" in line.plain:
+            line = line.expand_tabs()
         if self._wanted is not None and (hits := [match.span() for match in self._wanted.finditer(line.plain) if match[0]]):
             self.found.append(len(self.lines))
             for start, end in hits:
