@@ -47,6 +47,8 @@ from support import compute_world as world
 NAME = "hudtui-fault-1"
 _PODS = "/api/v1/pods/"
 _LATER = 3600.0
+_TOLD = "told"
+"""A file of a world whose user has seen that the machine is ready."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class Outcome:
     broken: list[str] = field(default_factory=list)
     """Promises that were broken."""
     reached: bool = True
+    told_ready: bool = False
+    """The user was told that the machine is ready: it is theirs."""
 
 
 # --- the injections ---
@@ -221,7 +225,8 @@ async def _rent(injection: Injection, sim: PrimeSimulator, folder: Path, key: Pa
     user = _user(sim.url, sim.api_key, folder, key, sim.clock.advance, 0.2 if silent else 1.0)
     said: list[str] = []
     try:
-        error, kind = await _to_ready(user, injection, said, outcome)
+        error, kind = await _to_ready(user, injection, folder, said, outcome)
+        outcome.told_ready = (folder / _TOLD).exists() or any("is ready, and stays" in text for text in said)
         _compare(sim, user.ledger, error, said, outcome)
         outcome.told = kind
         if error is None and outcome.reached:
@@ -240,7 +245,9 @@ async def _rent(injection: Injection, sim: PrimeSimulator, folder: Path, key: Pa
         await user.close()
 
 
-async def _to_ready(user: Any, injection: Injection, said: list[str], outcome: Outcome) -> tuple[BaseException | None, str]:
+async def _to_ready(
+    user: Any, injection: Injection, folder: Path, said: list[str], outcome: Outcome
+) -> tuple[BaseException | None, str]:
     """Order a machine and wait for it; the error that ended that, and what to call it."""
     try:
         order = await user.order(NAME, injection.offer)
@@ -250,7 +257,7 @@ async def _to_ready(user: Any, injection: Injection, said: list[str], outcome: O
         return ProviderError(str(error)), "no such offer, and why"
     watch = world.Watch(injection.label, injection.nth, None)
     watch_over = injection.stop == "cancel"
-    task = asyncio.ensure_future(_all_steps(user, order, said, watch if watch_over else None))
+    task = asyncio.ensure_future(_all_steps(user, order, folder, said, watch if watch_over else None))
     if watch_over:
         watch._act = task.cancel
         asyncio.get_running_loop().set_task_factory(watch.factory)
@@ -266,15 +273,18 @@ async def _to_ready(user: Any, injection: Injection, said: list[str], outcome: O
         asyncio.get_running_loop().set_task_factory(None)
 
 
-async def _all_steps(user: Any, order: Any, said: list[str], watch: Any) -> None:
+async def _all_steps(user: Any, order: Any, folder: Path, said: list[str], watch: Any) -> None:
     provider, ledger = user.prime, user.ledger
     if watch is not None:
         provider, ledger = world.Watched("provider", provider, watch), world.Watched("ledger", ledger, watch)
-    steps = acquire(order, provider, ledger, login=user.login, sleep=user.sleep, clock=user.clock, say=said.append, run="r1")
+    # As `pods create` rents: a machine for a run has a manager, which ends it or says that it stays.
+    steps = acquire(order, provider, ledger, login=user.login, sleep=user.sleep, clock=user.clock, say=said.append)
     async with contextlib.aclosing(steps):
         async for step in steps:
             if watch is not None:
                 watch.did(f"step {step.kind}")
+            if step.kind == "ready":
+                (folder / _TOLD).touch()
 
 
 def _compare(sim: PrimeSimulator, ledger: Ledger, error: BaseException | None, said: list[str], outcome: Outcome) -> None:
@@ -320,6 +330,7 @@ def _in_child(injection: Injection, sim: PrimeSimulator, folder: Path, key: Path
         [sys.executable, __file__, "--child"], input=json.dumps(request), capture_output=True, text=True, timeout=100, check=False
     )
     outcome.told = "killed"
+    outcome.told_ready = (folder / _TOLD).exists()
     if child.returncode != -signal.SIGKILL:
         outcome.reached = False
         if child.returncode:
@@ -371,12 +382,17 @@ async def _start_anew(injection: Injection, sim: PrimeSimulator, folder: Path, k
             first = await reconcile([user.prime], user.ledger, active=lambda owned: False)
             shown = {orphan.pod.id for orphan in first.orphans}
             outcome.found = len(shown)
-            if shown != left:
+            by_hand = {entry.pod for entry in first.by_hand}
+            if by_hand and not outcome.told_ready:
+                outcome.broken.append("it counts as rented by hand, and the user was not told of it")
+            if shown | by_hand != left:
                 outcome.broken.append(f"{len(left)} live, the next start shows {len(shown)}")
             if any(orphan.owned is None for orphan in first.orphans):
                 outcome.broken.append("the next start does not know whose machine it is")
             for orphan in first.orphans:
                 await terminate_pod(orphan.pod, user.prime, user.ledger, why="nobody's", sleep=user.sleep)
+            for entry in first.by_hand:
+                await terminate_pod(entry.name, user.prime, user.ledger, why="ended by hand", sleep=user.sleep)
         last = await reconcile([user.prime], user.ledger, active=lambda owned: False, now=lambda: time.time() + _LATER)
         if last.orphans or sim.alive:
             outcome.broken.append("it cannot be ended by the next start")
@@ -429,7 +445,7 @@ def _child() -> None:
         user = _user(request["url"], request["api_key"], folder, key)
         order = await user.order(NAME, injection.offer)
         asyncio.get_running_loop().set_task_factory(watch.factory)
-        await asyncio.create_task(_all_steps(user, order, [], watch))
+        await asyncio.create_task(_all_steps(user, order, folder, [], watch))
         asyncio.get_running_loop().set_task_factory(None)
         await user.close()
 

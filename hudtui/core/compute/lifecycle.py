@@ -62,6 +62,10 @@ _CHECKS_WHILE_DELETING = 3
 """The end of a pod that says it is being deleted is requested again after so many checks."""
 
 
+class EndUnrecorded(MachineError):
+    """A pod has ended, which was verified, and the ledger cannot be written."""
+
+
 class TerminationUnverified(ProviderError):
     """A pod may not have ended: it may still cost money."""
 
@@ -228,7 +232,6 @@ class _Attempt:
                 async with aclosing(part):
                     async for step in part:
                         yield step
-            await self.ledger.run(self.ledger.unclaim, self.name)
         except BaseException as error:
             await self.clean_up(error)
             raise
@@ -236,10 +239,15 @@ class _Attempt:
         try:
             yield self.step("ready", f"{self.name} is ready: {self.pod.addresses[0]}")
         finally:
-            # From here on the pod belongs to the caller, also if the caller is cancelled at this very moment.
-            task = asyncio.current_task()
-            if self.say is not None and self.run is None and task is not None and task.cancelling():
-                self.say(f"{self.name} is ready, and stays: it costs money until `hudtui pods terminate {self.name}`")
+            # From here on the pod belongs to the caller, also if the caller is cancelled at this very moment. It is claimed until
+            # the caller goes on: were it killed before, the next start would find a pod that nobody was told of.
+            try:
+                with contextlib.suppress(MachineError):
+                    await run_shielded(self.ledger.run(self.ledger.unclaim, self.name))
+            finally:
+                task = asyncio.current_task()
+                if self.say is not None and self.run is None and task is not None and task.cancelling():
+                    self.say(f"{self.name} is ready, and stays: it costs money until `hudtui pods terminate {self.name}`")
 
     def step(self, kind: ProvisionStage, text: str) -> ProvisionStep:
         return ProvisionStep(kind, time.time(), self.pod, self.host if kind == "ready" else None, text)
@@ -291,8 +299,9 @@ class _Attempt:
         except OutcomeUnknown as error:
             self.unclear = error
         except (ProviderError, InputError) as error:
-            await self.update("never", why=error.what)
             self.outcome = f"{self.name} was not created."
+            with contextlib.suppress(MachineError):  # the next start finds that out
+                await self.update("never", why=error.what)
             raise
 
     async def adopt(self, record: PodRecord) -> AsyncGenerator[ProvisionStep, None]:
@@ -311,8 +320,9 @@ class _Attempt:
             self.offer = offer_from_json(record.order["offer"])
         pod = await self.provider.get(record.pod) if record.pod else await self.look()
         if pod is None:
-            await mark_terminated(record, self.provider, self.ledger)
             self.outcome = f"{self.name} is gone."
+            with contextlib.suppress(MachineError):
+                await mark_terminated(record, self.provider, self.ledger)
             raise PodGone(f"{record.name} is gone", why=f"{self.provider.title} no longer knows it")
         self.pod = pod
         await self.update("created", pod=pod.id, last=pod)
@@ -341,12 +351,14 @@ class _Attempt:
                 break
         if (ended := await find_in_history(self.provider, name=self.name)) is not None:
             why = "it had ended when it was found"
-            await self.update("ended", pod=ended.id, ended=ended.terminated, billed=ended.bill, why=why)
             self.outcome = f"{self.name} has ended already."
+            with contextlib.suppress(MachineError):
+                await self.update("ended", pod=ended.id, ended=ended.terminated, billed=ended.bill, why=why)
             raise PodGone(f"{self.name} was created, and has ended already")
         if self._too_old and trouble is self.unclear:
-            await self.update("never", why="it was never seen")
             self.outcome = f"{self.name} was not created."
+            with contextlib.suppress(MachineError):
+                await self.update("never", why="it was never seen")
             raise ProviderError(f"{self.name} was never created")
         self.outcome = f"It could not be confirmed that {self.name} was created."  # its record stays `intended`
         raise OutcomeUnknown(
@@ -459,10 +471,11 @@ class _Attempt:
             found = await self.provider.get(pod.id)
         if found is not None and found.stage != "gone":
             return replace(found, name=found.name or pod.name, hourly=pod.hourly if found.hourly is None else found.hourly)
-        record = await self.ledger.run(self.ledger.get, self.name)
-        if record is not None:
-            await mark_terminated(record, self.provider, self.ledger, pod=found or pod)
         self.outcome = f"{self.name} is gone."
+        with contextlib.suppress(MachineError):
+            record = await self.ledger.run(self.ledger.get, self.name)
+            if record is not None:
+                await mark_terminated(record, self.provider, self.ledger, pod=found or pod)
         if found is not None and found.failure:
             raise ProvisionFailed(
                 f"{self.name} failed: {clean_line(found.failure, 300)}", fix="It is gone; nothing is left of it."
@@ -494,7 +507,8 @@ class _Attempt:
         try:
             return await self._tell_and_end(error)
         finally:
-            await self.ledger.run(self.ledger.unclaim, self.name)
+            with contextlib.suppress(MachineError):  # the ledger may be what failed
+                await self.ledger.run(self.ledger.unclaim, self.name)
 
     async def _tell_and_end(self, error: BaseException) -> HudtuiError | None:
         known, problem = self.outcome is not None, None
@@ -513,13 +527,18 @@ class _Attempt:
 
     async def _end_what_was_created(self, why: str) -> None:
         if not self.requested:
-            await self.update("never", why="cancelled before the request")
+            with contextlib.suppress(MachineError):
+                await self.update("never", why="cancelled before the request")
             self.outcome = f"{self.name} was not requested."
             return
         pod = self.pod or await self.look()
         with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep the pod alive
             await self.update("created", pod=pod.id, **price_facts(pod))
-        ended = await terminate_pod(pod, self.provider, self.ledger, why=why, sleep=self.sleep)
+        try:
+            ended = await terminate_pod(pod, self.provider, self.ledger, why=why, sleep=self.sleep)
+        except EndUnrecorded as error:
+            self.outcome = f"{error.what}: {error.why}"
+            return
         charge = charge_text(ended)
         self.outcome = f"{self.name} was ended, and that was verified." + ("" if charge is None else f" It has cost {charge}.")
 
@@ -648,13 +667,18 @@ async def terminate_pod(pod: str | Pod, provider: Provider, ledger: Ledger, *, w
 
     Raises:
         TerminationUnverified: It may still cost money. The ledger keeps it as `ending`, and every start shows it.
-        MachineError: The ledger cannot be written.
+        EndUnrecorded: It has ended, and the ledger cannot be written.
     """
     given = pod if isinstance(pod, Pod) and pod.id else None
-    if isinstance(pod, Pod):
-        record = await ledger.run(ledger.record_of, pod, provider)
-    else:
-        record = await ledger.run(ledger.get, pod)
+    try:
+        if isinstance(pod, Pod):
+            record = await ledger.run(ledger.record_of, pod, provider)
+        else:
+            record = await ledger.run(ledger.get, pod)
+    except MachineError:  # a ledger that cannot be read must not keep the pod alive: its provider knows it by its name
+        record = None
+        if given is None:
+            given = await provider.find(pod.name if isinstance(pod, Pod) else pod)
     if record is not None and record.pod is None and given is None:
         given = await _find_by_name(record, provider)
         if given is None:
@@ -677,7 +701,15 @@ async def terminate_pod(pod: str | Pod, provider: Provider, ledger: Ledger, *, w
     ended = await _with_bill(last or Pod(provider.name, pod_id, name, "gone"), provider, sleep)
     if record is not None:
         facts: dict[str, Any] = {"pod": pod_id, "ended": ended.terminated, "billed": ended.bill, "why": why}
-        await ledger.run(ledger.update, record.name, "ended", **facts)
+        try:
+            await ledger.run(ledger.update, record.name, "ended", **facts)
+        except MachineError as error:
+            charge = charge_text(ended)
+            raise EndUnrecorded(
+                f"{clean_line(name)} is ended, and that was verified; it could not be written down",
+                why="; ".join(filter(None, ("; ".join(error.lines()), charge and f"it has cost {charge}"))),
+                fix="The next start, or `hudtui pods reconcile`, writes it down.",
+            ) from None
     return ended
 
 
@@ -749,7 +781,14 @@ async def _mark_never(record: PodRecord, provider: Provider, ledger: Ledger, why
             why="It may still be created.",
             fix="It is looked for again at the next start; `hudtui pods reconcile` looks now.",
         )
-    await ledger.run(ledger.update, record.name, "never", why=why)
+    try:
+        await ledger.run(ledger.update, record.name, "never", why=why)
+    except MachineError as error:
+        raise EndUnrecorded(
+            f"{record.name} was never created; it could not be written down",
+            why="; ".join(error.lines()),
+            fix="The next start, or `hudtui pods reconcile`, writes it down.",
+        ) from None
     return Pod(provider.name, "", record.name, "gone")
 
 

@@ -141,8 +141,11 @@ class PodRecord:
 
     @property
     def by_hand(self) -> bool:
-        """It was rented for no run, and is ready: the user's own until the user ends it, or its limits do."""
-        return self.run is None and self.state == "ready"
+        """It was rented for no run, and the user was told that it is ready: it is theirs until they or its limits end it.
+
+        It stays claimed until then; the claim of a process that was killed before is left.
+        """
+        return self.run is None and self.state == "ready" and self.holder is None
 
     @property
     def open(self) -> bool:

@@ -9,16 +9,17 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from hudtui.core.compute.costs import cost_text
 from hudtui.core.compute.lifecycle import PREFIX, UNSEEN_GRACE, find_in_history, mark_terminated
-from hudtui.core.compute.pods import Ledger, PodRecord, price_facts
+from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord, RecordState, price_facts
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.values import Account, Pod
+from hudtui.core.errors import MachineError
 from hudtui.core.http import is_loopback
 from hudtui.core.text import clean_line, duration
 
@@ -133,15 +134,17 @@ async def reconcile(
         now: The time, seconds since the epoch.
 
     Raises:
-        MachineError: The ledger cannot be used.
+        MachineError: The ledger cannot be read. One that cannot be written is a warning.
     """
     asked = list(providers.values() if isinstance(providers, Mapping) else providers)
     paid = {provider.name: provider for provider in asked if provider.features.paid}
+    unwritten: dict[str, None] = {}
+    notes = _Notes(ledger, unwritten)
     entries = await asyncio.to_thread(ledger.records, alive=False)
     is_active = active or _has_run
     parts = await asyncio.gather(
         *(
-            _compare(provider, [entry for entry in entries if entry.is_at(provider)], ledger, is_active, now)
+            _compare(provider, [entry for entry in entries if entry.is_at(provider)], notes, is_active, now)
             for provider in paid.values()
         )
     )
@@ -153,7 +156,7 @@ async def reconcile(
             strange.append(entry)
         elif entry.provider in paid and await asyncio.to_thread(_is_silent, entry.endpoint):
             # Simulators come and go, and their machines with them.
-            await asyncio.to_thread(ledger.update, entry.name, "ended", why="it was simulated, by a simulator that is gone")
+            await notes.update(entry, "ended", why="it was simulated, by a simulator that is gone")
     warnings = [
         f"{clean_line(entry.name)} cannot be checked, and may cost money: there is no key here for {entry.provider}"
         + (f" at {clean_line(entry.endpoint)}" if entry.endpoint else "")
@@ -165,11 +168,45 @@ async def reconcile(
         (*(owned for part in parts for owned in part.unclear), *strange),
         tuple(pod for part in parts for pod in part.alive),
         tuple(owned for part in parts for owned in part.by_hand),
-        (*(text for part in parts for text in part.warnings), *warnings),
+        (*(text for part in parts for text in part.warnings), *warnings, *unwritten),
         tuple(one for part in parts for one in part.silent),
         tuple(pod for part in parts for pod in part.others),
         {name: answer for part in parts for name, answer in part.accounts.items()},
     )
+
+
+class _Notes:
+    """The ledger, where writing what was found may fail: a full disk must not hide the machines that live."""
+
+    def __init__(self, ledger: Ledger, warnings: dict[str, None]) -> None:
+        self._ledger, self._warnings = ledger, warnings
+
+    def _failed(self, error: MachineError) -> None:
+        self._warnings.setdefault(f"what was found could not be written down: {'; '.join(error.lines())}")
+
+    async def update(self, entry: PodRecord, state: RecordState, **facts: Any) -> PodRecord:
+        """The entry with what became of its pod, written down where that is possible."""
+        try:
+            return await asyncio.to_thread(self._ledger.update, entry.name, state, **facts)
+        except MachineError as error:
+            self._failed(error)
+            return replace(entry, state=state, **facts)
+
+    async def seen(self, pods: Mapping[str, Pod], at: float, account: str | None = None) -> dict[str, PodRecord]:
+        """The entries of living pods by name, with what their provider said; empty where that cannot be written down."""
+        try:
+            return {entry.name: entry for entry in await asyncio.to_thread(self._ledger.update_seen, pods, at, account)}
+        except MachineError as error:
+            self._failed(error)
+            return {}
+
+    async def gone(self, entry: PodRecord, provider: Provider, pod: Pod | None) -> PodRecord:
+        """The entry of a pod that has ended; see `mark_terminated`."""
+        try:
+            return await mark_terminated(entry, provider, self._ledger, pod=pod)
+        except MachineError as error:
+            self._failed(error)
+            return replace(entry, state="ended", why="it has ended")
 
 
 def _is_silent(endpoint: str) -> bool:
@@ -189,7 +226,7 @@ def _has_run(owned: PodRecord) -> bool:
 
 
 async def _compare(
-    provider: Provider, entries: list[PodRecord], ledger: Ledger, active: IsActive, now: Callable[[], float]
+    provider: Provider, entries: list[PodRecord], notes: _Notes, active: IsActive, now: Callable[[], float]
 ) -> Reconciliation:
     try:
         pods = [pod for pod in await provider.pods() if pod.alive]
@@ -214,7 +251,7 @@ async def _compare(
         if entry is not None:
             seen.add(entry.name)
             if entry.pod is None and not entry.held:
-                entry = await asyncio.to_thread(ledger.update, entry.name, "created", pod=pod.id, **price_facts(pod))
+                entry = await notes.update(entry, "created", pod=pod.id, **price_facts(pod))
         if entry is not None or pod.name.startswith(PREFIX):
             ours.append((pod, entry))
     warnings: list[str] = []
@@ -234,21 +271,20 @@ async def _compare(
     account = await ask_account() if ours else None
     told = {entry.name: pod for pod, entry in ours if entry is not None}
     whose = account.name if account is not None else None
-    fresh = {entry.name: entry for entry in await asyncio.to_thread(ledger.update_seen, told, now(), whose)}
-    ours = [(pod, fresh[entry.name] if entry is not None else None) for pod, entry in ours]
+    fresh = await notes.seen(told, now(), whose)
+    ours = [(pod, fresh.get(entry.name, entry) if entry is not None else None) for pod, entry in ours]
     lost, unclear = [], []
     for entry in entries:
         if entry.name in seen or not entry.open or entry.held:
             continue
         try:
-            found = await _missing(entry, provider, ledger, now)
+            found = await _missing(entry, provider, notes, now)
         except ProviderError as error:
             unclear.append(entry)
             warnings.append(f"{entry.name} could not be checked: {error.what}")
             continue
         if isinstance(found, Pod):
-            (entry,) = await asyncio.to_thread(ledger.update_seen, {entry.name: found}, now())
-            ours.append((found, entry))
+            ours.append((found, (await notes.seen({entry.name: found}, now())).get(entry.name, entry)))
         elif found.open:
             unclear.append(found)
             if found.pod:
@@ -283,23 +319,23 @@ async def _compare(
     )
 
 
-async def _missing(entry: PodRecord, provider: Provider, ledger: Ledger, now: Callable[[], float]) -> Pod | PodRecord:
+async def _missing(entry: PodRecord, provider: Provider, notes: _Notes, now: Callable[[], float]) -> Pod | PodRecord:
     """What became of an entry that the provider's list lacks: a machine that is alive all the same, or the entry as it is now."""
     if entry.pod:
         pod = await provider.get(entry.pod)
         if pod is not None and pod.alive:
             return pod
         if pod is not None or await find_in_history(provider, pod=entry.pod) is not None:
-            return await mark_terminated(entry, provider, ledger, pod=pod)
+            return await notes.gone(entry, provider, pod)
         return entry
     ordered = await provider.find(entry.name)
     if ordered is not None and ordered.alive:
-        await asyncio.to_thread(ledger.update, entry.name, "created", pod=ordered.id, **price_facts(ordered))
+        await notes.update(entry, "created", pod=ordered.id, **price_facts(ordered))
         return ordered
     if ordered is not None or await find_in_history(provider, name=entry.name) is not None:
-        return await mark_terminated(entry, provider, ledger, pod=ordered)
+        return await notes.gone(entry, provider, ordered)
     if now() - entry.created > UNSEEN_GRACE:
-        return await asyncio.to_thread(ledger.update, entry.name, "never", why="it was never seen")
+        return await notes.update(entry, "never", why="it was never seen")
     return entry
 
 
@@ -316,8 +352,9 @@ def _orphan(pod: Pod, entry: PodRecord | None, closed: bool, account: Account | 
         why = "its end was requested and is not confirmed"
     elif closed:
         why = "it was recorded as ended, or as never created"
-    elif entry.state != "ready":
-        why = "its set-up was interrupted, and no guard is on it"
+    elif entry.state != "ready" or entry.run is None:
+        unguarded = entry.state != "ready" or entry.why == UNGUARDED
+        why = "its set-up was interrupted" + (", and no guard is on it" if unguarded else "")
     elif entry.workspace is not None and not Path(entry.workspace).is_dir():
         why = f"its run {entry.run} may be at work: the project {clean_line(entry.workspace)} cannot be read"
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -28,7 +29,7 @@ from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.reconcile import Orphan
 from hudtui.core.compute.registry import pod_login
 from hudtui.core.compute.values import Account, Offer, Order, Pod
-from hudtui.core.errors import HudtuiError
+from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.events import Progress
 from hudtui.core.flows.keys import prepare_key
 from hudtui.core.flows.person import Person
@@ -148,16 +149,13 @@ async def rent(
         sleep=sleep,
         say=person.say,
     )
-    rented: Rented | None = None
     async with aclosing(steps):
         async for step in steps:
             yield step
             if step.pod is not None and step.host is not None:
-                # The steps are not left before: they report what becomes of the pod if this is cancelled.
-                told = await put_watchdog(step.host, step.pod, provider, ledger, settings.get)
-                rented = Rented(step.pod, told)
-    assert rented is not None
-    yield rented
+                # The steps are not left before the user was told: they keep the claim on the pod, and report what becomes of it
+                # if this is cancelled.
+                yield Rented(step.pod, await put_watchdog(step.host, step.pod, provider, ledger, settings.get))
 
 
 async def put_watchdog(host: Host, pod: Pod, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None]) -> str:
@@ -214,7 +212,8 @@ async def _watch(host: Host, pod: Pod, provider: Provider, ledger: Ledger, looku
     record = await ledger.run(ledger.get, pod.name)
     promise = await watchdog.start_watchdog(host, record.until if record else None, provider, pod.id, lookup=lookup)
     if record is not None and record.why == UNGUARDED:
-        await ledger.run(ledger.update, record.name, why="")
+        with contextlib.suppress(MachineError):  # a full disk takes no guard away
+            await ledger.run(ledger.update, record.name, why="")
     return watchdog.UNLIMITED if promise is None else f"{promise.text} {promise.caveat}".strip()
 
 

@@ -262,7 +262,8 @@ async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None
         if await host.stat(machine.record.folder) is not None:
             await host.put(json.dumps({"why": "stopped before it started"}).encode(), machine.path("stop.json"))
         if not await machine.begun():
-            await store.run(store.append, run, "stopped", {"why": "stopped before it started"})
+            with contextlib.suppress(RunError):
+                await store.run(store.append, run, "stopped", {"why": "stopped before it started"})
             return store.summary(run)
     await machine.request_stop(grace, why)
     stages = machine.record.plan.stages
@@ -331,9 +332,19 @@ async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -
 
 
 async def _left(machine: RunFolder, store: RunStore) -> str | None:
-    """Return a sentence about the parts of a run that have not ended; None if all have ended."""
-    with contextlib.suppress(RunError):
+    """Return a sentence about the parts of a run that have not ended; None if all have ended.
+
+    Raises:
+        MachineError: All have ended, and the store cannot be written.
+    """
+    try:
         await machine.sync(store)
+    except RunError as error:
+        status = await machine.status()
+        if status.ended and not (status.processes or status.stages):
+            text = f"run {machine.record.id} has ended, but its end could not be recorded"
+            raise MachineError(text, why=error.what, fix=error.fix) from None
+        return "the run is still ending"
     if store.summary(machine.record.id).active:
         return "the run is still ending"
     status = await machine.status()

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from hudtui.core.compute.budget import RUN_TAIL as GRACE
 from hudtui.core.compute.budget import grant_changed
-from hudtui.core.compute.costs import sum_costs
+from hudtui.core.compute.costs import HOUR, sum_costs
 from hudtui.core.compute.lifecycle import UNSEEN_GRACE as GRACE_UNSEEN
 from hudtui.core.compute.lifecycle import (
+    EndUnrecorded,
     ProvisionStep,
     Sleep,
     TerminationUnverified,
@@ -29,7 +30,7 @@ from hudtui.core.compute.lifecycle import (
     run_shielded,
     terminate_pod,
 )
-from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, judge
+from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, judge, money
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.registry import pod_target
@@ -155,7 +156,8 @@ async def run_remote(
             async with aclosing(remote.steps()) as events:
                 async for event in events:
                     yield event
-        except HudtuiError:
+        except HudtuiError as error:
+            await remote.say_what_lives(error)
             raise
         except BaseException:
             await run_shielded(remote.give_up())
@@ -174,11 +176,15 @@ async def end_remote_run(
     """
     store.require_own(run)
     remote = RemoteRun(store.record(run), store, context, None, True, progress)
-    await remote.stop(grace)
-    fetching = "fetches the results, and then ends the machine"
-    async with remote.turn(_SETTLED_WITHIN, fetching), aclosing(remote.settle(keep=False)) as events:
-        async for _ in events:
-            pass
+    try:
+        await remote.stop(grace)
+        fetching = "fetches the results, and then ends the machine"
+        async with remote.turn(_SETTLED_WITHIN, fetching), aclosing(remote.settle(keep=False)) as events:
+            async for _ in events:
+                pass
+    except HudtuiError as error:
+        await remote.say_what_lives(error)
+        raise
     return store.summary(run)
 
 
@@ -197,7 +203,7 @@ async def change_limits(run: str, store: RunStore, context: RentalContext, limit
         raise RunError(f"run {run} has ended")
     remote = RemoteRun(store.record(run), store, context, None, True, None)
     await remote.grant(limits)
-    await store.run(store.append, run, "limits", limits.to_json())
+    await remote.append("limits", limits.to_json())
     if store.summary(run).started is not None:
         await remote.machine.rule(await remote.rules())
 
@@ -227,12 +233,15 @@ class RemoteRun:
         self.machine = RunFolder(self.host, record)
         self.reports = MachineEvents(self.machine, store)
         self.warned: set[str] = set()
+        self.told: set[str] = set()
         self.unwanted = False
         self.joined = False
         """Whether this process has started the run on its machine, or has joined it."""
         self.begun = may_have_begun(store, record.id)
         """Whether an earlier process has started the run, or may have: then only the end of the run ends the machine."""
         self._offset = time.time() - boot_clock()
+        self.judged_by = record.spec.limits, LimitUsage(0.0, 0.0, 0.0, currency=self.rent.currency), record.created
+        """The limits and the usage that were read last, and when."""
 
     @property
     def run(self) -> str:
@@ -244,7 +253,35 @@ class RemoteRun:
         return self._offset + boot_clock()
 
     async def append(self, kind: str, data: dict[str, Any], **more: Any) -> RunEvent | None:
-        return await self.store.run(self.store.append, self.run, kind, data, **more)
+        """Record an event; None where it is recorded already, or cannot be, which is said: a full disk must not end the work."""
+        try:
+            return await self.store.run(self.store.append, self.run, kind, data, **more)
+        except RunError as error:
+            self.tell(error)
+            return None
+
+    def tell(self, error: HudtuiError) -> None:
+        """Say what is wrong, once."""
+        if self.context.say is not None and error.what not in self.told:
+            self.told.add(error.what)
+            self.context.say(" ".join(error.lines()))
+
+    async def say_what_lives(self, error: HudtuiError) -> None:
+        """Add to an error that the machine of the run may be alive, and how to end it, unless it says so or it is gone."""
+        machine = self.rent.machine
+        try:
+            owned = self.owned()
+            if owned is None or not owned.open or isinstance(error, EndUnrecorded):
+                return
+            hourly = f" {money(owned.hourly, owned.currency)} an hour" if owned.hourly else " money"
+        except MachineError:
+            hourly = " money"
+        if f"terminate {machine}" not in " ".join(error.lines()):
+            lives = (
+                f"Its machine {machine} may be alive and cost{hourly}: hudtui runs resume {self.run} goes on with the run, "
+                f"hudtui pods terminate {machine} ends the machine."
+            )
+            error.fix = f"{error.fix} {lives}" if error.fix else lives
 
     @property
     def summary(self) -> RunSummary:
@@ -267,10 +304,9 @@ class RemoteRun:
             if isinstance(error, RunError) and not early and (self.begun or self.summary.started is not None):
                 raise  # the store cannot be written: the run continues
             trouble = None if early else error
-            with contextlib.suppress(RunError):  # a full disk must not keep the machine alive
-                ended = ("stopped", {"why": error.what}) if early else ("failed", {"why": error_sentence(error)})
-                if self.summary.active and (failed := await self.append(*ended)):
-                    yield failed
+            ended = ("stopped", {"why": error.what}) if early else ("failed", {"why": error_sentence(error)})
+            if self.summary.active and (failed := await self.append(*ended)):
+                yield failed
         async with aclosing(self.settle()) as events:
             async for event in events:
                 yield event
@@ -389,8 +425,8 @@ class RemoteRun:
 
     def record_failed_order(self) -> None:
         """Record the ledger's state of a machine whose order failed. Not async, because it is also called during cancellation."""
-        owned = self.owned()
-        with contextlib.suppress(RunError):
+        with contextlib.suppress(RunError, MachineError):
+            owned = self.owned()
             if owned is None or owned.state == "never":
                 self.store.append(self.run, "machine", {"kind": "never"})
             elif owned.state == "ended":
@@ -410,15 +446,12 @@ class RemoteRun:
         if summary.active and not gone and owned is not None and owned.state != "ready":
             return  # the order was cancelled without a verified end, which was reported already
         if summary.active:
-            with contextlib.suppress(RunError):  # a full disk must not keep the machine alive
-                await self.append("stopped", {"why": f"cancelled before {'its machine was ready' if gone else 'it started'}"})
+            await self.append("stopped", {"why": f"cancelled before {'its machine was ready' if gone else 'it started'}"})
         if gone:
             return
         outcome = f"{self.rent.machine} is ended, and that was verified."
         try:
             await self._end(f"run {self.run} {summary.state}" if started else "cancelled before the run started")
-        except RunError:
-            pass  # the machine has ended, and the ledger has recorded it
         except HudtuiError as error:
             outcome = " ".join(error.lines())
         if self.context.say is not None:
@@ -475,7 +508,8 @@ class RemoteRun:
         """Return the watchdog's rules, counted from now: a reboot starts a new watchdog."""
         limits, owned, now = self.limits(), self.owned(), self.now
         if owned is not None and owned.until is None:  # the machine was rented by an older hudtui
-            owned = await self.grant()
+            with contextlib.suppress(MachineError):  # a ledger that cannot be written takes no guard away
+                owned = await self.grant()
         pod, until = (owned.pod, owned.until) if owned is not None else (None, None)
         return {
             "max_seconds": None if until is None else round(max(until - GRACE - now, 0.0), 1),
@@ -531,23 +565,33 @@ class RemoteRun:
                 await self.check_exists(error)
             except RunError as error:  # the machine keeps its events until the store can be written
                 away = False
-                if self.context.say is not None and error.what not in self.warned:
-                    self.warned.add(error.what)
-                    self.context.say(" ".join(error.lines()))
+                self.tell(error)
             if not self.summary.active:
                 for event in await self.reports.stored():
                     yield event
                 return
-            verdict = judge(self.limits(), await asyncio.to_thread(self.usage))
-            async with aclosing(self.warn(verdict)) as events:
-                async for event in events:
-                    yield event
+            verdict = await asyncio.to_thread(self.verdict)
             if verdict.level == "end":
                 if away:
                     raise MachineError(f"the machine of run {self.run} does not answer", why="; ".join(verdict.reasons))
                 await stop_run(self.run, self.host, self.store, why="; ".join(verdict.reasons))
-                continue
-            await self.context.sleep(self.context.every)
+            async with aclosing(self.warn(verdict)) as events:
+                async for event in events:
+                    yield event
+            if verdict.level != "end":
+                await self.context.sleep(self.context.every)
+
+    def verdict(self) -> LimitVerdict:
+        """Compare what the machine has cost with its limits. A ledger that cannot be read counts as it was read last."""
+        try:
+            self.judged_by = self.limits(), self.usage(), self.now
+        except MachineError as error:
+            self.tell(error)
+        limits, usage, at = self.judged_by
+        later = max(self.now - at, 0.0) / HOUR
+        cost = later * self.rent.hourly
+        hours, whole, day = usage.hours + later, usage.spent_run + cost, usage.spent_day + cost
+        return judge(limits, LimitUsage(hours, whole, day, currency=usage.currency))
 
     async def sync(self) -> tuple[RunEvent, ...]:
         """Take over the machine's new events."""
@@ -606,7 +650,12 @@ class RemoteRun:
 
     async def stop(self, grace: float | None) -> None:
         """Stop the run in any state."""
-        await self.append("stop_requested", {"grace": grace}, once="stop_requested")
+        try:
+            await self.store.run(self.store.append, self.run, "stop_requested", {"grace": grace}, once="stop_requested")
+        except RunError as error:
+            if self.summary.started is None and is_managed(self.store, self.run):
+                raise  # the hudtui that rents the machine would not learn of it
+            self.tell(error)
         if not self.summary.active:
             return
         if self.summary.started is None and not is_guarded(self.store, self.run):
@@ -618,7 +667,7 @@ class RemoteRun:
         try:
             await stop_run(self.run, self.host, self.store, grace=grace)
         except MachineError as error:
-            await self.append("stopped", {"why": f"its machine does not answer: {error_sentence(error)}"})
+            await self.append("stopped", {"why": f"its machine could not be asked: {error_sentence(error)}"})
 
     @contextlib.asynccontextmanager
     async def turn(self, patience: float, does: str) -> AsyncGenerator[None, None]:
@@ -665,10 +714,9 @@ class RemoteRun:
                         fix=f"Try again: hudtui runs resume {self.run}. Without the results: "
                         f"hudtui pods terminate {self.rent.machine}.",
                     ) from None
-                with contextlib.suppress(RunError):  # a full disk must not keep the machine alive
-                    text = f"its results could not be fetched: {error_sentence(error)}"
-                    if event := await self.append("note", {"message": text}):
-                        yield event
+                text = f"its results could not be fetched: {error_sentence(error)}"
+                if event := await self.append("note", {"message": text}):
+                    yield event
             if keep and self.keeps(summary):
                 text = f"the machine is kept, as you wished, and costs money: hudtui pods terminate {self.rent.machine}"
                 if event := await self.append("note", {"message": text}):
@@ -680,12 +728,26 @@ class RemoteRun:
     async def _end(self, why: str) -> tuple[RunEvent, ...]:
         """End the machine, and record its end."""
         began = time.monotonic()
-        pod = await self.end_machine(why)
+        unrecorded: EndUnrecorded | None = None
+        try:
+            pod = await self.end_machine(why)
+        except EndUnrecorded as error:
+            unrecorded, pod = error, Pod(self.context.provider.name, self.rent.machine, self.rent.machine, "gone")
         step = {"name": "terminate", "seconds": round(time.monotonic() - began, 3), "billed": pod.bill}
         released = self._released(pod.bill if pod.id else None, never=not pod.id)
         # In one transaction, because watchers of the run stop as soon as its machine is released.
         events = (("machine", released, None), ("step", step, "step:terminate"))
-        return await self.store.run(self.store.append_together, self.run, events)
+        try:
+            added = await self.store.run(self.store.append_together, self.run, events)
+            if unrecorded is not None:
+                raise unrecorded
+            return added
+        except RunError as error:
+            raise EndUnrecorded(
+                f"{released['text']}; it could not be written down",
+                why="; ".join(error.lines()),
+                fix=f"Free some space; then hudtui runs resume {self.run} writes it down.",
+            ) from None
 
     async def end_machine(self, why: str) -> Pod:
         """End the machine. A machine that was ordered and not seen yet may still appear: wait for it, then end it."""

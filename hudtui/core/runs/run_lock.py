@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Collection
 from pathlib import Path
 
-from hudtui.core.errors import RunError
+from hudtui.core.errors import MachineError, RunError
 from hudtui.core.runs.store import RunRecord, RunStore
 
 
@@ -26,10 +26,14 @@ async def lock_run(store: RunStore, run: str, *, patience: float = 0.5) -> Async
 
     Raises:
         RunError: Another process holds it.
+        MachineError: Its file cannot be made: the disk is full, or read-only.
     """
     path = _lock(store, run)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise MachineError(f"run {run} cannot be managed: {path} cannot be written", why=error.strerror) from None
     until = time.monotonic() + patience
     try:
         while True:

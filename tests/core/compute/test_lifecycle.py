@@ -23,8 +23,9 @@ from hudtui.core.compute.lifecycle import (
 )
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.provider import AuthError, InsufficientFunds, OutcomeUnknown, OutOfCapacity, ProviderError
+from hudtui.core.compute.reconcile import reconcile
 from hudtui.core.compute.values import Order, Pod
-from hudtui.core.errors import InputError, MachineError
+from hudtui.core.errors import HudtuiError, InputError, MachineError
 
 NAME = "hudtui-test-1"
 
@@ -545,3 +546,69 @@ def test_names(stem: str) -> None:
     names = {unique_name(stem) for _ in range(50)}
     assert len(names) == 50
     assert all(re.fullmatch(r"hudtui-[a-z0-9]+(-[a-z0-9]+)*", name) and len(name) <= 30 for name in names)
+
+
+# --- a full disk ---
+
+
+def _fill(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the ledger cannot be written."""
+
+    def writing() -> Any:
+        raise MachineError("the disk is full: the list of rented machines cannot be written, and is unchanged")
+
+    monkeypatch.setattr(world.ledger._database, "writing", writing)
+
+
+@pytest.mark.parametrize("kind", ["intended", "created", "waiting", "installing", "trying"])
+@pytest.mark.parametrize("readable", [True, False])
+async def test_a_disk_that_is_full_on_the_way_leaves_no_machine(
+    world: Any, monkeypatch: pytest.MonkeyPatch, kind: str, readable: bool
+) -> None:
+    async def go() -> None:
+        async for step in _acquire(world, order):
+            if step.kind == kind:
+                _fill(world, monkeypatch)
+                if not readable:
+                    monkeypatch.setattr(world.ledger, "get", _unreadable)
+
+    order = await world.order()
+    with pytest.raises(HudtuiError) as caught:
+        await go()
+    assert world.sim.alive == () and "disk is full" in str(caught.value)
+    if kind != "intended":
+        assert NAME in str(caught.value) and "ended, and that was verified" in str(caught.value)
+
+
+def _unreadable(*args: Any) -> Any:
+    raise MachineError("the disk is full: the list of rented machines cannot be used")
+
+
+@pytest.mark.parametrize("by", ["name", "id", "pod"])
+@pytest.mark.parametrize("readable", [True, False])
+async def test_a_machine_is_ended_on_a_full_disk(world: Any, monkeypatch: pytest.MonkeyPatch, by: str, readable: bool) -> None:
+    last = (await _steps(_acquire(world, await world.order(), run="r1")))[-1]
+    _fill(world, monkeypatch)
+    if not readable:
+        monkeypatch.setattr(world.ledger, "get", _unreadable)
+    what = {"name": NAME, "id": last.pod.id, "pod": last.pod}[by]
+    try:
+        await terminate_pod(what, world.prime, world.ledger, why="over", sleep=world.sleep)
+        assert not readable
+    except MachineError as error:
+        assert f"{NAME} is ended, and that was verified; it could not be written down" in str(error)
+        assert "disk is full" in str(error) and "it has cost $" in str(error)
+    assert world.sim.alive == ()
+    monkeypatch.undo()
+    await reconcile([world.prime], world.ledger)
+    assert world.ledger.records() == ()
+
+
+async def test_a_refusal_is_told_on_a_full_disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = await world.order()
+    world.sim.fail_next("POST", "/api/v1/pods/", kind="status", status=404, detail="No capacity")
+    with pytest.raises(ProviderError) as caught:
+        async for step in _acquire(world, order):
+            if step.kind == "intended":
+                _fill(world, monkeypatch)
+    assert "Nothing was created" in str(caught.value) and world.sim.alive == ()

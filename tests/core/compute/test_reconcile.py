@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from hudtui.core.compute.lifecycle import terminate_pod
+from hudtui.core.compute.pods import UNGUARDED
 from hudtui.core.compute.provider import Features, Provider
 from hudtui.core.compute.reconcile import Reconciliation, reconcile
+from hudtui.core.errors import MachineError
 
 
 @pytest.fixture
@@ -25,6 +27,8 @@ async def _pod(world: Any, name: str, *, state: Any = "ready", run: str | None =
     pod = (await world.prime.create(order)).id
     if noted:
         world.ledger.update(name, state, pod=pod)
+        if state == "ready":
+            world.ledger.unclaim(name)
     return str(pod)
 
 
@@ -156,3 +160,36 @@ async def test_several_providers_and_such_that_cost_nothing(forgotten: Any) -> N
     await _pod(forgotten, "hudtui-a", state="created")
     providers: dict[str, Provider] = {"prime": forgotten.prime, "local": Own()}  # type: ignore[dict-item]
     assert len((await reconcile(providers, forgotten.ledger)).orphans) == 1
+
+
+async def test_a_machine_that_nobody_was_told_of_is_not_rented_by_hand(forgotten: Any) -> None:
+    """Its command was killed after the machine was ready, and before it said so."""
+    order = await forgotten.order("hudtui-alone", "cpu-8")
+    forgotten.ledger.reserve(order, provider="prime", endpoint=forgotten.prime.endpoint)
+    pod = (await forgotten.prime.create(order)).id
+    forgotten.ledger.update("hudtui-alone", "ready", pod=pod, why=UNGUARDED)
+    (orphan,) = (found := await _look(forgotten)).orphans
+    assert orphan.pod.id == pod and orphan.why == "its set-up was interrupted, and no guard is on it" and not found.by_hand
+    forgotten.ledger.unclaim("hudtui-alone")
+    assert [one.pod for one in (await _look(forgotten)).by_hand] == [pod]
+
+
+async def test_a_full_disk_hides_no_machine(forgotten: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    owned = await _pod(forgotten, "hudtui-owned")
+    half = await _pod(forgotten, "hudtui-half", noted=False)
+    over = await _pod(forgotten, "hudtui-over", run="r2")
+    gone = await _pod(forgotten, "hudtui-gone")
+    await forgotten.prime.terminate(gone)
+    never = await forgotten.order("hudtui-never", "cpu-8")
+    forgotten.ledger.reserve(never, provider="prime", endpoint=forgotten.prime.endpoint)
+    await forgotten.sleep(60)
+
+    def writing() -> Any:
+        raise MachineError("the disk is full: the list of rented machines cannot be written")
+
+    with monkeypatch.context() as full:
+        full.setattr(forgotten.ledger._database, "writing", writing)
+        found = await _look(forgotten, active=lambda entry: entry.run == "r1" and entry.state == "ready")
+    assert {pod.id for pod in found.alive} == {owned} and {orphan.pod.id for orphan in found.orphans} == {half, over}
+    assert [one.name for one in found.lost] == ["hudtui-gone"] and found.unclear == ()
+    assert len([text for text in found.warnings if "could not be written down: the disk is full" in text]) == 1

@@ -33,7 +33,7 @@ from hudtui.core.remote.hosts import close_hosts, find_host, pod_host
 from hudtui.core.remote.ssh import SshHost
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.reconcile import reconcile_runs
-from hudtui.core.runs.remote_run import RentalContext, change_limits, end_remote_run, run_remote
+from hudtui.core.runs.remote_run import RemoteRun, RentalContext, change_limits, end_remote_run, run_remote
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.run_lock import is_managed, lock_run, unfinished_runs
 from hudtui.core.runs.spec import Rental
@@ -459,17 +459,121 @@ async def test_leaving_while_a_start_that_failed_is_settled_ends_the_machine(
     assert (summary.state, summary.machine) == ("failed", "released")
 
 
-def _full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on the disk has no room for the store."""
+def _full(monkeypatch: pytest.MonkeyPatch, *files: str) -> None:
+    """From now on the disk has no room for these files: by default the runs alone."""
 
     real = Database.writing
 
     def writing(self: Database) -> Any:
-        if self.path.name == "runs.db":
-            raise RunError("the disk is full")
+        if self.path.name in (files or ("runs.db",)):
+            what = "the list of runs" if self.path.name == "runs.db" else "the list of rented machines"
+            raise self._error(f"the disk is full: {what} cannot be written, and is unchanged", fix="Free some space.")
         return real(self)
 
     monkeypatch.setattr(Database, "writing", writing)
+
+
+FULL = [("runs.db",), ("pods.db",), ("runs.db", "pods.db")]
+
+
+@pytest.mark.parametrize("files", FULL, ids=" and ".join)
+async def test_a_full_disk_keeps_no_machine_alive_beyond_its_limits(
+    world: World, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...]
+) -> None:
+    said: list[str] = []
+    world.broker.say = said.append
+    record = world.record("sleep 1000", limits=Limits(max_hours=2.0).to_json())
+    name = f"hudtui-{record.id}"
+    await _leave_when_started(world, record)
+    hours = 0.0
+    real = RemoteRun.usage
+    monkeypatch.setattr(RemoteRun, "usage", lambda self: replace(real(self), hours=hours))
+    with monkeypatch.context() as full:
+        tending = asyncio.create_task(world.tend(record))
+        async with asyncio.timeout(60):
+            while not is_managed(world.store, record.id):  # noqa: ASYNC110 - it is taken over
+                await asyncio.sleep(0.02)
+            _full(full, *files)
+            hours = 1.9  # near: 80 % are used
+            if "runs.db" in files:
+                while not said:  # noqa: ASYNC110 - the warning cannot be stored
+                    await asyncio.sleep(0.02)
+            await asyncio.sleep(0.5)
+            assert not tending.done() and world.sim.alive, "a warning ends nobody"
+            hours = 2.1
+            with pytest.raises(HudtuiError) as caught:
+                await tending
+    assert not world.sim.alive
+    text = str(caught.value)
+    assert f"{name} is ended, and that was verified; it could not be written down" in text and "disk is full" in text
+    assert "may be alive" not in text
+    with contextlib.suppress(MachineError):  # its machine is gone
+        await world.tend(record)
+    summary = world.store.summary(record.id)
+    assert not summary.active and not summary.holds_machine, "with room again, the next start writes it down"
+    assert world.broker.ledger.records() == ()
+
+
+@pytest.mark.parametrize("files", FULL, ids=" and ".join)
+async def test_a_run_is_stopped_and_its_machine_ended_on_a_full_disk(
+    world: World, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...]
+) -> None:
+    record = world.record("sleep 1000")
+    await _leave_when_started(world, record)
+    with monkeypatch.context() as full:
+        _full(full, *files)
+        with pytest.raises(HudtuiError, match="is ended, and that was verified; it could not be written down"):
+            await end_remote_run(record.id, world.store, world.broker, grace=0.0)
+    assert not world.sim.alive
+    await end_remote_run(record.id, world.store, world.broker)
+    assert not world.store.summary(record.id).holds_machine
+
+
+@pytest.mark.parametrize("files", FULL, ids=" and ".join)
+@pytest.mark.parametrize("moment", ["intended", "created", "installing", "ready", "guard", "plan"])
+async def test_a_disk_that_is_full_while_a_machine_is_rented_leaves_none(
+    world: World, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...], moment: str
+) -> None:
+    """It is rented and runs, or it is ended: whichever, nobody is left without a word."""
+    said: list[str] = []
+    world.broker.say = said.append
+    record = world.record(stages=(RUN,))
+    name = f"hudtui-{record.id}"
+    error: HudtuiError | None = None
+    with monkeypatch.context() as full:
+        try:
+            async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
+                async for event in events:
+                    if moment in (event.data.get("name"), event.data.get("kind")):
+                        _full(full, *files)
+        except HudtuiError as caught:
+            error = caught
+    text = " ".join([*said, str(error or "")])
+    assert error is not None and "disk is full" in text
+    assert not world.sim.alive or f"hudtui pods terminate {name}" in text
+    assert world.created <= 1
+
+
+async def test_a_command_that_ends_while_the_machine_lives_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = world.record("sleep 1000")
+    await _leave_when_started(world, record)
+    world.sim.fail_next("*", "/api/v1/pods*", kind="status", status=500, times=999)
+    with pytest.raises(HudtuiError) as caught:
+        await end_remote_run(record.id, world.store, world.broker, grace=0.0)
+    assert "may still cost" in str(caught.value) and "hudtui pods terminate" in str(caught.value)
+    world.sim.heal()
+
+    async def broken(self: RemoteRun) -> Any:
+        raise RunError("the list of runs is damaged")
+
+    with monkeypatch.context() as patched, pytest.raises(RunError) as caught_too:
+        patched.setattr(RemoteRun, "watch", lambda self, _: broken(self))
+        patched.setattr(RemoteRun, "recover", broken)
+        await world.tend(record)
+    price = f"{record.spec.rent.hourly:.2f}" if record.spec.rent else ""
+    told = str(caught_too.value)
+    assert f"hudtui pods terminate hudtui-{record.id}" in told and price in told and f"runs resume {record.id}" in told
+    assert len(world.sim.alive) == 1
 
 
 @pytest.mark.parametrize("leaves", [False, True])
@@ -479,14 +583,15 @@ async def test_a_disk_that_is_full_before_the_start_keeps_no_machine_alive(
     said: list[str] = []
     world.broker.say = said.append
     record = world.record(stages=(RUN,))
-    with monkeypatch.context() as full, contextlib.suppress(RunError):
+    with monkeypatch.context() as full, contextlib.suppress(HudtuiError):
         async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
             async for event in events:
                 if event.data.get("name") == "guard":
                     _full(full)
                     if leaves:
                         break
-    assert not world.sim.alive and said == ([f"hudtui-{record.id} is ended, and that was verified."] if leaves else [])
+    assert not world.sim.alive and all("disk is full" in text for text in said[: len(said) - leaves])
+    assert not leaves or f"hudtui-{record.id} is ended, and that was verified" in said[-1]
 
 
 async def test_a_disk_that_is_full_for_a_moment_ends_no_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
