@@ -391,7 +391,7 @@ def ssh_argv(target: SshTarget, known_hosts: KnownHosts, command: Sequence[str] 
     if target.identities_only:
         options.append("IdentitiesOnly=yes")
     if target.proxy_command:
-        options.append(f"ProxyCommand={target.proxy_command}")
+        options.append(f"ProxyCommand={target.proxy_command.replace('%', '%%')}")
     argv = ["ssh", *(["-t"] if tty else []), *(part for option in options for part in ("-o", option))]
     for key_file in target.keys:
         argv += ["-i", str(key_file)]

@@ -7,11 +7,13 @@ import contextlib
 import errno
 import os
 import random
+import signal
 import socket
 import stat
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import IO, Any, TypeVar
 
 import asyncssh
 
@@ -120,6 +122,7 @@ class SshConnection:
         self._keys = [KeyRing(machine, ask) for machine in (*target.jump, target)]
         self._dialing: asyncio.Task[asyncssh.SSHClientConnection] | None = None
         self._connections: list[asyncssh.SSHClientConnection] = []
+        self._proxy: _Proxy | None = None
         self._files_lock = asyncio.Lock()
         self._files: tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient] | None = None
 
@@ -267,6 +270,9 @@ class SshConnection:
                 async with asyncio.timeout(2):
                     await connection.wait_closed()
             connection.abort()
+        if (proxy := self._proxy) is not None:
+            self._proxy = None
+            await proxy.end()
 
     async def _redial(self) -> asyncssh.SSHClientConnection:
         await self._hang_up()
@@ -282,6 +288,15 @@ class SshConnection:
         self.trouble = None
         self.connects += 1
         return self._connections[-1]
+
+    async def _proxy_error(self, error: Disconnected) -> Disconnected:
+        """The error of a connection through a ProxyCommand, with how its program has ended."""
+        proxy, self._proxy = self._proxy, None
+        ended = await proxy.end() if proxy is not None else ""
+        if proxy is None or not ended:
+            return error
+        why = f"the ProxyCommand `{clean_line(proxy.command, 200)}` ended with {ended}"
+        return Disconnected(f"{self.target.name} cannot be reached", why=why, fix="Correct it in ~/.ssh/config.")
 
     async def _login(
         self, target: SshTarget, keys: KeyRing, tunnel: asyncssh.SSHClientConnection | None
@@ -306,13 +321,18 @@ class SshConnection:
                     why=_describe_tried(keys),
                     fix=_UNLOCK if keys.locked else _MAKE,
                 )
+            way: dict[str, Any] = {} if tunnel is None else {"tunnel": tunnel}
             try:
                 async with asyncio.timeout(self._timeout):
+                    if target.proxy_command and tunnel is None:
+                        if self._proxy is not None:
+                            await self._proxy.end()
+                        self._proxy = await _Proxy.start(target.proxy_command)
+                        way = {"sock": self._proxy.socket}
                     connection = await asyncssh.connect(
                         target.host,
                         target.port,
-                        tunnel=tunnel or (),
-                        proxy_command=target.proxy_command or (),
+                        **way,
                         config=None,
                         username=target.user,
                         client_factory=lambda: check,
@@ -335,7 +355,10 @@ class SshConnection:
             except (asyncssh.Error, asyncssh.KeyImportError, OSError, TimeoutError, ValueError) as error:
                 if check.refused is not None:
                     raise check.refused from None
-                raise connection_error(error, target, keys.tried(), timeout=self._timeout) from None
+                found = connection_error(error, target, keys.tried(), timeout=self._timeout)
+                if way.get("sock") is not None and isinstance(found, Disconnected):
+                    found = await self._proxy_error(found)
+                raise found from None
         try:
             host_key = check.keep()
         except MachineError:
@@ -347,6 +370,59 @@ class SshConnection:
             text = f"first contact with {target.name}: its host key is {host_key.fingerprint} ({host_key.algorithm})"
             self._say(Notice("info", text))
         return connection
+
+
+class _Proxy:
+    """The program that a ProxyCommand starts. Like ssh, it is the user's shell that reads the command."""
+
+    def __init__(self, command: str, process: asyncio.subprocess.Process, own: socket.socket, said: IO[bytes]) -> None:
+        self.command, self.socket = command, own
+        self._process, self._said = process, said
+
+    @classmethod
+    async def start(cls, command: str) -> _Proxy:
+        """Start the program.
+
+        Raises:
+            OSError: The shell cannot be started.
+        """
+        own, its = socket.socketpair()
+        said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`; of a pipe, nobody would read
+        line, place = command if command.startswith("exec ") else f"exec {command}", its.fileno()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(os.environ.get("SHELL") or "/bin/sh", "-c", line),
+                stdin=place,
+                stdout=place,
+                stderr=said,
+                start_new_session=True,
+            )
+        except BaseException:
+            own.close()
+            said.close()
+            raise
+        finally:
+            its.close()
+        return cls(command, process, own, said)
+
+    async def end(self) -> str:
+        """End the program and what it started. Returns how it had ended and the end of what it said, if it had ended before."""
+        with contextlib.suppress(TimeoutError):  # it may be about to: the connection is lost before the program is gone
+            async with asyncio.timeout(0.2):
+                await self._process.wait()
+        status = self._process.returncode
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                await self._process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self.socket.close()
+        with self._said:
+            self._said.seek(max(self._said.seek(0, os.SEEK_END) - 2000, 0))
+            said = clean_line(self._said.read().decode("utf-8", "replace"), 300)
+        return "" if status is None else f"status {status}" + (f": {said}" if said else "")
 
 
 class _HostKeyCheck(asyncssh.SSHClient):

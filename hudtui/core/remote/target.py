@@ -13,6 +13,8 @@ from hudtui.core.paths import typed_path
 
 _ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:@\[\]/]+))(?::(?P<port>\d+))?")
 _DEEPEST = 8
+_FOR_A_SHELL = re.compile(r"[\s'`\"$\\;&<>|(){}!\x00-\x1f\x7f]")
+"""Characters that no name of a machine or a user has; a ProxyCommand hands the names to a shell."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class SshTarget:
     identities_only: bool = False
     """Whether only those of the agent's keys are tried that `keys` names."""
     proxy_command: str | None = None
-    """A command whose input and output are the connection."""
+    """A command whose input and output are the connection, for the user's shell; `%h` and the like are filled in."""
 
     @property
     def name(self) -> str:
@@ -96,7 +98,8 @@ def _split(text: str) -> tuple[str | None, str, int | None]:
         rest = f"[{rest}]"
     match = _ADDRESS.fullmatch(f"{user}{at}{rest}")
     host = (match["six"] or match["host"]) if match else ""
-    if match is None or host.startswith("-") or (match["user"] or "").startswith("-"):
+    words = (host, (match["user"] or "") if match else "")
+    if match is None or any(word.startswith("-") or _FOR_A_SHELL.search(word) for word in words):
         raise InputError(
             f"{text!r} names no machine", fix="Use a name from ~/.ssh/config or user@host:port; IPv6 as user@[address]:port."
         )

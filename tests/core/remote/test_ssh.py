@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -278,7 +279,11 @@ def test_targets_without_a_config(text: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a@", "@host", "a b@host", "host:port", "a@host:0", "a@host:70000", "-oProxyCommand=x", "a@-host", "a@host/x"]
+    "text",
+    [
+        *("", "a@", "@host", "a b@host", "host:port", "a@host:0", "a@host:70000", "-oProxyCommand=x", "a@-host", "a@host/x"),
+        *("h;id", "a@$(id)", "`id`", "a|b@host", "h&", "${IFS}", "a'b", 'a"b', "h>x"),
+    ],
 )
 def test_what_is_no_target(text: str) -> None:
     with pytest.raises(InputError):
@@ -291,6 +296,112 @@ def test_jumps_in_a_circle() -> None:
     (folder / "config").write_text("Host a\n  ProxyJump b\nHost b\n  ProxyJump a\n")
     with pytest.raises(InputError, match="circle"):
         parse_target("a")
+
+
+PROXY = r"""#!/usr/bin/env python3
+import os, socket, sys, threading
+open(os.path.expanduser("~/proxy.args"), "w").write(" ".join(sys.argv[1:]))
+print("a word of the proxy", file=sys.stderr, flush=True)
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+def up():
+    while data := os.read(0, 65536): s.sendall(data)
+    s.shutdown(1)
+threading.Thread(target=up, daemon=True).start()
+while data := s.recv(65536): os.write(1, data)
+"""
+
+
+@pytest.fixture
+def proxied(ssh_box: Box) -> Callable[[str], Any]:
+    """Makes a target of a command in `~/.ssh/config`; `~/bin/proxy` is a program that leads to the machine."""
+    program = Path.home() / "bin" / "proxy"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(PROXY)
+    program.chmod(0o755)
+    whole = ssh_box.target()
+
+    def make(command: str) -> Any:
+        text = f"Host behind\n  HostName {whole.host}\n  Port {whole.port}\n  User {whole.user}\n  ProxyCommand {command}\n"
+        folder = Path.home() / ".ssh"
+        folder.mkdir(exist_ok=True)
+        (folder / "config").write_text(text)
+        return replace(parse_target("behind", pin="behind"), keys=whole.keys, agent="")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "~/bin/proxy %h %p",
+        "$HOME/bin/proxy %h %p 2>/dev/null",
+        "${HOME}/bin/proxy %h %p 2>>~/proxy.log",
+        "exec ~/bin/proxy %h %p",
+        "env X=1 ~/bin/proxy '%h' \"%p\" %r %n %%",
+        "sh -c 'true && exec ~/bin/proxy %h %p'",
+        "~/bin/pr?xy %h $(echo %p)",
+        "~/bin/proxy %h %p | cat",
+    ],
+)
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash", None])
+async def test_through_a_proxy_command_as_ssh_runs_it(
+    ssh_box: Box, proxied: Callable[[str], Any], command: str, shell: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELL", shell) if shell else monkeypatch.delenv("SHELL", raising=False)
+    target = proxied(command)
+    async with await connect_ssh(target, known_hosts=ssh_box.known_hosts()) as host:
+        assert (await host.run(["echo", "there"])).stdout == "there\n"
+        ssh_box.server.cut()
+        assert (await host.run(["true"], repeat=True)).ok, "and again after the connection was lost"
+    given = (Path.home() / "proxy.args").read_text().split()
+    assert given[:2] == [target.host, str(target.port)]
+    if "%r" in command:
+        assert given[2:] == [target.user, "behind", "%"]
+
+
+async def test_a_proxy_command_that_fails_says_why(ssh_box: Box, proxied: Callable[[str], Any]) -> None:
+    for command, said in (
+        ("~/bin/nowhere %h %p", "nowhere"),
+        ("sh -c 'echo no way >&2; exit 3'", "ended with status 3: no way"),
+    ):
+        with pytest.raises(Disconnected) as caught:
+            await connect_ssh(proxied(command), known_hosts=ssh_box.known_hosts())
+        assert said in str(caught.value) and "ProxyCommand" in str(caught.value) and "~/.ssh/config" in str(caught.value)
+
+
+async def test_a_proxy_command_ends_with_its_connection(ssh_box: Box, proxied: Callable[[str], Any]) -> None:
+    target = proxied("sh -c 'echo $$ >~/proxy.pid; ~/bin/proxy %h %p; sleep 1000'")
+    async with await connect_ssh(target, known_hosts=ssh_box.known_hosts()):
+        process = (Path.home() / "proxy.pid").read_text().strip()
+    until = time.monotonic() + 20
+    while _living(process):
+        assert time.monotonic() < until, "it lives on"
+        await asyncio.sleep(0.05)
+
+
+def _living(group: str) -> list[str]:
+    """The processes of a group that are more than an entry in the table."""
+    rows = subprocess.check_output(["ps", "-eo", "pgid=,stat=,args="], text=True).splitlines()
+    return [row for row in rows if row.split()[0] == group and not row.split()[1].startswith("Z")]
+
+
+def test_the_systems_ssh_fills_in_no_proxy_command_twice(ssh_box: Box, proxied: Callable[[str], Any]) -> None:
+    target = proxied("~/bin/proxy %h %p %%h")
+    assert target.proxy_command is not None and target.proxy_command.endswith(f"{target.port} %h")
+    assert f"ProxyCommand=~/bin/proxy {target.host} {target.port} %%h" in ssh_argv(target, _Known())
+
+
+class _Known:
+    """Host keys of which one is known."""
+
+    def __init__(self) -> None:
+        self._key = asyncssh.generate_private_key("ssh-ed25519").convert_to_public()
+
+    def known(self, machine: str) -> Any:
+        return self._key
+
+    def path(self, machine: str) -> Path:
+        return Path.home() / "known"
 
 
 async def test_through_another_machine(ssh_box: Box) -> None:
