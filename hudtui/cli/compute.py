@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console, runlog
+from hudtui.core.errors import MachineError
 from hudtui.core.knobs import knob
 from hudtui.core.text import clean_line, duration
 
@@ -113,7 +114,12 @@ async def asked(
     from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.registry import find_providers, open_provider
 
-    await asyncio.to_thread(ensure_simulator, lookup.get)
+    try:
+        await asyncio.to_thread(ensure_simulator, lookup.get)
+    except MachineError as error:
+        if paid or "prime" in names:
+            raise
+        console.say(f"warning: {'; '.join(error.lines())}")  # the user's own machines are there all the same
     found = find_providers(lookup.get, machines=machines, whole_config="ssh" in names, sky="sky" in names)
     async with runlog.machines():
         try:

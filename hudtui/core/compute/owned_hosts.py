@@ -172,7 +172,7 @@ class OwnedHostsProvider:
 
     async def create(self, order: Order) -> Pod:
         """The machine as it is; nothing is requested."""
-        return self._pod(order.offer.cloud_id or order.offer.id, order)
+        return self._pod(order.offer.cloud_id, order)
 
     async def pods(self) -> tuple[Pod, ...]:
         """None: nothing is rented."""

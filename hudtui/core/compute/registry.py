@@ -102,8 +102,11 @@ def find_providers(
         InputError: The user's list of machines is invalid.
     """
     found: dict[str, Provider] = {}
-    access = prime_access(lookup)
-    if access.key is not None:
+    try:
+        access: PrimeAccess | None = prime_access(lookup)
+    except ProviderError:  # `unavailable_providers` says so
+        access = None
+    if access is not None and access.key is not None:
         from hudtui.core.compute.prime.provider import PrimeProvider
 
         prime = PrimeProvider(access.key, base_url=access.base_url, team_id=access.team, simulated=access.simulated)
@@ -148,13 +151,18 @@ def _has_sky_machines() -> bool:
 def unavailable_providers(lookup: Lookup) -> Mapping[str, str]:
     """Return the providers that cannot be used, by name, each with one line that says what to do."""
     told: dict[str, str] = {}
-    if prime_access(lookup).key is None and lookup(SIMULATOR) not in (None, "", OFF):
-        told["prime"] = f"The simulator needs the key that it printed: hudtui settings set {SIMULATOR_KEY} --user"
-    elif prime_access(lookup).key is None:
-        told["prime"] = (
-            "Prime Intellect needs a key: make one at https://app.primeintellect.ai/dashboard/tokens, "
-            "then: hudtui settings set PRIME_API_KEY --user"
-        )
+    try:
+        key = prime_access(lookup).key
+    except ProviderError as error:
+        told["prime"] = "; ".join(error.lines())
+    else:
+        if key is None and lookup(SIMULATOR) not in (None, "", OFF):
+            told["prime"] = f"The simulator needs the key that it printed: hudtui settings set {SIMULATOR_KEY} --user"
+        elif key is None:
+            told["prime"] = (
+                "Prime Intellect needs a key: make one at https://app.primeintellect.ai/dashboard/tokens, "
+                "then: hudtui settings set PRIME_API_KEY --user"
+            )
     if _sky(lookup) is None:
         told["sky"] = INSTALL
     if not read_owned_hosts(owned_hosts_file()):
@@ -182,6 +190,8 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
     found = there.get(name) or (_sky(lookup) if name == "sky" else None)
     if found is not None:
         return found
+    if name == "prime":
+        prime_access(lookup)  # says why a simulator cannot be asked
     told = unavailable_providers(lookup).get(name, f"{name} is not set up here.")
     what, _, fix = told.partition(": ")
     raise (AuthError if name == "prime" else ProviderError)(what, fix=fix[:1].upper() + fix[1:] if fix else None)

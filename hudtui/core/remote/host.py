@@ -30,6 +30,10 @@ class FileRefused(MachineError):
     """The machine answers, but a file there cannot be read, or is not a regular file."""
 
 
+class FileChanged(MachineError):
+    """What was transferred is not what it was to be: the file changed meanwhile, or was damaged on the way."""
+
+
 class Disconnected(MachineError):
     """The machine cannot be reached at the moment: it may be there again in a while."""
 
@@ -124,14 +128,22 @@ class Host(Protocol):
         ...
 
     async def download(
-        self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
+        self,
+        remote: PurePosixPath | str,
+        local: Path,
+        *,
+        most: int | None = None,
+        digest: str | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Bring a file of any size here, in one step and whole; of a file that grows, the bytes it has at the beginning.
 
-        Bytes beyond `most` are left there. `progress` receives the bytes that are here and the bytes in all.
+        Bytes beyond `most` are left there. `digest` is the SHA-256 of what is to arrive, in hexadecimal digits. `progress`
+        receives the bytes that are here and the bytes in all.
 
         Raises:
-            MachineError: The file cannot be read or written, or arrived damaged.
+            FileChanged: What arrived has another digest.
+            MachineError: The file cannot be read or written.
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import signal
@@ -21,6 +22,7 @@ from hudtui.core.remote.host import (
     READ_LIMIT,
     TOO_LARGE,
     Completed,
+    FileChanged,
     FileChunk,
     FileRefused,
     FileStat,
@@ -134,7 +136,13 @@ class LocalHost:
         return data
 
     async def download(
-        self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
+        self,
+        remote: PurePosixPath | str,
+        local: Path,
+        *,
+        most: int | None = None,
+        digest: str | None = None,
+        progress: Progress | None = None,
     ) -> None:
 
         def copy() -> int:
@@ -142,10 +150,15 @@ class LocalHost:
             with _opened(remote) as source:
                 there = os.fstat(source.fileno()).st_size
                 size = left = there if most is None else min(there, most)
+                found = hashlib.sha256()
                 with part.open("wb") as sink:
                     while left and (block := source.read(min(left, _BLOCK))):
                         sink.write(block)
+                        found.update(block)
                         left -= len(block)
+            if digest is not None and found.hexdigest() != digest:
+                part.unlink()
+                raise FileChanged(f"{remote} cannot be brought to {local}", why="the file changed meanwhile")
             os.replace(part, local)
             return size
 

@@ -28,6 +28,7 @@ from hudtui.core.remote.host import (
     TOO_LARGE,
     Completed,
     Disconnected,
+    FileChanged,
     FileChunk,
     FileRefused,
     FileStat,
@@ -56,7 +57,8 @@ _TRANSFER_BLOCK = 4 * 1024 * 1024
 _STRAGGLE = 1.0
 """Seconds that output may still come after a command ended, when a process it started holds the pipes open."""
 _KILL_WAIT = 5.0
-_HASH_TIME = 600.0
+_HASH_TIME, _HASH_SPEED = 600.0, 10e6
+"""Seconds that a digest may take in any case, and the bytes for each of which more time is given, a second."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _READ_ONLY = 1
 """The flag of `statvfs` for a disk that is mounted read-only (ST_RDONLY)."""
@@ -292,16 +294,25 @@ class SshHost:
         await _persist(link, send, f"{local.name} cannot be written to {remote} on {link.target.name}", remote)
 
     async def download(
-        self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
+        self,
+        remote: PurePosixPath | str,
+        local: Path,
+        *,
+        most: int | None = None,
+        digest: str | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        """Bring a file of any size here; see `Host.download`. It is resumed, and the SHA-256 compared, as for `upload`.
+        """Bring a file of any size here; see `Host.download`. Without a digest it is compared as for `upload`.
+
+        Only a part of the same content is resumed. Where the machine can compute no digest, each attempt begins anew.
 
         Raises:
-            MachineError: The file cannot be read or written, arrived damaged, or the machine stayed away for too long.
+            FileChanged: It is not the file of `digest`, or was changed meanwhile.
+            MachineError: The file cannot be read or written, or the machine stayed away for too long.
         """
         link = await self.reach()
         target = Path(os.path.realpath(local))
-        part = target.with_name(f".{target.name[:40]}.part")
+        parts = re.compile(re.escape(f".{target.name[:40]}.") + r"(?:[0-9a-f]{16}|unknown)\.part")
 
         async def fetch() -> None:
             files = await link.files()
@@ -310,10 +321,13 @@ class SshHost:
             async with _opened(files, str(remote), "rb") as stream:
                 size = (await stream.stat()).size or 0
                 size = size if most is None else min(size, most)
+                wanted = digest or await self._remote_digest(str(remote), size)
+                # Named after the content, as for an upload.
+                part = target.with_name(f".{target.name[:40]}.{wanted[:16] if wanted else 'unknown'}.part")
                 target.parent.mkdir(parents=True, exist_ok=True)
                 descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
                 with os.fdopen(descriptor, "r+b") as sink:
-                    begun = sink.seek(0, os.SEEK_END)
+                    begun = sink.seek(0, os.SEEK_END) if wanted else 0
                     if begun > size:
                         begun = sink.seek(0)
                     at = begun
@@ -325,12 +339,14 @@ class SshHost:
                     sink.truncate(at)
                     sink.flush()
                     await asyncio.to_thread(os.fsync, sink.fileno())
-            found = await self._remote_digest(str(remote), size)
             _, ours = await asyncio.to_thread(_digest, part)
-            if at != size or (found is not None and found != ours):
+            if at != size or (wanted is not None and wanted != ours):
                 part.unlink()
                 raise _Differs(begun > 0)
             os.replace(part, target)
+            for old in target.parent.iterdir():
+                if parts.fullmatch(old.name):  # of what the file was before
+                    old.unlink(missing_ok=True)
 
         await _persist(link, fetch, f"{remote} cannot be brought from {link.target.name}")
 
@@ -338,7 +354,7 @@ class SshHost:
         """SHA-256 of the first `size` bytes of a file there; None where the machine cannot compute it."""
         for program in (("sh", "-c", _SHELL_HASH, "sh"), ("python3", "-I", "-S", "-c", _PYTHON_HASH)):
             try:
-                done = await self.run([*program, path, str(size)], timeout=_HASH_TIME, repeat=True)
+                done = await self.run([*program, path, str(size)], timeout=_HASH_TIME + size / _HASH_SPEED, repeat=True)
             except Disconnected:
                 raise
             except MachineError:
@@ -647,7 +663,7 @@ async def _persist(
                 raise
         except _Differs as error:
             if not (error.resumed and again):
-                raise MachineError(
+                raise FileChanged(
                     what,
                     why="what arrived is not what was sent: the file changed meanwhile, or it was damaged on the way",
                     fix="Try again when nothing writes to it.",

@@ -240,7 +240,7 @@ def request_host(request: RunRequest) -> str | None:
     if request.provider == LOCAL:
         return LOCAL
     if request.offer is not None:
-        return {"local": LOCAL, "ssh": request.offer.id}.get(request.offer.provider)
+        return {"local": LOCAL, "ssh": request.offer.cloud_id}.get(request.offer.provider)
     return LOCAL if request.provider is None and request.engine == "rollouts" else None
 
 

@@ -16,7 +16,7 @@ from hudtui.core.compute.hardware import size
 from hudtui.core.errors import MachineError
 from hudtui.core.plain import decode
 from hudtui.core.python import isolated_python_command
-from hudtui.core.remote.host import Host
+from hudtui.core.remote.host import FileChanged
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean, clean_line
@@ -39,6 +39,8 @@ _RECORDS = (
 )
 """Files that are fetched besides the outputs of the plan; a training's recipe is needed to use its model."""
 _PATIENCE = 900.0
+_TRIES = 5
+"""Times that a file is fetched while it changes."""
 _TOLD = 5
 """Largest number of skipped files that are named."""
 _LIST = r"""
@@ -121,7 +123,7 @@ async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress 
             fix="Free some disk space, or choose another folder.",
         )
     for file in missing:
-        await _fetch(machine.host, machine.path(file.name), target / file.name, file.size, progress)
+        await _fetch(machine, file, target / file.name, progress)
     left = tuple(clean_line(file.name, 80) for file in listed if file not in wanted)
     return FetchedResults(target, len(wanted), sum(file.size for file in wanted), needed, left)
 
@@ -150,7 +152,9 @@ def _room(target: Path) -> int:
     return shutil.disk_usage(place).free
 
 
-async def _fetch(host: Host, remote: str, here: Path, most: int, progress: Progress | None) -> None:
+async def _fetch(machine: RunFolder, file: _Listed, here: Path, progress: Progress | None) -> None:
+    """Fetch a file, as it was listed; a file that has changed since, as a run's records do, is listed again."""
+
     def told(done: int, whole: int) -> None:
         if progress is not None:
             progress(here.name, done, whole)
@@ -161,7 +165,17 @@ async def _fetch(host: Host, remote: str, here: Path, most: int, progress: Progr
         raise MachineError(
             f"{here} cannot be written", why=error.strerror, fix="Free some disk space, then fetch the results again."
         ) from None
-    await host.download(remote, here, most=most, progress=told)
+    tries = _TRIES
+    while True:
+        try:
+            remote = machine.path(file.name)
+            return await machine.host.download(remote, here, most=file.size, digest=file.digest, progress=told)
+        except FileChanged:
+            tries -= 1
+            again = next((one for one in await _list(machine, [file.name]) if one.name == file.name), None)
+            if again is None or not tries:
+                raise
+            file = again
 
 
 def _digest(path: Path) -> str | None:

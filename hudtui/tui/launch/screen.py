@@ -258,7 +258,7 @@ class LaunchScreen(HudtuiScreen):
     def _take_offer(self, offer: Offer) -> None:
         if offer.provider in ("local", "ssh"):
             self.offer = None
-            self._put("machine", "local" if offer.provider == "local" else offer.id)
+            self._put("machine", "local" if offer.provider == "local" else offer.cloud_id)
             return
         self.offer = offer
         self._offer_machines()

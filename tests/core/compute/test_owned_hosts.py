@@ -31,6 +31,8 @@ from hudtui.core.compute.values import Order, Price
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.hosts import HostPool
 from hudtui.core.remote.known_hosts import KnownHosts
+from hudtui.core.runs.prepare import request_host
+from hudtui.core.runs.request import RunRequest
 from hudtui.sim import PrimeSimulator
 
 H100 = Gpu(0, "NVIDIA H100 80GB HBM3", 81559, 500, 0, "570")
@@ -196,3 +198,12 @@ async def test_a_machine_behind_ssh(box: str, tmp_path: Path) -> None:
     assert offer.price == Price(1.25) and offer.cloud_id == box and offer.stock == "idle"
     assert choose(answer.found, spec=parse_spec("2xH100")).offer is offer
     assert len(answer.warnings) == 1 and answer.warnings[0].startswith("nobody@127.0.0.1:1: ")
+
+
+async def test_each_kind_of_gpu_in_a_machine_leads_to_that_machine() -> None:
+    machine = replace(BOX, gpus=(H100, Gpu(1, "NVIDIA A100-SXM4-80GB", 81920)))
+    offers = offers_of(machine, OwnedHost("gpu-box"), "ssh")
+    assert [offer.gpu_type for offer in offers] == ["H100_80GB", "A100_80GB"] and len({offer.id for offer in offers}) == 2
+    for offer in offers:
+        assert request_host(RunRequest(offer=offer)) == "gpu-box"
+        assert (await SshProvider((OwnedHost("gpu-box"),)).create(Order("n", offer))).id == "gpu-box"

@@ -221,3 +221,14 @@ def test_where_a_new_key_is_noted(own_world: Path) -> None:
     (own_world / ".env").write_text("PRIME_SSH_KEY_PATH=/gone\n")
     assert keep_path(usual, settings()) == own_world / ".env" and key_path(settings().get) == usual
     assert (read_key(usual).label, read_key(other).label) == ("hudtui prime_key.pem", "hudtui key")
+
+
+def test_own_machines_are_there_without_the_demos_simulator(own_world: Path) -> None:
+    owned_hosts_file().parent.mkdir(parents=True, exist_ok=True)
+    owned_hosts_file().write_text("gpu-box: {price: 1.2}\n")
+    settings = {"HUDTUI_SIM": "demo"}
+    assert set(find_providers(settings.get)) == {"ssh", "local"}
+    assert "simulator does not run" in unavailable_providers(settings.get)["prime"]
+    with pytest.raises(ProviderError, match="simulator does not run"):
+        open_provider("prime", settings.get)
+    assert open_provider("ssh", settings.get).name == "ssh"

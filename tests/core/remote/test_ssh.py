@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import os
 import random
 import shutil
@@ -23,7 +24,7 @@ from support.sshd import connect_ssh
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.events import Notice
-from hudtui.core.remote.host import Disconnected, FileRefused, LoginRefused
+from hudtui.core.remote.host import Disconnected, FileChanged, FileRefused, LoginRefused
 from hudtui.core.remote.hosts import HostPool, close_hosts, open_host
 from hudtui.core.remote.known_hosts import HostKeyChanged, KnownHosts
 from hudtui.core.remote.local import LocalHost
@@ -681,6 +682,34 @@ async def test_a_part_of_something_else_is_not_taken(ssh_box: Box, tmp_path: Pat
             await host.download("nothing", back)
         with pytest.raises(MachineError, match="cannot be read"):
             await host.upload(tmp_path / "nothing", "x")
+
+
+@pytest.mark.parametrize("hashes", [True, False])
+@pytest.mark.parametrize("part", [".back.part", ".back.unknown.part", ".back.{old}.part", ".back.{new}.part"])
+async def test_a_download_is_never_half_of_two_versions(
+    ssh_box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashes: bool, part: str
+) -> None:
+    old, new = b"old!" * 50_000, b"new!" * 100_000
+    digests = {name: hashlib.sha256(data).hexdigest()[:16] for name, data in (("old", old), ("new", new))}
+    remote, back = ssh_box.home / "file", tmp_path / "back"
+    remote.write_bytes(new)
+    (tmp_path / part.format(**digests)).write_bytes(old)
+    if not hashes:
+
+        async def cannot(*_: Any) -> None:
+            return None
+
+        monkeypatch.setattr(SshHost, "_remote_digest", cannot)
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
+        await host.download("file", back)
+        assert back.read_bytes() == new
+        back.unlink()
+        await host.download("file", back, digest=hashlib.sha256(new).hexdigest())
+        with pytest.raises(FileChanged):
+            await host.download("file", back, digest=hashlib.sha256(old).hexdigest())
+        assert back.read_bytes() == new
+    left = {path.name for path in tmp_path.iterdir() if path.suffix == ".part"}
+    assert left <= {".back.part"}, "parts of what the file was before are cleared"
 
 
 @pytest.mark.parametrize(("programs", "verified"), [(("sh", "python3"), True), (("sh", "head"), False)])
