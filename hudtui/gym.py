@@ -20,6 +20,7 @@ from typing import Any, Self
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import HudtuiError, InputError, RunError
+from hudtui.core.gym.shipped import shipped_config
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.removed_imports import explain_removed_imports
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, drive
@@ -104,12 +105,17 @@ class Gym:
         place = Path.cwd() if folder is None else Path(folder).absolute()
         settings = load_settings(place)
         settings.require_trust()
-        loaded = load_playable_config(place / config, place, reward=reward)
+        file, told = shipped_config(Path(config), place)
+        loaded = load_playable_config(place / file, place, reward=reward)
         read, warning = read_playable_tasks(tasks, loaded, settings, split=split, limit=limit, source=source)
         seconds = settings.client_timeout if timeout is None else timeout
         connect = connector(source, place, with_python_variable(settings.lookup), timeout=seconds)
         made = cls(read.tasks, loaded, settings, connect=connect, max_turns=max_turns, timeout=seconds)
-        made.warnings = (*(str(one) for one in read.problems), *([warning.message] if warning is not None else []))
+        made.warnings = (
+            *filter(None, (told,)),
+            *(str(one) for one in read.problems),
+            *([warning.message] if warning is not None else []),
+        )
         return made
 
     @property

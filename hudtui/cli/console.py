@@ -61,6 +61,16 @@ def shown(path: Path) -> str:
     return str(path) if short.startswith("..") else short
 
 
+def config_file(path: Path) -> Path:
+    """Return the configuration that a user has named: hudtui's own example where there is no such file here, which is said."""
+    from hudtui.core.gym.shipped import shipped_config
+
+    found, told = shipped_config(path, Path.cwd())
+    if told is not None:
+        say(f"note: {told}")
+    return found
+
+
 def columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
     """Return rows of cells as lines, with the cells of a column below one another; in the columns `right` their ends are."""
     from rich.cells import cell_len  # CJK letters and emoji take two cells

@@ -94,10 +94,15 @@ def _of_gym(tasks: str, config: Path | None, typed: EvalOptions, env_args: str |
             raise InputError("--env-args is for a gym", fix="Name it first: hudtui eval hud-vf-gym --env-args ...")
         if config is None:
             raise typer.BadParameter("name the gym configuration: --config FILE", param_hint="--config")
-        return EvalRequest(tasks, config, **vars(typed)), chosen, "hud-vf-gym"
+        return EvalRequest(tasks, console.config_file(config), **vars(typed)), chosen, "hud-vf-gym"
     given = read_gym_args(env_args)
     if config is not None:
         raise InputError("the configuration is named twice", fix="Leave --config out, or config_path in --env-args.")
+    if not (typed.limit or given.tasks) or not typed.group:
+        console.say(
+            f"note: hud-vf-gym plays {typed.limit or given.tasks or EXAMPLES} tasks with {typed.group or ROLLOUTS} episodes each "
+            f"by default, as vf-eval does; -n and -r choose, and -n -1 plays all tasks"
+        )
     typed = replace(
         typed,
         split=given.split or typed.split,
@@ -106,7 +111,7 @@ def _of_gym(tasks: str, config: Path | None, typed: EvalOptions, env_args: str |
         reward=given.reward or typed.reward,
     )
     gym = "buckeye-vf-gym" if platform.name == "buckeye" else "hud-vf-gym"
-    return EvalRequest(given.taskset, given.config, **vars(typed)), platform, gym
+    return EvalRequest(given.taskset, console.config_file(given.config), **vars(typed)), platform, gym
 
 
 async def _play(request: EvalRequest, platform: Platform, gym: str | None, *, as_json: bool) -> EvalSummary:

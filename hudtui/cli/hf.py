@@ -198,14 +198,17 @@ def _answer(converted: ConversionResult) -> dict[str, Any]:
     }
 
 
-def show_problems(converted: ConversionResult) -> None:
-    """Print the first problems and the number of further ones. A problem of many tasks is printed once."""
+def show_problems(converted: ConversionResult, say: Callable[[str], None] = console.say) -> None:
+    """Print the first problems and the number of further ones. A problem of many tasks is printed once.
+
+    `say` prints a line; by default on standard error, for the person beside a result.
+    """
     findings = converted.findings
     for problems, severity in ((findings.errors, "error"), (findings.warnings, "warning")):
-        _list(problems, severity, findings.count(severity))
+        _list(problems, severity, findings.count(severity), say)
 
 
-def _list(problems: list[TaskProblem], severity: str, count: int) -> None:
+def _list(problems: list[TaskProblem], severity: str, count: int, say: Callable[[str], None]) -> None:
     alike: dict[tuple[str | None, str], list[TaskProblem]] = {}
     for problem in problems:
         alike.setdefault((problem.field, problem.message), []).append(problem)
@@ -215,13 +218,13 @@ def _list(problems: list[TaskProblem], severity: str, count: int) -> None:
             break
         same = len(group) > SAME
         for problem in group[:1] if same else group[: SHOWN - shown]:
-            console.say(f"{severity}: {problem}")
+            say(f"{severity}: {problem}")
             shown += 1
             told += len(group) if same else 1
         if same:
-            console.say(f"    ... and the same for {len(group) - 1:,} other tasks")
+            say(f"    ... and the same for {len(group) - 1:,} other tasks")
     if count > told:
-        console.say(f"... and {count - told:,} more {severity}s; --json lists them")
+        say(f"... and {count - told:,} more {severity}s; --json lists them")
 
 
 def _show(made: DatasetResult) -> None:

@@ -58,6 +58,7 @@ async def lint(
         fixed = fixes.fix_file(config, tools=tools)
         findings, applied = fixed.findings, fixed.applied
     else:
+        config = console.config_file(config)
         findings = checks.lint(read_text(config), name=str(config), tools=tools)
     errors = sum(finding.severity == "error" for finding in findings)
     if as_json:
@@ -84,7 +85,7 @@ def _show(config: Path, findings: Sequence[Finding], applied: Sequence[Finding])
     counts = [(sum(each.severity == severity for each in findings), severity) for severity in ("error", "warning", "info")]
     told = ", ".join(f"{count} {word}{'s' if count > 1 and word != 'info' else ''}" for count, word in counts if count)
     fixable = sum(finding.fix is not None for finding in findings)
-    console.say(f"{told or 'nothing to report'}{f'; --fix can repair {fixable}' if fixable else ''}")
+    console.out(f"{told or 'nothing to report'}{f'; --fix can repair {fixable}' if fixable else ''}")
 
 
 def _about(finding: Finding) -> str:

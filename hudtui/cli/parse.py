@@ -43,7 +43,7 @@ def parse(
             from hudtui.cli.analyses import read_analysis
 
             tools = {tool.name: tool for tool in read_analysis(analysis).tools}
-        interpreter = Interpreter(load_config(config), tools)
+        interpreter = Interpreter(load_config(console.config_file(config)), tools)
         if not lines:
             _write(interpreter.interpret(sys.stdin.buffer.read().decode(errors="replace")).to_json(), pretty=True)
             return

@@ -71,7 +71,7 @@ async def check(
             }
         )
     else:
-        show_problems(found)
+        show_problems(found, console.out)
         counts = f"{plural(findings.count('error'), 'error')}, {plural(findings.count('warning'), 'warning')}"
         console.out(f"{plural(found.total, 'task')}, {found.valid:,} usable; {counts}")
     if failed:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
+import shlex
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import TracebackType
 from typing import Any, ClassVar
 
 import verifiers.v1 as vf
@@ -27,6 +29,7 @@ from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.gym.rubric import reward_warning
+from hudtui.core.gym.shipped import shipped_config
 from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
 from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatEndpoint, ChatOptions, TokenUsage, reply_text
@@ -47,7 +50,8 @@ RECORD = "hudtui"
 
 _REPLY_SECONDS = 3600.0
 """Longest wait for a reply. verifiers has limits of its own (`--env.agent.timeout.rollout`)."""
-_log = logging.getLogger(__name__)
+_OLD_OPTIONS = ("--env-args", "-a", "--num-examples", "--rollouts-per-example")
+"""Options of `vf-eval` before verifiers 0.4."""
 
 
 class PlayOptions(BaseModel):
@@ -237,7 +241,7 @@ class HUDGym(vf.Harness[HUDGymConfig]):
         except HudtuiError as error:
             if not over:
                 raise vf.HarnessError("; ".join(error.lines())) from None
-            _log.warning("an environment did not close well: %s", clean_line(str(error), 300))
+            _say(f"warning: an environment did not close well: {clean_line(str(error), 300)}")
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
     async def _play(self, session: Session, config: GymConfig, task: Task, model: ChatEndpoint, trace: Any, gym: _Loaded) -> None:
@@ -298,10 +302,10 @@ class HUDGym(vf.Harness[HUDGymConfig]):
         if gym.telemetry is not None:
             gym.telemetry.end(episode.info["trace"], episode, gym.secrets(episode.task_id))
             for text in gym.telemetry.warnings():
-                _log.warning("%s", clean_line(text, 300))
+                _say(f"warning: {clean_line(text, 300)}")
         if not gym.told_of_range and (told := reward_warning(episode.scores.task_completion)) is not None:
             gym.told_of_range = True
-            _log.warning("task %s: %s", clean_line(episode.task_id, 80), told)
+            _say(f"warning: task {clean_line(episode.task_id, 80)}: {told}")
         if episode.stop == "error":
             return  # verifiers records the error; such an episode has no rewards
         trace.info[RECORD] = redact(episode_to_json(replace(episode, messages=())), gym.secrets(episode.task_id))
@@ -394,10 +398,13 @@ class _Loaded:
         self.play = play
         self.timeout = settings.client_timeout if play.timeout is None else play.timeout
         self._lookup = with_python_variable(settings.lookup)
-        self.config = load_playable_config(folder / play.config_path, folder, reward=play.reward)
+        file, told = shipped_config(Path(play.config_path), folder)
+        if told is not None:
+            _say(f"note: {told}")
+        self.config = load_playable_config(folder / file, folder, reward=play.reward)
         read, warning = read_playable_tasks(play.taskset, self.config, settings, split=play.split, source=play.source)
         for text in (*(str(one) for one in read.problems), *([warning.message] if warning is not None else [])):
-            _log.warning("%s", clean_line(text, 500))
+            _say(f"warning: {clean_line(text, 500)}")
         self.tasks = read.tasks
         self.by_id = {task.id: task for task in read.tasks}
         self.connect = connector(play.source, folder, self._lookup, timeout=self.timeout)
@@ -407,7 +414,7 @@ class _Loaded:
         with tempfile.TemporaryDirectory() as place:  # for the record of the job, which verifiers has no place for
             opened = open_telemetry(self.config, self._settings, Path(place), about={"tool": "verifiers"})
         if isinstance(opened, str):
-            _log.warning("%s", clean_line(opened, 300))
+            _say(f"warning: {clean_line(opened, 300)}")
         else:
             self.telemetry = opened
 
@@ -436,12 +443,60 @@ def _as_sent(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reachable(ctx: Any) -> Any:
-    """The context with OpenAI's endpoint, where verifiers' own default has no key and OpenAI's has one."""
+    """Return the context with OpenAI's endpoint, where verifiers' own default has no key and OpenAI's has one; and say it.
+
+    Raises:
+        InputError: Neither has a key.
+    """
     from verifiers.v1.configs.client import DEFAULT_PRIME_INFERENCE_URL, resolve_api_key
 
-    client = ctx.client
-    default = isinstance(client, vf.EvalClientConfig) and client.base_url == DEFAULT_PRIME_INFERENCE_URL
-    if not default or resolve_api_key(client) != "EMPTY" or not os.environ.get("OPENAI_API_KEY"):
+    client, openai = ctx.client, os.environ.get("OPENAI_API_KEY")
+    if not isinstance(client, vf.EvalClientConfig) or client.base_url != DEFAULT_PRIME_INFERENCE_URL:
         return ctx
+    other = "--client.base-url https://api.openai.com/v1 --client.api-key-var OPENAI_API_KEY"
+    if resolve_api_key(client) != "EMPTY":
+        if openai:
+            where = f"prompts go to {client.base_url} with {client.api_key_var}, and OPENAI_API_KEY is not used"
+            _say_once(
+                f"{where}. For OpenAI: {other}. With Prime's key vf-eval uploads its results, too; --no-push keeps them here"
+            )
+        return ctx
+    if not openai:
+        raise InputError(
+            "there is no key for the model",
+            why="Neither OPENAI_API_KEY nor PRIME_API_KEY is set.",
+            fix="Set one of them, or name an endpoint: --client.base-url URL --client.api-key-var NAME.",
+        )
     base = os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
+    _say_once(f"prompts go to {base} with OPENAI_API_KEY, and not to {client.base_url}, for which PRIME_API_KEY is not set")
     return replace(ctx, client=client.model_copy(update={"base_url": base, "api_key_var": "OPENAI_API_KEY"}))
+
+
+def _say(text: str) -> None:
+    """A line for the person. Programs of verifiers have no handler for the logs of others."""
+    sys.stderr.write(f"hudtui: {text}\n")
+
+
+_say_once = lru_cache(maxsize=None)(_say)
+
+
+def _speak_up() -> None:
+    """In programs of verifiers, have errors for people shown in words alone, and answer options that verifiers refuses."""
+    if not any(name.startswith("verifiers.v1.cli") for name in sys.modules):
+        return
+    before = sys.excepthook
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, HudtuiError):
+            before(kind, error, trace)
+            return
+        first, *rest = error.lines()
+        sys.stderr.write("\n  ".join((f"error: {first}", *rest)) + "\n")
+
+    sys.excepthook = show
+    words = sys.argv[1:]
+    if any(word.partition("=")[0] in _OLD_OPTIONS[:3] for word in words) and "--env-args" in " ".join(words):
+        _say(f"verifiers 0.4 has no such options any more. The same words work here: hudtui eval {shlex.join(words)}")
+
+
+_speak_up()

@@ -316,6 +316,9 @@ class TestAsVfEval:
         common = ["hud-vf-gym", "-m", "m", "-a", json.dumps(ARGS), "--max-turns", 1, "--json"]
         assert json.loads(invoke(*common).stdout)["expected"] == 15
         assert json.loads(invoke(*common, "-n", -1, "-r", 1).stdout)["expected"] == 7
+        told = " ".join(invoke(*common).stderr.split())
+        assert "hud-vf-gym plays 5 tasks with 3 episodes each by default" in told and "-n -1 plays all" in told
+        assert "by default" not in invoke(*common, "-n", 1, "-r", 1).stderr
         common[4] = json.dumps({**ARGS, "num_tasks": 2, "split": "train"})
         assert json.loads(invoke(*common, "-r", 1).stdout)["expected"] == 2
 

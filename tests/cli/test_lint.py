@@ -48,7 +48,7 @@ def analysis(own_world: Path) -> str:
 @pytest.mark.parametrize("name", ["2048.yaml", "default.yaml"])
 def test_the_shipped_configurations_are_clean(name: str) -> None:
     result = run(str(CONFIGS / name))
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing to report\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "nothing to report\n", "")
 
 
 def test_2048_fits_the_bundled_environment(analysis: str) -> None:
@@ -61,8 +61,9 @@ def test_2048_fits_the_bundled_environment(analysis: str) -> None:
 def test_findings_read_like_a_compilers(wrong: Path, analysis: str) -> None:
     result = run("wrong.yaml", "--analysis", analysis)
     assert result.exit_code == 1
-    assert result.stdout == "wrong.yaml:9:12: error unknown-tool left: the environment has no tool `mvoe`; did you mean `move`?\n"
-    assert result.stderr == "1 error; --fix can repair 1\n"
+    finding = "wrong.yaml:9:12: error unknown-tool left: the environment has no tool `mvoe`; did you mean `move`?\n"
+    assert result.stdout.startswith(finding)
+    assert result.stderr == "" and result.stdout.endswith("1 error; --fix can repair 1\n"), "findings and verdict on one stream"
     assert wrong.read_text() == WRONG
 
 
@@ -93,8 +94,8 @@ def test_json(wrong: Path, analysis: str) -> None:
 
 def test_fix(wrong: Path, analysis: str) -> None:
     result = run("wrong.yaml", "--analysis", analysis, "--fix")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "fixed: unknown-tool left: call `move`\nnothing to report\n"
+    assert result.exit_code == 0
+    assert (result.stderr, result.stdout) == ("fixed: unknown-tool left: call `move`\n", "nothing to report\n")
     assert wrong.read_text() == WRONG.replace("mvoe", "move")
     again = run("wrong.yaml", "--analysis", analysis, "--fix", "--json")
     assert json.loads(again.stdout)["fixed"] == 0 and wrong.read_text() == WRONG.replace("mvoe", "move")
@@ -185,3 +186,19 @@ def test_settings_of_another_trainer_get_advice_that_works(own_world: Path, text
     assert "settings of another trainer" in told and "hudtui rl --training FILE" in told
     result = CliRunner().invoke(build(), ["rl", "--training", "other.yaml", "--dry-run", "--host", "local"])
     assert f"{text.partition(':')[0]} is model" in result.output or "is batch_size" in result.output, result.output
+
+
+@pytest.mark.parametrize("name", ["configs/2048.yaml", "./configs/2048.yaml", "configs/default.yaml"])
+def test_an_example_is_found_in_the_package_where_the_project_has_none(own_world: Path, name: str) -> None:
+    result = run(name)
+    assert result.exit_code == 0 and "the example of that name that comes with hudtui is used" in result.stderr, result.output
+    for missing in ("configs/2049.yaml", "2048.yaml", "other/configs/2048.yaml", str(own_world / "configs/2048.yaml")):
+        assert "there is no such file" in run(missing).stderr
+    (own_world / "configs").mkdir()
+    (own_world / name).write_text("action_mappings: {left: {_tool: move}}\nzzz: 1\n")
+    own = run(name)
+    assert "comes with hudtui" not in own.stderr and "zzz" in own.stdout
+
+
+def test_a_fix_is_never_made_in_the_package(own_world: Path) -> None:
+    assert "there is no such file" in run("configs/2048.yaml", "--fix").stderr

@@ -38,8 +38,8 @@ def write(name: str, *rows: Any) -> str:
 def test_check() -> None:
     name = write("tasks.jsonl", task(1), task(2, prompt=...), task(3, id=3))
     result = tasks("check", name)
-    assert result.exit_code == 1 and result.stdout == "3 tasks, 2 usable; 1 error, 1 warning\n"
-    assert "error: tasks.jsonl:2: task 1 (t2): prompt: required" in result.stderr
+    assert result.exit_code == 1 and result.stdout.endswith("\n3 tasks, 2 usable; 1 error, 1 warning\n") and result.stderr == ""
+    assert "error: tasks.jsonl:2: task 1 (t2): prompt: required" in result.stdout
     found = json.loads(tasks("check", name, "--json").stdout)
     assert [(entry["index"], entry["severity"]) for entry in found["problems"]] == [(1, "error"), (2, "warning")]
     assert (found["tasks"], found["valid"], found["ok"]) == (3, 2, False)
@@ -52,13 +52,13 @@ def test_check() -> None:
 def test_a_problem_that_all_tasks_share_is_said_once() -> None:
     config = {"e": {"url": "https://e.example/mcp", "headers": {"A": "$GONE"}}}
     result = tasks("check", write("t.json", *(task(n, mcp_config=config) for n in range(50))))
-    assert result.exit_code == 0 and result.stderr.count("GONE") == 1 and "the same for 49 other tasks" in result.stderr
+    assert result.exit_code == 0 and result.stdout.count("GONE") == 1 and "the same for 49 other tasks" in result.stdout
 
 
 def test_check_against_the_bundled_environment() -> None:
     wrong = {"name": "evaluate", "arguments": {"name": "max_numbr"}}
     result = tasks("check", write("t.json", task(1), task(2, evaluate_tool=wrong)), "--env", "text-2048")
-    assert result.exit_code == 1 and "did you mean 'max_number'" in result.stderr
+    assert result.exit_code == 1 and "did you mean 'max_number'" in result.stdout
     assert "2 tasks, 1 usable; 1 error, 0 warnings" in result.stdout
 
 

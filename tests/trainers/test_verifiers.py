@@ -281,6 +281,63 @@ def test_the_commands_of_the_seed(world: Path, python: str, chat: ScriptedChat, 
             assert {name: one[name] for name in one.keys() - ignored} == {name: other[name] for name in other.keys() - ignored}
 
 
+def said_by_vf_eval(world: Path, python: str, *words: str, **variables: str) -> tuple[int, str]:
+    """The exit code of `vf-eval hud-vf-gym`, and what it says on standard error."""
+    env = environment(world.parent, HUDTUI_PYTHON=python, HUD_TELEMETRY_ENABLED="false", **variables)
+    env = {name: value for name, value in env.items() if value}
+    command = [python, "-c", MAIN, "hud-vf-gym", *words]
+    done = subprocess.run(command, cwd=world, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return done.returncode, done.stderr
+
+
+PLAYED = ("--env.taskset.taskset", "tasks.json", "-m", "stub", "-n", "1", "--rollouts-per-example", "1", "--no-rich", "--no-push")
+
+
+def test_without_a_key_vf_eval_ends_at_once_in_words(world: Path, python: str) -> None:
+    code, said = said_by_vf_eval(world, python, *PLAYED, "--env.taskset.config-path", "2048.yaml", OPENAI_API_KEY="")
+    assert code == 1 and "Traceback" not in said
+    assert "error: there is no key for the model" in said and "OPENAI_API_KEY nor PRIME_API_KEY" in said
+
+
+def test_a_file_that_is_missing_and_a_folder_that_is_not_trusted_are_words(world: Path, python: str) -> None:
+    code, said = said_by_vf_eval(world, python, *PLAYED, "--env.taskset.config-path", "nope.yaml")
+    assert code == 1 and "nope.yaml: there is no such file" in said and "Traceback" not in said
+    bare = ("--env.taskset.taskset", "secret.json", "--env.taskset.config-path", "free.yaml", *PLAYED[2:])
+    code, said = said_by_vf_eval(world, python, *bare, HUDTUI_TRUST="")
+    assert code == 1 and "hudtui trust" in said and "Traceback" not in said
+
+
+def test_options_that_verifiers_refuses_are_answered_with_the_command_that_takes_them(world: Path, python: str) -> None:
+    arguments = '{"taskset": "tasks.json", "config_path": "./configs/2048.yaml"}'
+    code, said = said_by_vf_eval(world, python, "--env-args", arguments, "--num-examples", "2")
+    assert code != 0 and f"hudtui eval hud-vf-gym --env-args '{arguments}' --num-examples 2" in said
+
+
+def test_where_prompts_go_is_said_before_they_go(world: Path, python: str, chat: ScriptedChat) -> None:
+    code, said = said_by_vf_eval(world, python, *PLAYED, "--env.taskset.config-path", "2048.yaml", OPENAI_BASE_URL=chat.url)
+    assert code == 0 and said.count(f"hudtui: prompts go to {chat.url} with OPENAI_API_KEY, and not to ") == 1
+    both = {"PRIME_API_KEY": "k-of-prime", "OPENAI_BASE_URL": chat.url, "PRIME_INFERENCE_URL": ""}
+    told = subprocess.run(
+        [python, "-c", BOTH],
+        cwd=world,
+        env=environment(world.parent, **both),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stderr
+    assert "prompts go to https://api.pinference.ai/api/v1 with PRIME_API_KEY, and OPENAI_API_KEY is not used" in told
+    assert "--no-push" in told
+
+
+BOTH = """
+import verifiers.v1 as vf
+from hudtui.trainers import verifiers_gym
+ctx = vf.ModelContext(client=vf.EvalClientConfig(), model="m")
+assert verifiers_gym._reachable(ctx) is verifiers_gym._reachable(ctx) is ctx
+"""
+
+
 def test_an_interrupted_evaluation_leaves_nothing_behind(world: Path, python: str, tmp_path: Path) -> None:
     def never(messages: Any) -> str:
         asked.append(1)

@@ -41,8 +41,17 @@ class EvalOptions(EpisodeOptions):
         "greedy", "random, greedy, replay:TRACE, or openai:MODEL for a model behind an endpoint.", "--policy", "-p"
     )
     reward: str | None = knob(None, "Code of your own for the reward: FILE.py:NAME or package.module:NAME.")
-    limit: int | None = knob(None, "Play only the first N tasks; -1 for all.", "--limit", "--num-examples", "-n", minimum=-1)
-    group: int = knob(1, "Episodes per task; 1 by default.", "--group", "--rollouts-per-example", "-r", minimum=1)
+    limit: int | None = knob(
+        None,
+        "Play only the first N tasks; -1 for all. By default all, and 5 of hud-vf-gym, as vf-eval does.",
+        "--limit",
+        "--num-examples",
+        "-n",
+        minimum=-1,
+    )
+    group: int = knob(
+        1, "Episodes per task; 1 by default, and 3 of hud-vf-gym.", "--group", "--rollouts-per-example", "-r", minimum=1
+    )
     concurrency: int = knob(4, "Episodes at the same time.", minimum=1, maximum=256)
     out_dir: Path | None = knob(
         None, "Folder for traces.jsonl and metrics.jsonl; by default a new one in outputs/.", "--output", "-o"

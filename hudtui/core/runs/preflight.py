@@ -273,7 +273,13 @@ def _check_config(request: RunRequest, workspace: Workspace, report: PreflightRe
         report.add("config", "missing", text, fix, remedy=remedy, options=names)
         return
     from hudtui.core.gym.config import parse_config
+    from hudtui.core.gym.shipped import shipped_config
 
+    if request.config is not None:
+        found, told = shipped_config(request.config, workspace.folder)
+        if told is not None:
+            path = found
+            report.add("config", "warning", told)
     name = workspace.relative(path)
     try:
         config, findings = parse_config(read_text(path), name=name)
