@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from hudtui.cli import console, runlog
 from hudtui.cli.command import HelpCommand
 from hudtui.cli.options import Json, TrainerSettings, takes_request
+from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import How, carry_out, checked
 from hudtui.core.runs.art_request import JUDGE, ArtRequest
 
@@ -59,7 +61,18 @@ async def train_art(request: ArtRequest, how: How, *, as_json: bool) -> None:
     Raises:
         HudtuiError: See `plan_art`, and `rl_run.carry_out`.
     """
-    from hudtui.core.flows.art import plan_art
+    from hudtui.core.flows.art import NoTasks, plan_art
     from hudtui.core.project import open_project
 
-    await carry_out(await plan_art(request, open_project()), how, as_json=as_json)
+    project = open_project()
+    try:
+        planned = await plan_art(request, project)
+    except NoTasks as error:
+        if not console.interactive() or how.yes or how.only_looks:
+            raise
+        console.say(f"✗ {error.what}")
+        dataset = await Terminal().ask("Which tasks?", placeholder="a file, a folder, or a dataset on the Hub")
+        if dataset is None or not dataset.strip():
+            raise
+        planned = await plan_art(replace(request, dataset=dataset.strip()), project)
+    await carry_out(planned, how, as_json=as_json)

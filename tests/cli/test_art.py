@@ -102,6 +102,19 @@ def test_the_module_of_the_integration_is_the_same_command(own_world):
     assert json.loads(done.stdout)["plan"]["engine"] == "art"
 
 
+def test_tasks_that_nobody_names_are_asked_for_in_a_terminal(monkeypatch):
+    Path("config.yaml").write_text("environments: {mine: {max_turns: 5}}\n")
+    Path("other.json").write_text(Path("tasks.json").read_text())
+    words = ("--env", "mine", "--config", "config.yaml", "--rehearse")
+    refused = invoke(*words)
+    assert refused.exit_code == 2 and "no tasks are known for the environment mine" in refused.stderr
+    assert "environments.mine.dataset" in " ".join(refused.stderr.split())
+    monkeypatch.setattr("hudtui.cli.console.interactive", lambda: True)
+    asked = CliRunner().invoke(build(), ["art", "train", *words], input="other.json\nn\n")
+    assert "Which tasks?" in asked.stderr and "of .hudtui/art/mine-" in asked.stderr and asked.exit_code == 1
+    assert CliRunner().invoke(build(), ["art", "train", *words], input="\n").exit_code == 2
+
+
 def test_its_help_names_a_program_that_exists(own_world):
     for words, told in ((["--help"], "Usage: hudtui art train"), (["--gpsu"], "hudtui art train -h")):
         argv = [sys.executable, "-P", "-m", "art_integration.train_hud_art", *words]

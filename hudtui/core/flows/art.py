@@ -37,7 +37,7 @@ from hudtui.core.text import clean_line, plural
 from hudtui.core.training.art_config import DATASETS, ArtConfig, ArtEnvironment, read_art_config
 from hudtui.core.training.recipe import ART
 from hudtui.core.trust import Power, Untrusted, agree, power, require
-from hudtui.core.workspace import make_state_dir
+from hudtui.core.workspace import last_dataset_name, make_state_dir
 
 _KEPT = 24 * 3600.0
 """Seconds for which the files of a plan that no run was started from are kept: a screen may still show it."""
@@ -51,6 +51,10 @@ defaults:
 rubric:
   weights: {{task_completion: {completion}, tool_execution: 0.0, format_compliance: 0.0}}
 """
+
+
+class NoTasks(InputError):
+    """An environment whose tasks nobody has named."""
 
 
 async def plan_art(asked: ArtRequest, project: Project) -> RunRequest:
@@ -67,6 +71,7 @@ async def plan_art(asked: ArtRequest, project: Project) -> RunRequest:
         The request, with what the user should know as its remarks.
 
     Raises:
+        NoTasks: Nothing names tasks of the environment, and the project has none, or several files.
         InputError: The environment, a setting, the tasks or the Python of the machine cannot be used; nothing was written.
         Untrusted: The file or the tasks name a server that the user has not agreed to.
         HubError: The Hub refuses or cannot be reached.
@@ -114,7 +119,7 @@ def _plan(asked: ArtRequest, project: Project) -> RunRequest:
     remarks = list(config.remarks)
     seed = asked.seed or 0
     scenarios, held = setting("scenarios", SCENARIOS), setting("val_scenarios", VAL_SCENARIOS)
-    tasks = _tasks(asked, config, environment, project)
+    tasks = _tasks(asked, config, environment, project, remarks)
     train, val = _split(tasks, scenarios, held, seed, remarks, given=asked.val_scenarios is not None)
     steps, groups = _steps(len(train), setting("steps", ART["steps"]), setting("groups_per_step"), setting("epochs", 1), remarks)
     turns = (
@@ -218,13 +223,19 @@ def _output_dir(config: ArtConfig, project: Project) -> Path | None:
 # --- tasks ----------------------------------------------------------------------------------------------------------------
 
 
-def _tasks(asked: ArtRequest, config: ArtConfig, environment: ArtEnvironment, project: Project) -> tuple[Task, ...]:
+def _tasks(
+    asked: ArtRequest, config: ArtConfig, environment: ArtEnvironment, project: Project, remarks: list[str]
+) -> tuple[Task, ...]:
     """The tasks of the environment, with the servers that the file names for it."""
     source = asked.dataset or environment.dataset or DATASETS.get(environment.name)
+    if source is None:
+        source = _tasks_of_project(project)
+        if source is not None:
+            remarks.append(f"{environment.name} names no dataset: {clean_line(source, 120)} is taken, the tasks of this project")
     named = asked.dataset is None and environment.dataset is not None
     place = config.place("environments", environment.name, "dataset") if named else None
     if source is None:
-        raise InputError(
+        raise NoTasks(
             f"no tasks are known for the environment {environment.name}",
             fix=f"Name a file or a dataset on the Hub: --dataset, or environments.{environment.name}.dataset in the file.",
             where=config.place("environments", environment.name),
@@ -235,6 +246,13 @@ def _tasks(asked: ArtRequest, config: ArtConfig, environment: ArtEnvironment, pr
     file = project.folder / (config.name if environment.mcp_config is not None else source)
     require(project.folder, task_powers((task.mcp_config for task in tasks), file))
     return tasks
+
+
+def _tasks_of_project(project: Project) -> str | None:
+    """The dataset that was made last in the project, else its only task file; None if there are none, or several."""
+    workspace = project.workspace()
+    files = workspace.task_files
+    return last_dataset_name(project.folder) or (workspace.relative(files[0]) if len(files) == 1 else None)
 
 
 def _read_tasks(source: str, environment: ArtEnvironment, project: Project) -> tuple[Task, ...]:

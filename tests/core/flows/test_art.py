@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from support.person import ScriptedPerson
 
 from hudtui.core.environment.powers import task_powers
 from hudtui.core.errors import InputError
-from hudtui.core.flows.art import plan_art
+from hudtui.core.flows.art import NoTasks, plan_art
 from hudtui.core.flows.remove import remove
 from hudtui.core.flows.trust import survey
 from hudtui.core.gym.config import load_config
@@ -27,6 +28,7 @@ from hudtui.core.training.engine import find_engine
 from hudtui.core.training.plan import JobSpec, Site, file_ref
 from hudtui.core.training.recipe import recipe_for
 from hudtui.core.trust import Untrusted, agree
+from hudtui.core.workspace import save_dataset_name
 
 GAME = {"game": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-m", "hudtui.envs.text_2048"]}}
 
@@ -190,6 +192,7 @@ async def test_a_reward_of_one_s_own_replaces_that_of_the_environment(project, m
 )
 async def test_what_a_value_of_the_file_names_is_named_with_the_value_s_line(project, entry, line, told):
     Path("broken.json").write_text("[{")
+    Path("other.json").write_text(Path("tasks.json").read_text())  # which of two is not guessed
     config = write(f"environments:\n  mine:\n    {entry}\n")
     with pytest.raises(InputError) as caught:
         await plan_art(ArtRequest(environment="mine", art_config=config), project)
@@ -274,10 +277,51 @@ async def test_a_judge_in_a_file_with_settings_of_the_trainer_is_asked_about_too
 
 
 async def test_an_environment_without_tasks_and_a_version_without_a_lock(project):
-    with pytest.raises(InputError, match="no tasks are known for the environment mine"):
+    Path("other.json").write_text(Path("tasks.json").read_text())  # which of two is not guessed
+    with pytest.raises(NoTasks, match="no tasks are known for the environment mine") as error:
         await plan_art(ArtRequest(environment="mine", art_config=write("environments: {mine: {max_turns: 3}}")), project)
+    assert "--dataset" in (error.value.fix or "") and error.value.where is not None
     with pytest.raises(InputError, match=r"no lock file for ART 0\.5\.23"):
         await plan_art(ArtRequest(environment="mine", engine_version="0.5.23"), project)
+
+
+SEED_BLOCKS = {
+    "my_env": """\
+environments:
+  my_env:
+    mcp_config:
+      local:
+        command: "docker"
+        args: ["run", "my-mcp-server"]
+    max_turns: 15
+
+training:
+  default:
+    learning_rate: 1e-5
+    rollouts_per_group: 4
+""",
+    "remote_env": """\
+# config.yaml
+environments:
+  remote_env:
+    mcp_config:
+      ssh:
+        command: "ssh"
+        args: ["user@host", "docker", "run", "mcp-server"]
+""",
+}
+
+
+@pytest.mark.parametrize("name", sorted(SEED_BLOCKS))
+async def test_a_file_without_tasks_takes_those_of_the_project_and_says_so(project, name):
+    asked = ArtRequest(environment=name, art_config=write(SEED_BLOCKS[name]))
+    plan = await plan_art(asked, project)
+    assert any("names no dataset: tasks.json is taken" in remark for remark in plan.remarks)
+    assert {server for task in read_tasks(plan.tasks).tasks for server in task.mcp_config} <= {"local", "ssh"}
+    Path("made.json").write_text(json.dumps([record(99), record(98)]))
+    save_dataset_name(project.folder, "made.json", 2, datetime.now(UTC))  # two files now, of which one was made last
+    plan = await plan_art(asked, open_project(project.folder))
+    assert {task.id for task in read_tasks(plan.tasks).tasks} == {"t99", "t98"}
 
 
 async def test_a_cloud_of_the_file_is_a_machine_from_skypilot(project):
