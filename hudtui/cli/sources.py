@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer.exceptions import TyperException
 
 from hudtui.cli.command import HelpCommand
 from hudtui.core.knobs import knob
@@ -29,7 +32,20 @@ class TakesCommand(HelpCommand):
             ctx.meta[_KEY] = tuple(args[at + 1 :])
             if not ctx.meta[_KEY]:
                 raise typer.BadParameter("there is no command after it", ctx, param_hint="--")
-            args = args[:at]
+            return self._parse(ctx, args[:at])
+        try:
+            return self._parse(ctx, list(args))
+        except TyperException as error:
+            program = next((word for word in args if not word.startswith("-")), "")
+            beginning = args[args.index(program) :] if program else []
+            if len(beginning) > 1 and not Path(program).exists() and shutil.which(program) is not None:
+                shown = shlex.join([*args[: len(args) - len(beginning)], "--", *beginning])
+                said = getattr(error, "message", "these words are not understood")
+                text = f"{said} {program} is a program: as a command it stands after --: {ctx.command_path} {shown}"
+                raise typer.BadParameter(text, ctx) from None
+            raise
+
+    def _parse(self, ctx: Any, args: list[str]) -> list[str]:
         rest: list[str] = super().parse_args(ctx, args)
         return rest
 

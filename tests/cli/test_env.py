@@ -226,3 +226,13 @@ def test_a_key_that_the_server_sends_back_is_masked(odd, monkeypatch, options):
     assert result.exit_code == 0, result.output
     assert "the key is ***" in result.stdout
     assert "sk-not" not in result.output
+
+
+@pytest.mark.parametrize("words", [["python3", "-m", "hudtui.envs.text_2048"], ["python3", "-x", "--trust"]])
+def test_a_command_without_its_dashes_is_offered_as_one(own_world: Path, words: list[str]) -> None:
+    for before in (["env", "show"], ["rl", "init"]):
+        done = CliRunner().invoke(build(), [*before, *words])
+        told = " ".join(done.stderr.replace("│", " ").split())
+        assert done.exit_code == 2 and f"{' '.join(before)} -- {' '.join(words)}" in told, told
+    unknown = CliRunner().invoke(build(), ["env", "show", "nosuch-program", "-x"]).stderr
+    assert "is a program" not in unknown

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hudtui.core.environment.asking import LOGIN_REQUEST
-from hudtui.core.environment.servers import Secrets, ServerSpec, mask_url
+from hudtui.core.environment.bundled import BUNDLED
+from hudtui.core.environment.servers import NEVER_PULL, Secrets, ServerSpec, mask_url
 from hudtui.core.errors import ConnectError, HudtuiError, SourceError
 from hudtui.core.http import keeps_secrets
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean, clean_line, did_you_mean
 from hudtui.core.variables import variable_names
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ _FIXES = (
     (r"no module named", "Check the module's name, and that it is installed for this Python."),
     (r"address already in use", "Another process uses that port: stop it, or choose another port."),
 )
+_NO_IMAGE = r"image not known|no such image|unable to find image|image .* not found locally"
 _UNKNOWN_HOST = r"name or service not known|nodename nor servname|temporary failure in name|no address associated|getaddrinfo"
 _CHECK_PATH = "Check the path: MCP endpoints usually end in /mcp or /sse."
 _ASK_LESS = "Ask it for less at a time, or check what it does."
@@ -163,6 +165,8 @@ def _process_failed(
         )
     code = process.died
     if code is not None:
+        if spec.contained and NEVER_PULL in spec.args and stderr and re.search(_NO_IMAGE, stderr, re.IGNORECASE):
+            return _not_here(spec, stderr)
         ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return ConnectError(
             f"the server {name} {ended}{'' if connected else ' before it answered'}",
@@ -174,6 +178,18 @@ def _process_failed(
         f"the server {name} {'broke off the connection' if connected else 'does not answer as an MCP server'}",
         why="\n".join(part for part in (detail, stderr) if part) or None,
         fix=_fix_for(stderr),
+    )
+
+
+def _not_here(spec: ServerSpec, stderr: str) -> ConnectError:
+    """A single word was named that is neither an environment nor an image on this computer."""
+    word = clean_line(spec.image or "", 120)
+    near = did_you_mean(word, [entry.name for entry in BUNDLED])
+    fetch = f"An image is fetched by `{spec.command} pull {word}`, or if its tag is named: {word}:latest."
+    return ConnectError(
+        f"there is no environment and no image {word!r} on this computer, and a single word is not looked for in a registry",
+        why=stderr,
+        fix=f"Did you mean {near}? {fetch}" if near else fetch,
     )
 
 

@@ -366,6 +366,9 @@ _ALONE = frozenset(
 )
 _ALONE_SHORT = re.compile(r"-[ditPq]+\Z")
 
+NEVER_PULL = "--pull=never"
+"""Option of container engines: an image that is not on this computer is an error."""
+
 
 def image_place(args: tuple[str, ...], start: int) -> int | None:
     """The index of the image in the arguments of `docker run`; its options begin at `start`."""

@@ -33,6 +33,7 @@ from hudtui.core.environment.engine import find_engine
 from hudtui.core.environment.powers import server_powers
 from hudtui.core.environment.servers import (
     ENGINES,
+    NEVER_PULL,
     ServerSpec,
     check_header,
     image_place,
@@ -199,9 +200,17 @@ def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) 
         return _folder(path, name)
     if _looks_like_path(name):
         raise SourceError("there is no such file or folder", fix=SOURCE_FORMS, where=Location(name))
-    if _IMAGE.match(name):
-        return image_source(name)
+    if (image := _IMAGE.match(name)) is not None:
+        alone = "/" not in name and not image["tag"] and not image["digest"]
+        return image_source(name, pull=not alone)  # a word may be a slip, and nobody asked for a program from a registry
     near = did_you_mean(name, [entry.name for entry in BUNDLED])
+    program, blank, _ = name.partition(" ")
+    if blank and shutil.which(program) is not None:
+        raise SourceError(
+            f"{mask_text(name[:200])!r} is not an environment that hudtui can find",
+            why=f"{program} is a program on this computer.",
+            fix=f"To start it as a server, put -- before the command: -- {mask_text(name[:200])}",
+        )
     raise SourceError(
         f"{name[:200]!r} is not an environment that hudtui can find",
         why="An image name is in small letters, as org/name:tag." if _IMAGE.match(name.lower()) else None,
@@ -209,9 +218,9 @@ def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) 
     )
 
 
-def image_source(image: str, *, text: str | None = None) -> Source:
-    """A container image as a source; `text` is the user's own text, where it differs."""
-    return Source("image", text or image, (container_spec(image, name=image_name(image)),), image=image)
+def image_source(image: str, *, text: str | None = None, pull: bool = True) -> Source:
+    """A container image as a source; `text` is the user's own text, where it differs. Without `pull` it has to be here."""
+    return Source("image", text or image, (container_spec(image, name=image_name(image), pull=pull),), image=image)
 
 
 def image_name(image: str) -> str:
@@ -227,8 +236,9 @@ def container_spec(
     name: str = "image",
     engine: str | None = None,
     set_env: Mapping[str, str] | None = None,
+    pull: bool = True,
 ) -> ServerSpec:
-    """The command that runs an image as a server."""
+    """The command that runs an image as a server; `pull`: it may be fetched from a registry."""
     engine = engine or find_engine() or ENGINES[0]
     given = dict(set_env or {})
     passed = tuple(dict.fromkeys((*variables, *given)))
@@ -236,7 +246,7 @@ def container_spec(
     return ServerSpec(
         name,
         command=engine,
-        args=("run", "--rm", "-i", *flags, image),
+        args=("run", "--rm", "-i", *(() if pull else (NEVER_PULL,)), *flags, image),
         env=given,
         pass_on=tuple(variable for variable in passed if variable not in given),
         literal=True,

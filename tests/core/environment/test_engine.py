@@ -16,8 +16,8 @@ import pytest
 from hudtui.core.environment.client import connect
 from hudtui.core.environment.engine import engine_note, find_engine, is_built_locally, push_image
 from hudtui.core.environment.servers import ServerSpec
-from hudtui.core.environment.source import image_source, with_engine
-from hudtui.core.errors import InputError, SourceError
+from hudtui.core.environment.source import image_source, parse_source, with_engine
+from hudtui.core.errors import ConnectError, InputError, SourceError
 from hudtui.core.settings import save_user_setting
 
 ANSWERS = "exit 0"
@@ -182,3 +182,15 @@ async def test_an_engine_that_is_not_there(install: Install) -> None:
     with pytest.raises(SourceError, match="no container engine on this machine: docker is not installed"):
         async with connect(image_source("org/env:1")):
             pass
+
+
+async def test_a_single_word_is_never_fetched_from_a_registry(install: Install, tmp_path: Path) -> None:
+    script = f'[ "$1" = run ] || exit 0; echo "$@" >>{tmp_path}/words; echo "Error: image not known" >&2; exit 125'
+    place = install(podman=script)
+    for word, near in (("text-2047", "Did you mean text-2048?"), ("nosuch", "An image is fetched by")):
+        with pytest.raises(ConnectError, match="no image") as error:
+            async with connect(parse_source(word, folder=tmp_path).mcp_config()):
+                pass
+        assert near in (error.value.fix or "") and f"podman pull {word}" in (error.value.fix or "")
+    assert all("--pull=never" in line for line in (place / "words").read_text().splitlines())
+    assert "--pull=never" not in parse_source("nosuch:latest", folder=tmp_path).servers[0].args

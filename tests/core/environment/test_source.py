@@ -61,7 +61,8 @@ def test_images(image, short, monkeypatch):
     source = parse_source(image)
     assert (source.kind, source.text, source.image) == ("image", image, image)
     spec = source.servers[0]
-    assert (spec.name, spec.command, spec.args) == (short, "podman", ("run", "--rm", "-i", image))
+    never = ("--pull=never",) if image == "my-env" else ()  # a single word is no reason to ask a registry
+    assert (spec.name, spec.command, spec.args) == (short, "podman", ("run", "--rm", "-i", *never, image))
     assert image_name(image) == short
 
 
@@ -351,3 +352,12 @@ def test_a_yaml_file_that_is_no_lock_file(tmp_path, text):
     (tmp_path / "other.yaml").write_text(text)
     with pytest.raises(SourceError, match="this YAML file is not a lock file"):
         parse_source("other.yaml", folder=tmp_path)
+
+
+def test_a_command_in_one_text_is_told_how_to_be_one(tmp_path):
+    with pytest.raises(SourceError) as error:
+        parse_source("python3 -m some.server", folder=tmp_path)
+    assert error.value.fix == "To start it as a server, put -- before the command: -- python3 -m some.server"
+    with pytest.raises(SourceError) as error:
+        parse_source("nosuch-program -m x", folder=tmp_path)
+    assert "put --" not in (error.value.fix or "")
