@@ -53,6 +53,10 @@ CERTAIN = frozenset(
 """Characters that take one cell in every terminal. About others terminals disagree with Textual, and with each other."""
 
 
+_MOST_KNOWN = 4096
+"""Styles that are kept. What is on the screen keeps its own; a forgotten one that comes again is only written once more."""
+
+
 class Cells:
     """What the terminal shows, as far as that is known."""
 
@@ -132,6 +136,8 @@ class Cells:
         link = f"\x1b]8;id={style._link_id};{unobeyed(style._link)}\x1b\\" if style._link else ""
         found = self._known.get(ansi + link)
         if found is None:
+            if len(self._known) >= _MOST_KNOWN:  # each pair of colours of a picture is one
+                self._known = {"": PLAIN}
             found = self._known[ansi + link] = (*_parts(ansi), link)
         return found
 

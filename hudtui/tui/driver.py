@@ -86,6 +86,14 @@ class TerminalDriver(LinuxDriver):
             os.set_blocking(self._wake_read, False)
             os.read(self._wake_read, 64)
 
+    def close(self) -> None:
+        """Let go of the pipe: another app may follow in this process."""
+        super().close()
+        for end in (self._wake_read, self._wake_write):
+            with contextlib.suppress(OSError):
+                os.close(end)
+        self._wake_read = self._wake_write = -1  # the numbers may be given to other files
+
     def run_input_thread(self) -> None:
         """Wait for input and hand on what it means. Without input there is nothing to do, and nothing is done."""
         parser = XTermParser(self._debug)

@@ -168,7 +168,8 @@ class RentedRuns:
             if not again:
                 await asyncio.to_thread(store.add, record)
                 self._app.reload()
-            if store.summary(record.id).active and not await asyncio.to_thread(may_have_begun, store, record.id):
+            summary = await asyncio.to_thread(store.summary, record.id)
+            if summary.active and not await asyncio.to_thread(may_have_begun, store, record.id):
                 self.getting[record.id] = f"a machine is being prepared for {record.name}"
             steps = manage_run(record.id, self._app.project, providers=session.overview.providers)
             async with aclosing(steps) as events:

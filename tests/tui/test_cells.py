@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import random
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -127,6 +129,26 @@ def test_a_row_with_characters_that_terminals_measure_differently_is_sent_whole(
     assert known.changes(row(("name ⚠️ broken again ", None)), CONSOLE).endswith("name ⚠️ broken again ")
     assert known.changes(row(("name  is not broken ", None)), CONSOLE).endswith("name  is not broken ")
     assert len(known.changes(row(("name  is not broken!", None)), CONSOLE)) < 10
+
+
+def test_the_colours_of_many_pictures_are_not_kept_for_ever() -> None:
+    known = Cells()
+
+    def show(first: int) -> str:
+        pieces = [(f"{at % 10}", Style(color=f"#{at:06x}", bgcolor=f"#{first:06x}")) for at in range(first, first + 1000)]
+        return known.changes(row(*pieces), CONSOLE)
+
+    for picture in range(8):
+        show(picture * 1000)
+    tracemalloc.start()
+    for picture in range(8, 40):
+        assert show(picture * 1000)
+    Style.parse.cache_clear()
+    gc.collect()
+    kept = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/hudtui/tui/cells.py")])
+    tracemalloc.stop()
+    assert sum(one.size for one in kept.statistics("filename")) < 8_000_000, "without a bound it is more than 30 MB"
+    assert show(39 * 1000) == "", "what is shown is still known"
 
 
 def test_another_size_takes_nothing_for_known() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.widget import Widget
 
 import hudtui.tui.app  # noqa: F401  # declares the actions of the app
 from hudtui.tui.actions import with_keys
+from hudtui.tui.screen import HudtuiScreen
 from hudtui.tui.theme import OWN
 from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.pane import Pane, Panes
@@ -174,3 +179,35 @@ async def test_numbers_stand_at_the_right_and_columns_grow_with_their_contents()
 def test_texts_name_the_keys_of_the_user() -> None:
     assert with_keys("Press {key:app.help} or {key:app.palette}.", {"app.help": "f1"}) == "Press F1 or ^p."
     assert with_keys("{no} {key:nothing.here}", {}) == "{no} nothing.here"
+
+
+class TwoTables(HudtuiScreen):
+    """Two panes with a filter, and one without."""
+
+    NAME = "two"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = [TablePane((Column("name", "name", 6),), FIELDS, key=str, cells=lambda row: (row[0],)) for _ in range(2)]
+        self.other = Pane(Choices(id="other"))
+
+    def content(self) -> Iterable[Widget]:
+        with Panes():
+            yield from (*self.tables, self.other)
+
+
+async def test_the_key_of_the_filter_goes_to_the_table_that_was_used_last(open_app: Any, project: Path) -> None:
+    async with open_app(project, size=(160, 45)) as (app, pilot):
+        screen = TwoTables()
+        await app.push_screen(screen)
+        await pilot.pause()
+        panes = screen.query_one(Panes)
+        for used in (1, 0, 1):
+            panes.open(screen.tables[used])
+            await pilot.pause()
+            panes.open(screen.other)
+            await pilot.pause()
+            await pilot.press("slash")
+            await pilot.pause()
+            assert panes.current is screen.tables[used]
+            await pilot.press("escape")

@@ -375,6 +375,9 @@ async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: 
         await _drawn(pilot, "train-dddd", "step 60/100")
         shown = screen_text(app)
         assert "by time" in shown and "29m 30s" in shown and "grad_norm" in shown
+        app.screen.action_refresh()
+        app.screen._show_curves()
+        assert "━━ grpo lora 8" in screen_text(app), "a compared run stays until it is read again"
         await pilot.press("v")
         await _drawn(pilot, "train-dddd", "step 60/100")
         assert "reward std" not in screen_text(app)

@@ -19,6 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from hudtui.tui.app import HudtuiApp
+from hudtui.tui.driver import TerminalDriver
+
 READY = b"Welcome"
 """Part of what home says in an empty folder: everything was read and drawn."""
 
@@ -218,6 +221,18 @@ def test_a_crash_leaves_plain_words_and_a_file(start: Callable[..., Terminal]) -
     text = crash.read_text()
     assert "RuntimeError: [bold]no[/bold]" in text and "sk-secret-value" not in text.replace('key = "sk-secret-value"', "")
     assert crash.stat().st_mode & 0o077 == 0
+
+
+async def test_an_app_that_follows_another_finds_no_open_files_of_it(project: Path) -> None:
+    app = HudtuiApp(project)
+    before = set(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        driver = TerminalDriver(app)
+        assert set(os.listdir("/proc/self/fd")) > before
+        driver.close()
+        driver.close()
+        driver.disable_input()  # late: nothing is written into a file of somebody else
+    assert set(os.listdir("/proc/self/fd")) == before
 
 
 def _state(terminal: Terminal) -> str:

@@ -167,6 +167,8 @@ class RunScreen(HudtuiScreen):
         self._rows: dict[str, RunRow] = {}
         """The runs of the list by id, the newest first."""
         self._views: dict[str, RunView] = {}
+        self._stale: set[str] = set()
+        """Runs whose view is to be read again."""
         """The newest view of each run in the list."""
         self._specs: dict[str, RunSpec] = {}
         self._listing: Timer | None = None
@@ -266,7 +268,9 @@ class RunScreen(HudtuiScreen):
         await asyncio.to_thread(self._open_store)
         assert self._monitor is not None
         while True:
-            wanted = [run for run, row in self._rows.items() if row.summary.active or run not in self._views]
+            wanted = [
+                run for run, row in self._rows.items() if row.summary.active or run in self._stale or run not in self._views
+            ]
             async with aclosing(self._monitor.views(run for run in wanted if run != self.chosen)) as views:
                 async for view in views:
                     self._see(view)
@@ -278,6 +282,7 @@ class RunScreen(HudtuiScreen):
         run = view.summary.id
         before = self._views.get(run)
         self._views[run] = view
+        self._stale.discard(run)
         row = self._rows.get(run)
         if row is not None:
             self._rows[run] = fresh = replace(row, summary=view.summary, view=view, now=self._now())
@@ -324,7 +329,7 @@ class RunScreen(HudtuiScreen):
             self.leave()
 
     def action_refresh(self) -> None:
-        self._views.clear()
+        self._stale = set(self._views)  # compared runs stay on the charts until they are read again
         self.app.reload(everything=True)
         if self.chosen is not None:
             self._follow()

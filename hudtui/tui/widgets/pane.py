@@ -229,6 +229,7 @@ class Panes(Acting, Container):
         super().__init__(*children, id=id)
         self._least_width = side_by_side
         self._front: Pane | None = None
+        self._recent: list[Pane] = []
         self._zoomed = False
         self._narrow = False
         self._dragged: tuple[Widget, Widget, bool] | None = None
@@ -239,6 +240,13 @@ class Panes(Acting, Container):
     def panes(self) -> list[Pane]:
         """The panes of the screen, in their order, but for those that the screen itself hides (`pane.disabled`)."""
         return [pane for pane in _panes_in(self) if not pane.disabled]
+
+    @property
+    def by_use(self) -> list[Pane]:
+        """The panes, the one that had the focus last first; those that never had it at the end, in their order."""
+        panes = self.panes
+        recent = [pane for pane in self._recent if pane in panes]
+        return [*recent, *(pane for pane in panes if pane not in recent)]
 
     @property
     def alone(self) -> bool:
@@ -350,6 +358,7 @@ class Panes(Acting, Container):
         """The pane with the focus is the front one."""
         for node in event.widget.ancestors_with_self:
             if isinstance(node, Pane):
+                self._recent = [node, *(one for one in self._recent if one is not node)]
                 if node is not self._front:
                     if self.alone:
                         self.bring(node)
