@@ -46,6 +46,7 @@ from hudtui.tui.typed import TypedAhead
 from hudtui.tui.widgets.message import GLYPHS, Severity
 from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.scrollbar import ThinScrollBar
+from hudtui.tui.widgets.step_bar import StepBar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -300,6 +301,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if keymap:
             self.keymap = keymap
             self.set_keymap(keymap)
+            self.home.query_one(StepBar).refresh()  # was drawn with the usual keys
         self.reload()
         if self._opens is not None:
             name, given = self._opens
@@ -433,7 +435,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     async def _check_bindings(self, key: str, priority: bool = False) -> bool:
         """Carry out what a key is bound to. A key of an action that is not offered now says why.
 
-        The key of the filter goes to the pane that has one: what is typed next would be taken for other keys.
+        The key of the filter goes to the pane with a filter that was used last: what is typed next would be taken for other keys.
         """
         if await super()._check_bindings(key, priority):
             return True
@@ -445,7 +447,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
                     self.say(f"{binding.description}: {node.why_not(binding.id) or 'it does not apply here'}")
                     return True
         for panes in self.screen.query(Panes):
-            for pane in panes.panes:
+            for pane in panes.by_use:
                 if any(binding.id == "list.filter" for binding in pane._bindings.key_to_bindings.get(key, ())):
                     panes.open(pane)
                     await pane.action_act("list.filter")

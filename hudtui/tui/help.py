@@ -61,7 +61,7 @@ class HelpScreen(Dialog[None]):
             yield Field(placeholder="filter the keys")
             with VerticalScroll(classes="dialog-body"):
                 yield CalmStatic(id="help-body")
-            yield Static(Content("↑↓ scroll   / filter   Esc close"), classes="dialog-keys")
+            yield self.key_line("↑↓ scroll   {key:help.filter} filter   {key:dialog.cancel} close")
 
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).focus()

@@ -17,10 +17,14 @@ from textual.widgets import OptionList
 from hudtui.core.paths import app_paths
 from hudtui.tui import preferences, steps
 from hudtui.tui.actions import REGISTRY, RENAMED, Acting, AppAction, load_all_actions, shown
+from hudtui.tui.environment.tool_form import FormDialog
 from hudtui.tui.facts import Facts, Services
+from hudtui.tui.log.view import LogView
 from hudtui.tui.palette import ActionProvider
-from hudtui.tui.widgets.dialog import TextDialog
+from hudtui.tui.widgets.dialog import Ask, Confirm, TextDialog
 from hudtui.tui.widgets.keybar import active_keys
+from hudtui.tui.widgets.pick import Pick
+from hudtui.tui.widgets.unsaved import Unsaved
 
 
 async def _quiet(folder: Path, first: bool) -> tuple[str, ...]:
@@ -212,6 +216,54 @@ async def test_while_a_text_is_typed_no_key_is_shown_that_the_field_takes(
         assert app.screen.query_one("FilterField").value == "/", "the field takes it"
         assert "/ Filter" not in screen_text(app).splitlines()[-1]
         assert not [key.key for key in active_keys(app.screen) if len(key.key) == 1 and key.key.isascii()], "nor does help"
+
+
+MOVED = {
+    "confirm.yes": "1",
+    "confirm.no": "2",
+    "dialog.cancel": "f4",
+    "pick.take": "f5",
+    "text.copy": "f6",
+    "unsaved.save": "f7",
+    "unsaved.leave": "f8",
+    "unsaved.stay": "f9",
+    "help.filter": "f11",
+    "app.open-dataset": "E",
+    "log.now": "f12",
+    "log.search": "T",
+}
+
+
+@pytest.mark.parametrize(
+    ("dialog", "words"),
+    [
+        (lambda: Confirm("Sure?"), ("Yes (1)", "Cancel (2)")),
+        (lambda: Ask("Name"), ("Cancel (F4)",)),
+        (lambda: Pick("Which?", ["a", "b"]), ("F5 chooses", "F4 closes")),
+        (lambda: TextDialog("Text", "words"), ("F6 copy", "F4 close")),
+        (lambda: Unsaved("Quit?", (), leave="Quit", lost=False), ("Save (F7)", "Quit (F8)", "Stay (F9)")),
+        (lambda: FormDialog("Form", [], lines=(), accept="Send", no="Back"), ("Back (F4)",)),
+    ],
+)
+async def test_dialogs_name_the_keys_of_the_user(
+    open_app: Callable[..., Any], screen_text: Any, project: Path, dialog: Callable[[], Any], words: tuple[str, ...]
+) -> None:
+    keymap("".join(f'"{name}" = "{key}"\n' for name, key in MOVED.items()))
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        assert "E " in screen_text(app).splitlines()[1], "the bar of steps names them too"
+        app.push_screen(dialog())
+        await pilot.pause()
+        shown = screen_text(app)
+        assert all(word in shown for word in words), shown
+        assert not re.search(r"\bEsc\b|\(y\)|\(n\)", shown)
+
+
+async def test_a_log_names_the_keys_of_the_user(open_app: Callable[..., Any], project: Path) -> None:
+    keymap("".join(f'"{name}" = "{key}"\n' for name, key in MOVED.items()))
+    async with open_app(project, services=SERVICES) as (app, _):
+        pane = LogView()
+        await app.screen.mount(pane)
+        assert app.keys_in(pane.why_not("log.next") or "") == "search first, with T"
 
 
 async def test_mistakes_in_a_keymap_are_said_and_the_rest_counts(

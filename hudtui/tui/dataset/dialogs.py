@@ -68,7 +68,7 @@ class OpenDialog(Dialog["str | None"]):
                     Content.styled("No task file was found in this project.", "$foreground-muted"), classes="dialog-title"
                 )
             yield Field(placeholder="a path, or ORG/NAME[@REVISION][:SPLIT] on the Hub", id="open-name")
-            yield Static(f"Enter opens   {'↑↓ choose   ' if options else ''}Esc cancel", classes="dialog-keys")
+            yield self.key_line(f"Enter opens   {'↑↓ choose   ' if options else ''}{{key:dialog.cancel}} cancel")
 
     def on_mount(self) -> None:
         """Focus the field, with the list's cursor on the open file: arrows choose, letters name another source."""
@@ -152,8 +152,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             with VerticalScroll(id="make-preview-scroll", can_focus=False):
                 yield CalmStatic(Content.styled("Looking at the tasks …", "$foreground-muted"), id="make-preview")
             with Horizontal(classes="dialog-buttons"):
-                yield DialogButton(f"{'Publish' if self.publish else 'Write'} (^g)", "yes", "primary")
-                yield DialogButton("Cancel (Esc)", "no")
+                yield DialogButton(self.words(f"{'Publish' if self.publish else 'Write'} ({{key:make.start}})"), "yes", "primary")
+                yield DialogButton(self.words("Cancel ({key:dialog.cancel})"), "no")
 
     def _rows(self) -> Iterator[tuple[str, Widget]]:
         offers = self.context.offers

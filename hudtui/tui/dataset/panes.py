@@ -19,6 +19,7 @@ from textual.widgets import Static
 
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
+from hudtui.tui.actions import keymap_of, with_keys
 from hudtui.tui.dataset.open_tasks import OpenTasks
 from hudtui.tui.dataset.rows import PROBLEMS, SORTS, ProblemRows, TaskRows, columns_for
 from hudtui.tui.screen import HudtuiScreen
@@ -294,7 +295,9 @@ class TasksPane(Pane):
         """Set the text of the empty table."""
         some = self._open.reading or bool(self._open.index is not None and self._open.index.total)
         if some and self.rows is not None and self.rows.order is not None:
-            self.table.empty = "No task fits: Esc in the search, or p, shows others."
+            self.table.empty = with_keys(
+                "No task fits: Esc in the search, or {key:dataset.problem}, shows others.", keymap_of(self.app)
+            )
         elif self._open.reading:
             self.table.empty = "No task yet."
         else:

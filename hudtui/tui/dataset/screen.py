@@ -101,6 +101,8 @@ class DatasetScreen(HudtuiScreen):
         self._print: Fingerprint | None = None
         self._return_to: int | None = None
         self._counted = -1
+        self._was_analyzed = False
+        """There was an analysis at the last look."""
 
     # -- what is on it -----------------------------------------------------------------------------------------------
 
@@ -150,7 +152,7 @@ class DatasetScreen(HudtuiScreen):
         if name in ("again", "check"):
             return (
                 "no environment was analyzed yet; the environment screen does that"
-                if name == "check" and not self._analyzed()
+                if name == "check" and not self._was_analyzed
                 else None
             )
         index = self.open.index
@@ -231,7 +233,7 @@ class DatasetScreen(HudtuiScreen):
             self._open(self.open.source)
 
     def _analyzed(self) -> bool:
-        """Whether there is an analysis. It is not read: each change of the bindings asks."""
+        """Whether there is an analysis. Runs in a thread, and does not read it."""
         from hudtui.core.workspace import STATE_FOLDER
 
         return any((self.app.folder / STATE_FOLDER / "analyses").glob("*.json"))
@@ -330,8 +332,13 @@ class DatasetScreen(HudtuiScreen):
             self.open.index.close()
 
     async def _look_outside(self) -> None:
-        """Read again when the file has changed outside."""
-        if not self.is_current or self.open.reading or self._print is None or self.open.opened is None:
+        """Read again when the file has changed outside; and notice the first analysis of an environment."""
+        if not self.is_current:
+            return
+        if not self._was_analyzed and await asyncio.to_thread(self._analyzed):
+            self._was_analyzed = True
+            self.refresh_bindings()
+        if self.open.reading or self._print is None or self.open.opened is None:
             return
         from hudtui.core.tasks.read import fingerprint
 
@@ -406,7 +413,7 @@ class DatasetScreen(HudtuiScreen):
         index = self.open.index
         parts: list[Any] = []
         if files > 1:
-            parts.append((f"  {files} files: o", "$foreground-muted"))
+            parts.append((self.app.keys_in(f"  {files} files: {{key:dataset.open}}"), "$foreground-muted"))
         if index is not None:
             parts.append(f"  {index.total:,} task{'' if index.total == 1 else 's'}")
             for state, (glyph, style) in (
@@ -419,7 +426,9 @@ class DatasetScreen(HudtuiScreen):
                 parts.append((f"  {glyph} {count:,}{word}", style if count else "$foreground-muted"))
         if self.open.reading:
             share = f" {100 * index.done // index.size} %" if index is not None and index.size else ""
-            parts.append((f"  ● reading{share}" + (", ^x stops" if words else ""), "bold $accent"))
+            parts.append(
+                (f"  ● reading{share}" + (self.app.keys_in(", {key:dataset.cancel} stops") if words else ""), "bold $accent")
+            )
         elif not self.open.complete:
             parts.append(("  ✗ not read to the end", "bold $warning"))
         return Content.assemble(*parts)

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.actions import Acting, AppAction, by_key, keymap_of, with_keys
 from hudtui.tui.widgets.fields import Field
 
 
@@ -65,7 +65,7 @@ class FindBar(Acting, Horizontal):
 
     def compose(self) -> Iterable[Widget]:
         yield _What(placeholder="find", id="find-what")
-        yield _With(placeholder="replace with (Enter one, ^l all)", id="find-with")
+        yield _With(placeholder=with_keys("replace with (Enter one, {key:find.all} all)", keymap_of(self.app)), id="find-with")
         yield Static(id="find-count")
 
     @property

@@ -133,7 +133,7 @@ class FormDialog(Dialog["Mapping[str, str] | None"]):
             yield self._form
             with Horizontal(classes="dialog-buttons"):
                 yield DialogButton(f"{self._accept} (Enter)", "yes", "primary")
-                yield DialogButton(f"{self._no} (Esc)", "no")
+                yield DialogButton(self.words(f"{self._no} ({{key:dialog.cancel}})"), "no")
 
     def on_mount(self) -> None:
         self._form.ask(self._fields, defaults=True)

@@ -175,7 +175,7 @@ class HomeScreen(HudtuiScreen):
         here = self.app.folder
         own = here / DEFAULT_FOLDER
         options = (f"in {home_short(own)}, a folder of its own (recommended)", f"in {home_short(here)}, beside its files")
-        hint = f"It writes {', '.join((*FILES, '.env'))} and .hudtui/.   Enter chooses   Esc closes"
+        hint = f"It writes {', '.join((*FILES, '.env'))} and .hudtui/.   {{key:pick.take}} chooses   {{key:dialog.cancel}} closes"
         chosen: int | None = await self.app.push_screen_wait(Pick("Demo workspace: the game 2048", options, hint=hint))
         if chosen is None:
             return

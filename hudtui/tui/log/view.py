@@ -12,6 +12,7 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, time
 from typing import ClassVar
 
@@ -21,7 +22,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.timer import Timer
 
-from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.actions import Acting, AppAction, by_key, keymap_of, with_keys
 from hudtui.tui.log.lines import FloodLines, LogLines
 from hudtui.tui.log.model import Level, LogBuffer, Pattern
 from hudtui.tui.widgets.search import SearchField, StatusLine, search_words, spaced
@@ -329,14 +330,15 @@ class LogView(Acting, Vertical):
 
     def _show_status(self) -> None:
         missed = self._missed + (len(self._pending) if self.paused else 0)
+        key = partial(with_keys, keymap=keymap_of(self.app))
         parts: list[tuple[str, str]] = []
         if missed:
-            parts.append((f" +{spaced(missed)} new: G jumps to now ", "bold reverse"))
+            parts.append((key(f" +{spaced(missed)} new: {{key:log.now}} jumps to now "), "bold reverse"))
         if self.paused:
             parts.append(("‖ paused", "bold $warning"))
         elif self._after is not None:
             where = "part" if self._before else "beginning"
-            parts.append((f"○ {where} of the log; G: its end", "$foreground-muted"))
+            parts.append((key(f"○ {where} of the log; {{key:log.now}}: its end"), "$foreground-muted"))
         elif self._away is not None:
             parts.append((f"○ no contact for {span(self._away)}", "bold $error"))
         elif self._ended:
@@ -357,7 +359,7 @@ class LogView(Acting, Vertical):
         if self._loading:
             parts.append(("reading earlier lines", "$foreground-muted"))
         elif self._before:
-            parts.append((f"g: {_size(self._before)} before this", "$foreground-muted"))
+            parts.append((key(f"{{key:log.top}}: {_size(self._before)} before this"), "$foreground-muted"))
         total = len(self.buffer)
         if self._lines.level is Level.NONE:
             parts.append((f"{spaced(total)} line{'' if total == 1 else 's'}", ""))
@@ -399,7 +401,7 @@ class LogView(Acting, Vertical):
     def why_not(self, action_id: str) -> str | None:
         """Return why an action is not possible now; None if it is possible."""
         if action_id in ("log.next", "log.previous") and self._pattern is None:
-            return "search first, with /"
+            return "search first, with {key:log.search}"
         if action_id in ("log.save", "log.copy", "log.copy-all", "log.error") and not len(self.buffer):
             return "there is no line yet"
         if action_id == "log.cancel" and self._reached is None:

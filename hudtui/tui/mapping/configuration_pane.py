@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.widgets import Static, TextArea
 
 from hudtui.core.text import clean_line
+from hudtui.tui.actions import keymap_of, with_keys
 from hudtui.tui.editor.find_bar import FindBar
 from hudtui.tui.editor.popup import Popup
 from hudtui.tui.editor.yaml_editor import GLYPHS, Note, YamlEditor
@@ -127,7 +128,11 @@ class ConfigurationPane(Pane):
         row, column = self.editor.cursor_location
         finding = self.finding_at_cursor()
         if finding is not None:
-            fix = f"^l: {change.title}" if (change := finding.fix or finding.guess) is not None else ""
+            fix = (
+                with_keys("{key:mapping.fix}: ", keymap_of(self.app)) + change.title
+                if (change := finding.fix or finding.guess) is not None
+                else ""
+            )
             words = Content.assemble(
                 (f"{GLYPHS[finding.severity]} ", f"bold {SEVERITIES[finding.severity]}"),
                 clean_line(finding.message, 300),
@@ -234,7 +239,7 @@ class ConfigurationPane(Pane):
         if event.everything:
             text, count = pattern.subn(lambda _: bar.replacement, editor.text)
             editor.replace_all(text)
-            words = f"{count} {'match' if count == 1 else 'matches'} replaced. ^z in the text takes that back."
+            words = f"{count} {'match' if count == 1 else 'matches'} replaced. {{key:editor.undo}} in the text takes that back."
             self.app.say(words, severity="success")
             self.seek(0)
             return

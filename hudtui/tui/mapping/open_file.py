@@ -197,7 +197,7 @@ class OpenFile:
             self.buffer = self.buffer.settled()
             if index == 1:
                 self._editor().replace_all(self.buffer.saved)
-                screen.say("Read again. ^z in the text brings yours back.")
+                screen.say("Read again. {key:editor.undo} in the text brings yours back.")
             self._changed()
             return index == 2
         return False

@@ -498,7 +498,7 @@ class MappingScreen(HudtuiScreen):
             self.say("Fix: the text has changed; it is being checked again.", "warning")
             return
         self.editor.replace_all(apply_fixes(self.editor.text, (replace(finding, fix=fix),)))
-        self.say(f"{fix.title}. ^z takes it back.", "success")
+        self.say(f"{fix.title}. {{key:editor.undo}} takes it back.", "success")
 
     @started("fix", busy="Fixing")
     async def action_fix_all(self) -> None:
@@ -512,7 +512,8 @@ class MappingScreen(HudtuiScreen):
             return
         self.editor.replace_all(fixed.text)
         count = len(fixed.applied)
-        self.say(f"{count} {'finding' if count == 1 else 'findings'} fixed. ^z in the text takes that back.", "success")
+        found = f"{count} {'finding' if count == 1 else 'findings'}"
+        self.say(f"{found} fixed. {{key:editor.undo}} in the text takes that back.", "success")
 
     # -- moving about ------------------------------------------------------------------------------------------------
 

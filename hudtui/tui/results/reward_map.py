@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static
 
 from hudtui.core.text import clean_line, plural
 from hudtui.tui.actions import Acting, AppAction, by_key
@@ -175,7 +174,7 @@ class RewardMapDialog(Dialog["ResultGroup | None"]):
         with Vertical(classes="dialog"):
             yield dialog_title("Mean reward by task and step")
             yield self.map
-            yield Static(Content("Enter opens the episodes   Esc closes"), classes="dialog-keys")
+            yield self.key_line("{key:map.open} opens the episodes   {key:dialog.cancel} closes")
 
     def on_mount(self) -> None:
         self.map.focus()

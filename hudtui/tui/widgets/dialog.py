@@ -17,7 +17,7 @@ from textual.widgets.button import ButtonVariant
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.text import clean, clean_line, in_full
-from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.actions import Acting, AppAction, by_key, keymap_of, with_keys
 from hudtui.tui.widgets.calm_static import CalmStatic
 from hudtui.tui.widgets.fields import Field
 
@@ -76,6 +76,14 @@ class Dialog(Acting, ModalScreen[T]):
         for body in self.query(".dialog-body"):
             body.scroll_page_up(animate=False)
 
+    def words(self, text: str) -> str:
+        """A text with the user's keys in place of `{key:scope.name}`."""
+        return with_keys(text, keymap_of(self.app))
+
+    def key_line(self, text: str) -> Static:
+        """The last line of a dialog, which says what keys do; see `words`."""
+        return Static(Content(self.words(text)), classes="dialog-keys")
+
     def action_cancel(self) -> None:
         self.dismiss(self.cancelled)
 
@@ -109,8 +117,10 @@ class Confirm(Dialog[bool]):
             yield dialog_title(self._title)
             yield dialog_body(self._lines)
             with Horizontal(classes="dialog-buttons"):
-                yield DialogButton(f"{self._yes} (y)", "yes", "error" if self._danger else "primary")
-                yield DialogButton(f"{self._no} (n)", "no")
+                yield DialogButton(
+                    self.words(f"{self._yes} ({{key:confirm.yes}})"), "yes", "error" if self._danger else "primary"
+                )
+                yield DialogButton(self.words(f"{self._no} ({{key:confirm.no}})"), "no")
 
     def on_mount(self) -> None:
         """Put the focus where a careless Enter does no harm."""
@@ -125,7 +135,7 @@ class Confirm(Dialog[bool]):
 
     def action_yes(self) -> None:
         """Answer yes, unless the key is part of a burst, such as a paste or a held key."""
-        if self.decides("y"):
+        if self.decides(self.words("{key:confirm.yes}")):
             self.dismiss(True)
 
     def action_no(self) -> None:
@@ -185,9 +195,9 @@ class Ask(Dialog["str | None"]):
                 yield CalmStatic(id="answer-wrong")
             with Horizontal(classes="dialog-buttons"):
                 if self._copy:
-                    yield DialogButton(self.app.keys_in("Copy ({key:ask.copy})"), "copy")
+                    yield DialogButton(self.words("Copy ({key:ask.copy})"), "copy")
                 yield DialogButton(f"{self._accept} (Enter)", "yes", "primary")
-                yield DialogButton("Cancel (Esc)", "no")
+                yield DialogButton(self.words("Cancel ({key:dialog.cancel})"), "no")
 
     def on_mount(self) -> None:
         self.query_one(Field).focus()
@@ -273,7 +283,7 @@ class TextDialog(Dialog[None]):
             yield dialog_title(self._title)
             with VerticalScroll(classes="dialog-body"):
                 yield Static(_coloured(self._text))
-            yield Static(Content("y copy   ↑↓ scroll   Esc close"), classes="dialog-keys")
+            yield self.key_line("{key:text.copy} copy   ↑↓ scroll   {key:dialog.cancel} close")
 
     def action_copy(self) -> None:
         self.app.copy(self._text)

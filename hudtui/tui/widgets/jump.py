@@ -52,7 +52,7 @@ class Jump(Dialog[Widget | None]):
             mark = Static(letter if isinstance(widget, Tab | Pane) else f" {letter} ", classes="jump-letter")
             mark.styles.offset = place
             yield mark
-        yield Static("Type a letter to go there; Esc stays here.", id="jump-hint")
+        yield Static(self.words("Type a letter to go there; {key:dialog.cancel} stays here."), id="jump-hint", markup=False)
 
     def on_resize(self) -> None:
         if self.app.size != self._below and self.is_current:

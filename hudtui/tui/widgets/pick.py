@@ -11,7 +11,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from hudtui.core.text import clean_line
@@ -78,7 +78,7 @@ class Pick(Dialog["int | None"]):
             if len(self._options) > 4:
                 yield Field(placeholder="type to narrow the list", id="pick-word")
             yield Choices(id="pick-rows")
-            yield Static(Content(self._hint or "Enter chooses   Esc closes"), classes="dialog-keys")
+            yield self.key_line(self._hint or "{key:pick.take} chooses   {key:dialog.cancel} closes")
 
     def on_mount(self) -> None:
         self._fill("")

@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from hudtui.core.text import plural
+from hudtui.tui.actions import keymap_of, with_keys
 from hudtui.tui.facts import StepFact
 from hudtui.tui.steps import GLYPHS, STEPS, STYLES, ScreenStep, State
 
@@ -83,7 +84,8 @@ class StepBar(Widget):
             name = step.title if form < 2 else step.short
             if step.name == "run" and self._in_progress:
                 name = plural(self._in_progress, "run")
-            text = f"{step.key}{sign}{name}" if form == 3 else f"{step.key} {sign} {name}"
+            key = with_keys(f"{{key:app.open-{step.name}}}", keymap_of(self.app))
+            text = f"{key}{sign}{name}" if form == 3 else f"{key} {sign} {name}"
             parts.append((step, f" {text} " if form == 0 else text))
         return parts, (" ", "  ", "  ", " ")[form]
 

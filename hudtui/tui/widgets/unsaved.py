@@ -38,14 +38,18 @@ class Unsaved(Dialog["Answer | None"]):
         self._title, self._lines, self._leave, self._lost = title, lines, leave, lost
 
     def compose(self) -> ComposeResult:
-        leave = f"{self._leave} and lose the changes (L)" if self._lost else f"{self._leave} (y)"
+        leave = (
+            f"{self._leave} and lose the changes ({{key:unsaved.lose}})"
+            if self._lost
+            else f"{self._leave} ({{key:unsaved.leave}})"
+        )
         with Vertical(classes="dialog"):
             yield dialog_title(self._title)
             yield dialog_body(self._lines)
             with Horizontal(classes="dialog-buttons"):
-                yield DialogButton("Save (s)", "save", "primary")
-                yield DialogButton(leave, "leave", "error" if self._lost else "default")
-                yield DialogButton("Stay (n)", "stay")
+                yield DialogButton(self.words("Save ({key:unsaved.save})"), "save", "primary")
+                yield DialogButton(self.words(leave), "leave", "error" if self._lost else "default")
+                yield DialogButton(self.words("Stay ({key:unsaved.stay})"), "stay")
 
     def on_mount(self) -> None:
         """Begin at Save: a careless Enter loses nothing."""
