@@ -891,7 +891,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         driver = self._driver
         write = driver.write if driver is not None and not self.is_headless else None
         copied = await clipboard.copy(text, write=write, file=None if secret else self.places.state / "copied.txt")
-        self.notify(copied.note, title="Copied" if copied.way != "file" else "Kept in a file", markup=False)
+        self.say(copied.note)  # a toast would cover what is being looked at
 
     # -- actions -----------------------------------------------------------------------------------------------------
 

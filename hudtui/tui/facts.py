@@ -123,6 +123,11 @@ class Facts:
         return not (self.configs or self.task_files or self.lock or self.runs)
 
     @property
+    def untouched(self) -> bool:
+        """There is nothing of ours in the folder, and no environment was analyzed in it."""
+        return self.empty and self.step("environment").state != "done"
+
+    @property
     def running(self) -> tuple[RunFact, ...]:
         """The runs that are going."""
         return tuple(run for run in self.runs if run.running)

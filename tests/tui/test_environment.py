@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -481,3 +482,26 @@ async def test_a_wrong_word_in_the_form_of_a_task_loses_nothing(
         await pilot.press("escape")
         await settle(pilot)
         assert isinstance(app.screen, EnvironmentScreen) and app.screen.source.text == "text-2048"
+
+
+async def test_up_goes_through_the_sources_that_were_used(open_app: Any, project: Path, settle: Any) -> None:
+    folder = project / ".hudtui" / "analyses"
+    folder.mkdir(parents=True)
+    for number, name in enumerate(("tcp://127.0.0.1:9", "tcp://127.0.0.1:10")):
+        (folder / f"{number}.json").write_text(json.dumps({"format": 1, "key": "0", "analysis": Analysis(name).to_json()}))
+        os.utime(folder / f"{number}.json", (number, number))
+    async with open_app(project) as (app, pilot):
+        await pilot.press("1")
+        await settle(pilot)
+        await pilot.press("a")
+        await settle(pilot)
+        field = app.screen.query_one("#source")
+        field.value = "typed"
+        seen = []
+        for key in ("up", "up", "up", "down", "down", "down"):
+            await pilot.press(key)
+            seen.append(field.value)
+        old, newer = "tcp://127.0.0.1:9", "tcp://127.0.0.1:10"
+        assert seen == [newer, old, old, newer, "typed", "typed"]
+        await pilot.press("x")
+        assert field.value == "typedx"

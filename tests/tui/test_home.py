@@ -17,6 +17,7 @@ from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Facts, Money, RunFact, Services, StepFact, WalletFact
 from hudtui.tui.home.panes import RewardPane
 from hudtui.tui.home.reads import RunRead
+from hudtui.tui.widgets.charts import ChartLine, curves, series_styles
 from hudtui.tui.widgets.virtual_table import VirtualTable
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -410,3 +411,51 @@ async def test_a_warning_is_shown_in_full_with_the_path_in_the_project(open_app:
     async with open_app(project, size=(80, 24)) as (app, _):
         text = " ".join(screen_text(app).replace("│", " ").split())
         assert "! hud.lock.yaml:3:1: the text ends in the middle of a list or mapping" in text, text
+
+
+async def test_home_leads_on_after_the_first_environment(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
+    async with open_app(project, size=(120, 35)) as (app, pilot):
+        assert "There is no project in this folder yet" in screen_text(app)
+        await pilot.press("1")
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        app.open_screen("home")
+        await settle(pilot)
+        shown = screen_text(app)
+        assert "no project" not in shown and "Generate a config from the environment" in shown
+        await pilot.press("enter")
+        for _ in range(600):
+            if app.screen.is_modal:
+                break
+            await pilot.pause(0.02)
+        assert app.screen.is_modal and "text-2048.yaml" in screen_text(app), "the config is asked for at once"
+        await pilot.press("escape")
+
+
+async def test_the_name_of_a_screen_that_is_no_step_is_shown_where_it_is_narrow(
+    open_app: Any, project: Path, settle: Any, screen_text: Any
+) -> None:
+    for size in ((80, 24), (60, 20)):
+        async with open_app(project, size=size) as (app, pilot):
+            for name in ("settings", "playing", "results", "launch", "watch", "serving"):
+                app.open_screen(name)
+                await settle(pilot)
+                assert (app.screen.TITLE or "-") in screen_text(app).splitlines()[0]
+
+
+async def test_what_was_copied_is_told_below_the_screen(open_app: Any, project: Path, settle: Any) -> None:
+    async with open_app(project) as (app, pilot):
+        app.copy("some words")
+        await settle(pilot)
+        assert "10 characters" in app.screen.message and not app._notifications
+
+
+async def test_the_curve_of_many_steps_is_smoothed_and_no_taller_than_it_can_be_read(open_app: Any, project: Path) -> None:
+    async with open_app(project, size=(160, 45)) as (app, _):
+        pane, style = app.screen.query_one(RewardPane), series_styles(app.current_theme)[0]
+        for steps, smoothed in ((30, False), (150, True)):
+            curve = tuple((float(step), float(step % 2)) for step in range(steps))
+            pane.show(RunRead("a", curve=curve))
+            assert (pane.text(80, 20) != curves([ChartLine(curve, style)], 80, 20)) is smoothed
+        assert pane.styles.max_height is not None and pane.styles.max_height.value < 30

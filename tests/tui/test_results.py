@@ -21,6 +21,7 @@ from support.runs import make_run
 from textual.screen import ModalScreen
 
 from hudtui.core.results import index
+from hudtui.core.results.find import find_results
 from hudtui.core.rollouts.values import Episode, KeptImage
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.results.episode_pane import EpisodePane
@@ -329,6 +330,76 @@ async def test_groups_are_compared_with_a_marked_one(open_app: Any, outputs: Pat
         near, far = screen.index.groups()[:2]
         assert f"{near.reward:.3f}" in lines["reward"] and f"{far.reward:.3f}" in lines["reward"]
         assert lines["pass@k"].count("1: ") == 2 and not screen.message
+
+
+async def test_two_episodes_are_shown_in_the_same_view_after_groups_were_compared(open_app: Any, outputs: Path) -> None:
+    async with open_app(outputs, size=(160, 45)) as (_, pilot):
+        screen = await opened(pilot)
+        await pilot.press("c")
+        await until(pilot, lambda: screen.episode.view == "group")
+        await pilot.press("enter", "c")
+        await until(pilot, lambda: screen._marked is not None)
+        await pilot.press("j", "c")
+        await until(pilot, lambda: screen.episode.diff is not None and not screen.marked.disabled)
+        assert screen.episode.view == screen.marked.view == "turns"
+        assert "move" in text_of(screen.episode) or "turn" in text_of(screen.episode)
+
+
+async def test_what_was_marked_and_how_it_was_looked_at_ends_with_the_run(open_app: Any, outputs: Path) -> None:
+    other = outputs / "outputs" / "other" / "traces.jsonl"
+    write(other, played(task("elsewhere")), played(task("elsewhere"), rollout=1))
+    async with open_app(outputs, size=(160, 45)) as (app, pilot):
+        screen = await opened(pilot, path="outputs/mine")
+        await pilot.press("slash", *"broken", "enter")
+        await until(pilot, lambda: [group.key.task for group in screen.groups.listed] == ["broken"])
+        await pilot.press("enter", "c")
+        await until(pilot, lambda: screen._marked is not None)
+        await pilot.press("F")
+        await until(pilot, lambda: screen.groups.disabled)
+        app.open_screen("home")
+        await pilot.pause()
+        app.open_screen("results", path="outputs/other")
+        await until(pilot, lambda: screen.episode.entry is not None and screen.episode.entry.task == "elsewhere")
+        assert not screen.groups.disabled and screen.failures.disabled and screen.marked.disabled
+        assert [group.key.task for group in screen.groups.listed] == ["elsewhere"]
+
+
+async def test_what_is_marked_stays_when_another_run_is_chosen_here(open_app: Any, outputs: Path) -> None:
+    other = outputs / "outputs" / "other" / "traces.jsonl"
+    write(other, played(task("elsewhere")))
+    async with open_app(outputs, size=(160, 45)) as (app, pilot):
+        screen = await opened(pilot, path="outputs/mine")
+        found = find_results(outputs)
+        await pilot.press("enter", "c")
+        await until(pilot, lambda: screen._marked is not None)
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        app.screen.dismiss(next(place for place, one in enumerate(found) if one.name == "other"))
+        await until(pilot, lambda: screen.episode.entry is not None and screen.episode.entry.task == "elsewhere")
+        assert not screen.marked.disabled and screen.marked.entry.task != "elsewhere"
+
+
+async def test_the_bars_count_the_listed_groups(open_app: Any, outputs: Path) -> None:
+    async with open_app(outputs, size=(160, 45)) as (_, pilot):
+        screen = await opened(pilot)
+
+        def counted() -> int:
+            return sum(one.count for one in screen.rewards.histogram.buckets)
+
+        everything = counted()
+        await pilot.press("slash", *"task:near")
+        await until(pilot, lambda: counted() == 4)
+        await pilot.press("escape")
+        await until(pilot, lambda: counted() == everything)
+
+
+async def test_tasks_are_told_apart_by_the_ends_of_their_names(open_app: Any, project: Path, screen_text: Any) -> None:
+    names = [f"board-of-a-game-with-a-long-name-and-seed-{seed}" for seed in (1, 7, 42)]
+    write(project / "outputs" / "mine" / "traces.jsonl", *(played(task(name)) for name in names))
+    async with open_app(project, size=(160, 45)) as (_, pilot):
+        await opened(pilot)
+        shown = screen_text(pilot.app)
+        assert "seed-1 " in shown and "seed-7 " in shown and "seed-42 " in shown and "board-of" in shown
 
 
 async def test_two_groups_are_compared_where_one_pane_is_shown(open_app: Any, outputs: Path, screen_text: Any) -> None:

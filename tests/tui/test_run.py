@@ -1160,3 +1160,56 @@ async def test_ages_go_on_in_a_wide_list(open_app: Any, many: Path, screen_text:
         await _until(pilot, lambda: screen_text(app).count("1 min ago") == 3)
         now[0] = NOON + timedelta(minutes=15)
         await _until(pilot, lambda: screen_text(app).count("16 min ago") == 3)
+
+
+async def test_episodes_without_a_run_are_shown(open_app: Any, project: Path, screen_text: Any) -> None:
+    from support.played import played, task, write
+
+    write(project / "outputs" / "played" / "traces.jsonl", played(task("near")))
+    async with open_app(project) as (app, pilot):
+        await pilot.press("5")
+        await _until(pilot, lambda: "R shows episodes without a run" in screen_text(app))
+        await pilot.press("R")
+        await _until(pilot, lambda: app.screen.NAME == "results" and "near" in screen_text(app))
+
+
+async def test_a_run_that_ended_while_another_screen_was_shown_is_read_again(
+    open_app: Any, project: Path, screen_text: Any
+) -> None:
+    make_training(project, "train-cccc", "one", seed=1)
+    make_training(project, "train-dddd", "two", seed=2)
+    async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        screen = app.screen
+        await _until(pilot, lambda: len(screen._views) == 2)
+        app.open_screen("home")
+        await _until(pilot, lambda: not screen.going("glance"))
+        other = next(run for run in screen._views if run != screen.chosen)
+        view = screen._views[other]
+        active = replace(view, summary=replace(view.summary, state="running"))
+        assert active.summary.active
+        screen._views[other] = active  # as it was seen before the other screen was opened
+        app.open_screen("run")
+        await _until(pilot, lambda: screen._views[other] is not active)
+
+
+async def test_a_grouped_list_keeps_its_columns_whole(open_app: Any, project: Path, screen_text: Any) -> None:
+    make_training(project, "train-cccc", "one", seed=1)
+    make_training(project, "train-dddd", "two", seed=2)
+    for size in ((160, 45), (120, 36)):
+        async with open_app(project, size=size, services=Services(now=lambda: NOON)) as (app, pilot):
+            await pilot.press("5")
+            await _until(pilot, lambda: "60/100" in screen_text(app))
+            await pilot.press("B")
+            await pilot.pause()
+            heading = next(line for line in screen_text(app).splitlines() if " state" in line and " run" in line)
+            assert "…" not in heading.partition("│")[2].partition("│")[0] and "60/100" in screen_text(app)
+            await pilot.press("B", "B", "B", "B", "B")
+
+
+async def _until(pilot: Any, come: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if come():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError("it did not come to that")

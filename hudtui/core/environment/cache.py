@@ -31,6 +31,14 @@ def latest_analysis(folder: Path) -> Analysis | None:
     return next((found for file in files if (found := _read(file)) is not None), None)
 
 
+def recent_sources(folder: Path) -> tuple[str, ...]:
+    """The sources that were analyzed in this project folder, the last one first."""
+    from hudtui.core.workspace import STATE_FOLDER
+
+    files = sorted((folder / STATE_FOLDER / "analyses").glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    return tuple(dict.fromkeys(found.source for file in files if (found := _read(file)) is not None))
+
+
 def save_analysis(source: Source, analysis: Analysis) -> None:
     """Save an analysis, and the user's agreement to analyze this source again.
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
@@ -50,6 +50,25 @@ class _Source(TextEntry):
             "source.submit", "Connect", "Connect to the environment that is named here, and analyze it.", "enter", palette=False
         ),
     )
+
+    def __init__(self, *, placeholder: str, id: str) -> None:  # noqa: A002
+        super().__init__(placeholder=placeholder, id=id)
+        self.recent: tuple[str, ...] = ()
+        """Sources that were used, the last one first: the up and down keys go through them."""
+        self._back, self._typed = -1, ""
+
+    async def on_key(self, event: events.Key) -> None:
+        if event.key not in ("up", "down"):
+            self._back = -1
+            return
+        event.stop()
+        event.prevent_default()
+        if self._back < 0:
+            self._typed = self.value
+        others = [one for one in self.recent if one != self._typed]
+        self._back = max(min(self._back + (1 if event.key == "up" else -1), len(others) - 1), -1)
+        self.value = others[self._back] if self._back >= 0 else self._typed
+        self.cursor_position = len(self.value)
 
 
 class EnvironmentScreen(HudtuiScreen):
@@ -157,6 +176,17 @@ class EnvironmentScreen(HudtuiScreen):
         return None
 
     # -- the source --------------------------------------------------------------------------------------------------
+
+    @started("recent")
+    async def _read_recent(self) -> None:
+        from hudtui.core.environment.cache import recent_sources
+
+        self.query_one("#source", _Source).recent = await asyncio.to_thread(recent_sources, self.app.folder)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """The source field knows the sources that were used."""
+        if event.widget.id == "source":
+            self._read_recent()
 
     def action_source(self) -> None:
         field = self.query_one("#source", TextEntry)

@@ -31,6 +31,8 @@ _CURVE = 10
 """Cells of a small curve."""
 _TALL = 40
 """Lines of a terminal in which the steps say what can be done there."""
+_SMOOTHED, _WEIGHT = 60, 0.8
+"""Steps from which the curve is smoothed, how strongly; what was measured is drawn behind it."""
 _TASKS = 12
 """Tasks that are listed with their rewards."""
 _ALARMS = 2
@@ -86,7 +88,7 @@ class NextPane(TextPane):
     def show(self, facts: Facts) -> None:
         """Show the next step of a project."""
         self.facts = facts
-        self.name_on_border("Welcome" if facts.empty else "Next")
+        self.name_on_border("Welcome" if facts.untouched else "Next")
         self.draw()
 
     def text(self, width: int, height: int) -> Content:
@@ -96,7 +98,7 @@ class NextPane(TextPane):
             if self._failed:
                 return Content.assemble("The project could not be read. ", (self._key("app.refresh"), _KEY), " reads it again.")
             return Content.styled("Reading the project…", _MUTED)
-        if facts.empty:
+        if facts.untouched:
             return self._welcome(width)
         sign, style, what, then = self._step(facts)
         lines = [Content.assemble((cut(f"{sign} {what}", width), style))]
@@ -175,7 +177,7 @@ class RewardPane(TextPane):
 
     BORDER_TITLE = "Reward"
     DEFAULT_CSS = """
-    RewardPane { height: 1fr; min-height: 9; }
+    RewardPane { height: 1fr; min-height: 9; max-height: 22; }
     RewardPane.-bars { height: auto; min-height: 0; }
     """
     run: RunRead | None = None
@@ -194,9 +196,12 @@ class RewardPane(TextPane):
             return Content("")
         if not self.run.curve:
             return self._bars(self.run, width)
-        from hudtui.tui.widgets.charts import ChartLine, curves, series_styles
+        from hudtui.tui.widgets.charts import ChartLine, curves, series_styles, smooth
 
-        return curves([ChartLine(self.run.curve, series_styles(self.app.current_theme)[0])], width, height)
+        raw, style = tuple(self.run.curve), series_styles(self.app.current_theme)[0]
+        noisy = len(raw) >= _SMOOTHED
+        line = ChartLine(smooth(raw, _WEIGHT), style, raw) if noisy else ChartLine(raw, style)
+        return curves([line], width, height)
 
     def _bars(self, run: RunRead, width: int) -> Content:
         from hudtui.tui.widgets.charts import series_styles

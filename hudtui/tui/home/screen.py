@@ -96,7 +96,7 @@ class HomeScreen(HudtuiScreen):
     def facts_changed(self, facts: Facts) -> None:
         self.query_one(NextPane).show(facts)
         self.query_one(ProjectPane).show(facts)
-        self._present(self.query_one(ProjectPane), not facts.empty)
+        self._present(self.query_one(ProjectPane), not facts.untouched)
         self._show_runs(facts)
         self.refresh_bindings()
 
@@ -159,6 +159,8 @@ class HomeScreen(HudtuiScreen):
             return
         if facts.next_step is None and facts.running:
             self.app.open_screen("run", run=facts.running[0].id)
+        elif facts.next_step == "mapping" and not facts.configs:  # there is nothing to map before one is written
+            self.app.open_and_act("environment", "environment.generate")
         else:
             self.app.open_screen(facts.next_step or "run")
 

@@ -483,7 +483,13 @@ class PlayingScreen(HudtuiScreen):
         episode = event.episode
         self._before, self._scores, self._judged = self._scores, episode.scores, True
         self._transcript.end(end_lines(episode))
-        kept = "" if event.file is None else f" Kept in {self.app.workspace.relative(event.file)}."
+        kept = (
+            ""
+            if event.file is None
+            else (
+                f" Kept in {self.app.workspace.relative(event.file)}: {{key:app.open-run}}, then {{key:run.results}}, shows it."
+            )
+        )
         if episode.error:
             self.say(f"{episode.error}{'' if episode.error.endswith('.') else '.'}{kept}", "error")
         else:

@@ -173,6 +173,8 @@ class EpisodePane(ViewsPane):
         self._complete()
 
     def on_resize(self) -> None:
+        if self.view == "group":
+            self._draw()  # its lines are made for a width
         self._complete()
 
     def _complete(self) -> None:

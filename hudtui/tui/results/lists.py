@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from textual.message import Message
 
 from hudtui.core.results.queries import EPISODE_FIELDS, GROUP_FIELDS, FailureCause, pass_table
 from hudtui.core.results.values import EXPECTED_STOPS
@@ -28,7 +31,7 @@ def reward_marks(rewards: Sequence[float | None], low: float, high: float, most:
 
 
 _GROUPS = (
-    Column("task", "task", 10, flexible=1),
+    Column("task", "task", 10, flexible=1, ends=True),
     Column("run", "run", 8, flexible=1),
     Column("step", "step", 5, align="right"),
     Column("episodes", "n", 4, align="right"),
@@ -49,6 +52,12 @@ class GroupList(TablePane["ResultGroup"]):
         ends: Returns the smallest and the largest of all rewards.
         is_marked: Returns whether other groups are compared with this group.
     """
+
+    @dataclass
+    class Filtered(Message):
+        """Other groups are listed, because the filter was changed."""
+
+        pane: GroupList
 
     BORDER_TITLE, NOUN = "Groups", "group"
     HELP = (
@@ -71,6 +80,10 @@ class GroupList(TablePane["ResultGroup"]):
             id="results-groups",
         )
         self._members, self._ends, self._is_marked = members, ends, is_marked
+
+    def filtered(self) -> None:
+        super().filtered()
+        self.post_message(self.Filtered(self))
 
     def with_columns(self, *, steps: bool, runs: bool) -> None:
         """Show or hide the columns of steps and runs, which are empty or constant in many results."""
@@ -133,7 +146,7 @@ _EPISODES = (
     Column("tokens", "tokens", 7, align="right", from_width=46),
     Column("seconds", "time", 7, align="right", from_width=38),
 )
-_TASK = Column("task", "task", 8, flexible=1)
+_TASK = Column("task", "task", 8, flexible=1, ends=True)
 
 
 class EpisodeList(TablePane["EpisodeEntry"]):
@@ -194,7 +207,7 @@ class HitList(TablePane["SearchHit"]):
     def __init__(self, entry: Callable[[int], EpisodeEntry | None]) -> None:
         super().__init__(
             (
-                Column("task", "task", 8, flexible=1),
+                Column("task", "task", 8, flexible=1, ends=True),
                 Column("rollout", "#", 5),
                 Column("turn", "turn", 4, align="right"),
                 Column("excerpt", "text", 12, flexible=3),

@@ -55,12 +55,18 @@ class _Lists:
     causes: tuple[FailureCause, ...]
 
 
-def _summed(index: ResultIndex, rewards: tuple[float, float] | None) -> _Lists:
+def _summed(
+    index: ResultIndex,
+    rewards: tuple[float, float] | None,
+    matching: Callable[[Sequence[ResultGroup]], Sequence[ResultGroup]] | None,
+) -> _Lists:
+    """Read the lists from an index; `matching` filters the groups whose episodes the histogram counts."""
     entries, groups = index.entries, index.groups()
+    counted = entries if matching is None else [entry for group in matching(groups) for entry in index.members(group)]
     steps = any(group.key.step is not None for group in groups)
     if rewards is not None:
         groups = [group for group in groups if any(_within(entry, rewards) for entry in index.members(group))]
-    return _Lists(histogram(entries), tuple(groups), steps, failures(entries))
+    return _Lists(histogram(counted), tuple(groups), steps, failures(entries))
 
 
 def _within(entry: EpisodeEntry, rewards: tuple[float, float] | None) -> bool:
@@ -181,12 +187,24 @@ class ResultsScreen(HudtuiScreen):
                 self.start(self._open_newest, group="open")
             return
         self._place = (given.get("step"), given.get("task"))
+        if path is not None or run not in [source.run for source in self.sources]:
+            self._begin_anew()
         if path is not None:
             self.start(partial(self._open_named, str(path)), group="open")
         elif run in [source.run for source in self.sources]:
             self._go_to_place()
         else:
             self.start(partial(self._open_run, str(run)), group="open")
+
+    def _begin_anew(self) -> None:
+        """Leave what was marked and how it was looked at: another screen asks for other episodes."""
+        self._marked = self._marked_group = None
+        if not self.panes.is_attached:
+            return
+        if self.groups.disabled:
+            self.groups.disabled, self.failures.disabled = False, True
+        self.groups.filter_by("")
+        self.panes.rearrange()
 
     def facts_changed(self, facts: Facts) -> None:
         """Open the newest run if no results are open: the first run may have recorded episodes by now."""
@@ -328,8 +346,10 @@ class ResultsScreen(HudtuiScreen):
         index, rewards = self.index, self._rewards
         if index is None:
             return
-        found = await asyncio.to_thread(_summed, index, rewards)
-        if index is not self.index or rewards != self._rewards or not index.entries:
+        wanted = self.groups.filter_field.value
+        found = await asyncio.to_thread(_summed, index, rewards, self.groups.matching if wanted else None)
+        now = (self.index, self._rewards, self.groups.filter_field.value)
+        if now != (index, rewards, wanted) or not index.entries:
             return  # a later call draws the newer state
         first = not self.panes.display
         if first:
@@ -449,6 +469,13 @@ class ResultsScreen(HudtuiScreen):
         event.stop()
         self.keys_rested()
         self.panes.open(self.episode)
+
+    @on(GroupList.Filtered)
+    def _groups_filtered(self, event: GroupList.Filtered) -> None:
+        """Count the rewards of the listed groups alone."""
+        event.stop()
+        if self.index is not None and self.panes.display:
+            self.start(self._show_lists, group="lists")
 
     @on(Histogram.Chosen)
     def _rewards_chosen(self, event: Histogram.Chosen) -> None:
@@ -573,6 +600,11 @@ class ResultsScreen(HudtuiScreen):
             self.marked.show(marked.entry, marked, beside=Beside(diff, "right") if diff is not None else None, marked=True)
         if self.marked.disabled == beside:
             self.marked.disabled = not beside
+            if beside:  # both in the same view; that of the group says nothing of two episodes
+                if self.episode.view == "group":
+                    self.episode.turn_to("turns")
+                if self.marked.view != self.episode.view:
+                    self.marked.turn_to(self.episode.view)
             self.panes.rearrange()
         self.refresh_bindings()
 

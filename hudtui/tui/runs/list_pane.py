@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from typing import ClassVar
 
 from hudtui.core.compute.limits import money
@@ -20,6 +21,8 @@ GROUPS = (None, "state", "model", "engine", "tasks", "machine")
 """Fields by which the list can be grouped, in the order in which the key goes through them."""
 CURVE = 8
 """Width of the curve of rewards, in cells."""
+_GROUP_WIDTH = 8
+"""Cells of the column with the title of each group."""
 _STYLES = {
     "running": "table--ok",
     "failed": "table--error",
@@ -156,8 +159,12 @@ class RunList(TablePane[RunRow]):
 
     def action_group(self) -> None:
         self.grouped_by = GROUPS[(GROUPS.index(self.grouped_by) + 1) % len(GROUPS)]
-        head = () if self.grouped_by is None else (Column("group", self.grouped_by, 8, most=16),)
-        self.table.columns = (*head, *_COLUMNS)
+        if self.grouped_by is None:
+            self.table.columns = _COLUMNS
+        else:
+            taken = _GROUP_WIDTH + 1
+            others = (replace(one, from_width=one.from_width + taken if one.from_width else 0) for one in _COLUMNS)
+            self.table.columns = (Column("group", self.grouped_by, _GROUP_WIDTH, most=16), *others)
         self.show(self._all)
 
     def field(self, name: str) -> str:

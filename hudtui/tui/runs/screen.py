@@ -208,7 +208,7 @@ class RunScreen(HudtuiScreen):
             told = [seen_from(facts.folder, warning) for warning in facts.warnings]
             empty.tell("\n".join(("No run can be shown.", *told)), "hudtui doctor shows details")
         else:
-            empty.tell("No run yet.", "{key:run.start} starts one")
+            empty.tell("No run yet.", "{key:run.start} starts one; {key:run.results} shows episodes without a run")
         empty.display = not facts.runs
         self.panes.display = bool(facts.runs)
         if facts.warnings and not facts.runs:
@@ -268,14 +268,17 @@ class RunScreen(HudtuiScreen):
         await asyncio.to_thread(self._open_store)
         assert self._monitor is not None
         while True:
-            wanted = [
-                run for run, row in self._rows.items() if row.summary.active or run in self._stale or run not in self._views
-            ]
+            wanted = [run for run, row in self._rows.items() if row.summary.active or self._is_unread(run)]
             async with aclosing(self._monitor.views(run for run in wanted if run != self.chosen)) as views:
                 async for view in views:
                     self._see(view)
             self.time_passed()
             await asyncio.sleep(GLANCE)
+
+    def _is_unread(self, run: str) -> bool:
+        """Whether a run that has ended was not read since then, or since the last refresh."""
+        view = self._views.get(run)
+        return view is None or run in self._stale or view.summary.active
 
     def _see(self, view: RunView) -> None:
         """Store the newest view of a run, and show it in the list."""
@@ -352,7 +355,7 @@ class RunScreen(HudtuiScreen):
 
     def _follow(self) -> None:
         """Follow the chosen run until another is chosen or the screen is left."""
-        if not self.going("glance"):
+        if all(one.is_cancelled for one in self.going("glance")):  # it ends soon, when the screen was left for a moment only
             self.run_worker(self._glance(), name="forever", group="glance")
         if self.chosen is not None:
             watch: Callable[[], Any] = partial(self._watch, self.chosen)  # the coroutine is created when the worker starts
@@ -453,6 +456,8 @@ class RunScreen(HudtuiScreen):
             return "runs are being removed"
         if name in _FREE or (name == "stop" and self._marked) or (name in ("tags", "archive") and self._labelled):
             return None
+        if name == "results" and not self._rows:
+            return None  # evaluations and play by hand leave episodes, too
         if self.chosen is None or self.view is None:
             return "there is no run yet" if not self._rows else "the run is still being read"
         run = self.view.summary

@@ -23,6 +23,14 @@ def cut_left(text: str, width: int) -> str:
     return "…" + text
 
 
+def cut_middle(text: str, width: int) -> str:
+    """`text` in at most `width` cells, with an ellipsis where its middle is missing: for names that differ at their ends."""
+    if cell_len(text) <= width or width < 5:
+        return cut(text, width)
+    head = set_cell_size(text, (width - 1) // 3).rstrip()
+    return head + cut_left(text, width - cell_len(head))
+
+
 def pad(text: str, width: int) -> str:
     """`text` in exactly `width` cells: cut, or filled with blanks."""
     text = cut(text, width)

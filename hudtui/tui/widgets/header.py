@@ -54,7 +54,7 @@ class HeaderBar(Widget):
             right.append((f"{cut(clean_line(facts.platform), 20)} ✓", "$success"))
         tail = Content("   ").join(Content.styled(text, style) for text, style in right)
         head = Content.styled("hudtui", "bold $primary")
-        if title and width >= 80:
+        if title:  # no step is marked then: it alone says where one is
             head += Content.styled(f"  {title}", "bold")
         trust = Content("")
         if facts is not None and not facts.trusted:

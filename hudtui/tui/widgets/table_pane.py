@@ -148,6 +148,14 @@ class TablePane(FilteredPane, Generic[R]):
     def filtered(self) -> None:
         self._arrange()
 
+    def matching(self, rows: Iterable[R]) -> list[R]:
+        """Return the rows that match the filter; all of them where it is no filter. May run in a thread."""
+        given = list(rows)
+        try:
+            return arrange(given, self._fields, wanted=self.filter_field.value, sort=None, reverse=False)
+        except InputError:
+            return given
+
     def order(self, rows: list[R]) -> list[R]:
         """Return the filtered and sorted rows in the order of the table. A subclass may put rows together here."""
         return rows

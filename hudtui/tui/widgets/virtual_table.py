@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import Acting, AppAction, by_key
-from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.fit import cut, cut_middle, pad
 from hudtui.tui.widgets.lists import MOVES
 from hudtui.tui.widgets.scrollbar import CalmlyScrolled
 
@@ -46,6 +46,8 @@ class Column:
     """The narrowest table that shows it."""
     align: Literal["left", "right"] = "left"
     """Numbers are right-aligned."""
+    ends: bool = False
+    """Its texts differ at their ends: one that is too long loses its middle."""
     most: int = 0
     """Cells that the column grows to when its contents need them; 0 for a column of fixed width."""
 
@@ -391,6 +393,8 @@ class VirtualTable(Acting, CalmlyScrolled, ScrollView, can_focus=True):
 
 def _placed(text: str, room: int, column: Column) -> str:
     """A cell in exactly `room` cells, at the side of its column."""
+    if column.ends:
+        text = cut_middle(text, room)
     if column.align == "left":
         return pad(text, room)
     text = cut(text, room)
