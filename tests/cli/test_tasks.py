@@ -167,7 +167,7 @@ NEW = ("new", "text-2048", "--prompt", "Play.", "--setup", 'board={"board_size":
 
 def test_new() -> None:
     result = tasks(*NEW, 'max_number={"target": 64}', "-o", "n.json")
-    assert result.exit_code == 0 and result.stdout == "n.json: text-2048-1 is added, 1 task now\n", result.output
+    assert result.exit_code == 0 and result.stdout == "Added text-2048-1 to n.json (1 task)\n", result.output
     assert "reward" in result.stderr and json.loads(tasks("test", "n.json", "--json").stdout)["ok"]
     again = (*NEW, 'max_number={"target": 128}', "-o", "n.json", "--no-test")
     assert tasks(*again).exit_code == 2  # a file that exists: nobody can be asked here

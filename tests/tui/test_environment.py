@@ -375,7 +375,7 @@ async def test_a_new_task_is_asked_for_tested_and_written(open_app: Any, project
         (written,) = json.loads((project / "text-2048-tasks.json").read_text())
         assert written["prompt"] == "Play." and written["setup_tool"]["arguments"]["name"] == "board"
         assert written["evaluate_tool"]["arguments"] == {"name": "max_number", "arguments": {"target": 64}}
-        assert "text-2048-1 is added" in screen_text(app)
+        assert "Added text-2048-1" in screen_text(app)
         await pilot.press("n")
         await pilot.pause()
         await pilot.press("escape")
@@ -408,7 +408,7 @@ async def test_a_call_of_a_new_task_is_corrected_after_a_failed_test(
         await asked("setup.board: arguments")
         app.focused.value = '{"seed": 7}'
         await pilot.press("enter")
-        await asked("Which call judges the outcome?")
+        await asked("Evaluator: which call judges the outcome?")
         await pilot.press("down", "enter")
         await asked("evaluate.efficiency: arguments")
         app.focused.value = '{"goal": 64}'
@@ -420,12 +420,12 @@ async def test_a_call_of_a_new_task_is_corrected_after_a_failed_test(
         told = " ".join(screen_text(app).split())
         assert "does not know goal" in told and 'Correct the evaluation evaluate {"name": "efficiency"' in told
         await pilot.press("enter")
-        await asked("Which call judges the outcome?")
+        await asked("Evaluator: which call judges the outcome?")
         await pilot.press("enter")
         await asked("evaluate.efficiency: arguments")
         assert app.focused.value == '{"goal": 64}', "what was typed is still there"
         await pilot.press("escape")
-        await asked("Which call judges the outcome?")
+        await asked("Evaluator: which call judges the outcome?")
         await pilot.press("escape")
         await asked("The test failed")
         await pilot.press("down", "enter")
@@ -438,12 +438,12 @@ async def test_a_call_of_a_new_task_is_corrected_after_a_failed_test(
         await pilot.press("escape")
         await asked("The test failed")
         await pilot.press("enter")
-        await asked("Which call judges the outcome?")
+        await asked("Evaluator: which call judges the outcome?")
         await pilot.press("up", "enter")
         await asked("evaluate.max_number: arguments")
         app.focused.value = '{"target": 64}'
         await pilot.press("enter")
-        await asked("text-2048-1 is added")
+        await asked("Added text-2048-1")
         (written,) = json.loads((project / "mine.json").read_text())
         assert written["prompt"] == "Play." and written["setup_tool"]["arguments"]["arguments"] == {"seed": 7}
         assert written["evaluate_tool"]["arguments"] == {"name": "max_number", "arguments": {"target": 64}}

@@ -19,7 +19,7 @@ from hudtui.core.gym.generate import Draft, render, usable_draft
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.lint.findings import Finding
 from hudtui.core.project import Project
-from hudtui.core.text import plural
+from hudtui.core.text import clean_line, plural
 
 _MOST_NAMES = 8
 """Actions that a summary names."""
@@ -189,7 +189,7 @@ def _taken(path: Path) -> bool:
 
 async def _ask_for_file(project: Project, person: Person, default: Path) -> Path | None:
     given = await person.ask(
-        "Write the configuration to", value=str(default), lines=("Relative to the project folder.",), accept="Write"
+        "Save configuration as", value=str(default), lines=("Relative to the project folder.",), accept="Save"
     )
     if given is None:
         return None
@@ -208,9 +208,10 @@ async def _ask_for_file(project: Project, person: Person, default: Path) -> Path
 
 async def _ask_for_values(person: Person, offered: Mapping[str, tuple[str, ...]]) -> bool:
     calls = [f"{action}()" for actions in offered.values() for action in actions]
+    tools = ", ".join(clean_line(tool, 40) for tool in offered)
     return await person.confirm(
-        "One action for each value?",
-        ("  ".join(calls[:12]), "Otherwise one action for each tool, with the value as its argument."),
-        yes="For each value",
-        no="For each tool",
+        f"Expand {tools} into {', '.join(calls[:3])}{', …' if len(calls) > 3 else ''}?",
+        ("  ".join(calls[:12]), "One action for each value; or one for each tool, with the value as its argument."),
+        yes="Expand",
+        no="Keep as argument",
     )

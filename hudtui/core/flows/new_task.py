@@ -76,7 +76,7 @@ class NewTask:
 
     @property
     def report(self) -> str:
-        return f"{self.file}: {self.task.id} is added, {plural(self.tasks, 'task')} now"
+        return f"Added {self.task.id} to {self.file} ({plural(self.tasks, 'task')})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of `hudtui tasks new --json`."""
@@ -197,7 +197,7 @@ async def new_task(
 async def _ask_part(part: str, known: TaskDraft, project: Project, analysis: Analysis, person: Person) -> tuple[TaskDraft, bool]:
     """Ask for one part of a task, with what is known of it as the suggestion. Returns whether it was answered, too."""
     if part == "prompt":
-        prompt = await _ask_prompt(known.prompt or "", person)
+        prompt = await _ask_prompt(known.prompt or "", analysis, person)
         return (known, False) if prompt is None else (replace(known, prompt=prompt), True)
     if part == "file":
         file = await _ask_file(project, analysis, person, known.file)
@@ -209,10 +209,12 @@ async def _ask_part(part: str, known: TaskDraft, project: Project, analysis: Ana
     return (replace(known, setup=calls) if part == "setup" else replace(known, evaluate=calls)), True
 
 
-async def _ask_prompt(value: str, person: Person) -> str | None:
+async def _ask_prompt(value: str, analysis: Analysis, person: Person) -> str | None:
     lines = ("What the agent is asked to do. It sees this text and the tools, nothing else.",)
+    names = ", ".join(clean_line(tool.name, 30) for tool in analysis.agent_tools[:3])
+    example = f"what to reach with {names}" if names else "what to reach"
     while True:
-        prompt = await person.ask("Prompt", lines=lines, value=value, placeholder="such as: Reach the tile 256.", accept="Next")
+        prompt = await person.ask("Prompt", lines=lines, value=value, placeholder=example, accept="Next")
         if prompt is None or prompt.strip():
             return prompt
         person.say("The prompt is empty: the agent would not know what to do.", severity="error")
@@ -331,8 +333,8 @@ async def _ask_call(
         choices.append(Choice(_DONE, "no set-up", "the environment begins as it is when it starts"))
         title = "Which call sets the task up?"
     else:
-        choices.append(Choice(_DONE, "no evaluation", "`rubric.reward` of the configuration judges the outcome"))
-        title = "Which call judges the outcome?"
+        choices.append(Choice(_DONE, "no evaluator", "set `rubric.reward` in the configuration"))
+        title = "Evaluator: which call judges the outcome?"
     suggested, typed = (None if before is None else _DONE, {}) if not before else _typed_call(before[0], offered)
     while True:
         chosen = await person.choose(title, choices, value=suggested)
@@ -387,7 +389,7 @@ async def _ask_arguments(name: str, tool: Tool, before: Mapping[str, str], perso
     fields = form_fields(tool)
     if not fields:
         return {}
-    lines = ("Parameters unknown: enter a JSON object.",) if fields[0].name == ALL_ARGUMENTS else ()
+    lines = ('Parameters unknown: enter a JSON object, such as {"target": 64}.',) if fields[0].name == ALL_ARGUMENTS else ()
     shown = []
     for field in fields:
         about = f"{field.type}, default {clean_line(field.default, 40)}" if field.default else field.type

@@ -109,8 +109,9 @@ async def _agree_to_environment(record: RunRecord, person: Person) -> bool:
     """Ask before an environment for training is made on this machine; a rehearsal there costs nothing else."""
     trainer = trainer_environment(record.plan)
     size = ART_SIZE if record.engine == "art" else SIZE
-    lines = (f"An environment for training is made once: {size}.", f"It goes to {trainer.python.parent.parent}.")
-    return trainer.ready or await person.confirm("Make the environment for rehearsals?", lines, yes="Make it", no="Not now")
+    lines = (f"{size}, once; into {trainer.python.parent.parent}.",)
+    what = "ART" if record.engine == "art" else "PyTorch"
+    return trainer.ready or await person.confirm(f"Install {what} for rehearsals?", lines, yes="Install", no="Not now")
 
 
 async def start(record: RunRecord, project: Project, *, tmux: bool = True) -> AsyncGenerator[RunEvent, None]:

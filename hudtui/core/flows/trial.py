@@ -154,7 +154,7 @@ async def _trial(task: Task, lookup: Lookup, timeout: float) -> Trial:
     if (complaint := episode.info.get("evaluation_error")) is not None:
         return outcome("error", f"the evaluator is broken: it answered with an error: {complaint}")
     if not task.evaluate:
-        return outcome("success", "set-up works; no call judges the outcome, `rubric.reward` of the configuration has to")
+        return outcome("success", "set-up works; no evaluator: set `rubric.reward` in the configuration")
     if not episode.scores.reward_found:
         fix = "An evaluator answers with `reward` (0 to 1), as structured content or as JSON text."
         return outcome("error", str(episode.info.get("no_reward", "the evaluator returned no `reward`")), fix)

@@ -161,7 +161,7 @@ def find_engine(name: str) -> Engine:
 PYTHON_VARIABLE = "HUDTUI_TRAINER_PYTHON"
 """Variable with the Python of an existing training environment, used instead of a new one."""
 ART_SIZE = "0.7 GB on disk"
-SIZE = "1.5 GB on disk with the CPU build of PyTorch, where the package installer of this machine finds it; else about 5 GB"
+SIZE = "1.5 GB on disk with the CPU build of PyTorch; about 5 GB if only the CUDA build is available"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ async def test_asks_for_the_file_and_for_one_action_a_value(project: Project) ->
     person = ScriptedPerson(..., True)
     made = await write_config(project, found(), person)
     assert made is not None and made.file == Path("configs/text-2048.yaml") == default_file("text-2048")
-    assert person.titles == ["Write the configuration to", "One action for each value?"]
+    assert person.titles == ["Save configuration as", "Expand move into left(), right()?"]
     assert "left()  right()" in person.questions[1].lines
     written = (project.folder / made.file).read_text()
     assert written == made.text and list(yaml.safe_load(written)["action_mappings"]) == ["left", "right"]
@@ -50,7 +50,7 @@ async def test_what_is_given_is_not_asked(project: Project, tmp_path: Path) -> N
 async def test_an_environment_without_such_values_gets_no_question_about_them(project: Project) -> None:
     person = ScriptedPerson("a.yaml")
     assert await write_config(project, found(Tool("look", "Look.", {"type": "object", "properties": {}})), person)
-    assert person.titles == ["Write the configuration to"]
+    assert person.titles == ["Save configuration as"]
 
 
 async def test_a_file_is_replaced_only_when_the_user_agrees(project: Project) -> None:

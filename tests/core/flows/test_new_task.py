@@ -72,7 +72,7 @@ FORM = ("P.", "setup.board", {"size": "4", "mode": "easy"}, "evaluate.reached", 
 CALLS = (
     "Which call sets the task up?",
     "setup.board: arguments",
-    "Which call judges the outcome?",
+    "Evaluator: which call judges the outcome?",
     "evaluate.reached: arguments",
 )
 TITLES = ["Prompt", *CALLS, "Task file"]
@@ -90,7 +90,12 @@ async def test_who_gives_a_question_up_goes_back_one_and_nothing_is_lost(given_u
 async def test_a_form_that_is_left_step_by_step_asks_for_nothing_more() -> None:
     person = ScriptedPerson(*FORM[:-1], None, None, None, None)
     assert await make(person, TaskDraft(test=False)) == [] and list(Path().iterdir()) == []
-    assert person.titles[5:] == ["Task file", "Which call judges the outcome?", "Which call sets the task up?", "Prompt"]
+    assert person.titles[5:] == [
+        "Task file",
+        "Evaluator: which call judges the outcome?",
+        "Which call sets the task up?",
+        "Prompt",
+    ]
 
 
 async def test_before_the_first_question_nothing_is_kept() -> None:
@@ -275,7 +280,7 @@ async def test_calls_are_corrected_after_a_failed_test() -> None:
     failed, tool, arguments = person.questions[6:9]
     assert failed.choices[0].label == "Correct the evaluation" and "goal" in failed.choices[0].help
     assert [choice.label for choice in failed.choices[1:]] == ["Correct the set-up", "Write text-2048-1 anyway"]
-    assert tool.title == "Which call judges the outcome?" and tool.value == "evaluate.max_number"
+    assert tool.title == "Evaluator: which call judges the outcome?" and tool.value == "evaluate.max_number"
     assert arguments.fields[0].default == '{"goal": 64}', "what was typed comes back"
     assert person.questions[10] == failed, "who gives a correction up is asked again"
     assert made.task.prompt == "Play." and made.task.setup[0].arguments == {"name": "board", "arguments": {"seed": 7}}

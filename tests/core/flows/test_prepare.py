@@ -57,8 +57,8 @@ async def test_every_fix_in_turn_makes_a_run_ready(project: Project) -> None:
     assert person.titles == [
         "Which task file?",
         "Generate a configuration from which environment?",
-        "Write the configuration to",
-        "One action for each value?",
+        "Save configuration as",
+        "Expand move into left(), right(), up(), …?",
         "What is GAME_KEY?",
     ]
     assert person.unasked == [] and "list" in stages

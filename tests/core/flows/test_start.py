@@ -119,7 +119,7 @@ async def test_the_question_says_what_is_known_to_fail(
 async def test_a_rehearsal_asks_before_it_makes_an_environment(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     person = ScriptedPerson(False, True)
     assert await plan_rehearsal(RunRequest(), project, person) is None
-    assert person.titles == ["Make the environment for rehearsals?"] and "is made once" in person.questions[0].lines[0]
+    assert person.titles == ["Install PyTorch for rehearsals?"] and "once; into" in person.questions[0].lines[0]
     record = await plan_rehearsal(RunRequest(), project, person)
     assert record is not None and record.spec.rehearse and recipe_for(record.spec).steps == REHEARSAL_STEPS
     monkeypatch.setenv("HUDTUI_TRAINER_PYTHON", sys.executable)
