@@ -1001,9 +1001,10 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         running = tuple(run for run in running if run.id not in {one.run for one in paid})
         parts += [[f"◆ {one.words[0]}", *one.words[1:]] for one in paid]
         if running:
+            goes = "It continues" if len(running) == 1 else "They continue"
             words = [f"● {run.title}" for run in running[:5]]
             words += [f"and {len(running) - 5} more"] if len(running) > 5 else []
-            parts.append([*words, "", "They continue without hudtui. Open it here again to watch,", "or type: hudtui runs list"])
+            parts.append([*words, "", f"{goes} without hudtui. Open it here again to watch,", "or type: hudtui runs list"])
         if parts:
             title, lines = _quit_title(running, paid), tuple(line for part in parts for line in ("", *part))[1:]
             real = any(not one.simulated for one in paid)

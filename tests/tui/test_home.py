@@ -241,7 +241,7 @@ async def test_a_failed_or_stopped_run_is_not_done(
     done = {name: StepFact("done") for name in STEPS}
     failed = {**done, "run": StepFact("failed", "grpo failed", "Read its log.")}
     async with open_app(project, services=app(project, **{**full(project), "steps": failed}).services) as (running, _):
-        assert "The last run failed: grpo failed" in screen_text(running) and "All steps are done" not in screen_text(running)
+        assert "The last run failed: grpo failed" in screen_text(running) and "Ready." not in screen_text(running)
     wrong = {**done, "mapping": StepFact("failed", "7 errors in configs/a.yaml", "Mend it.", 7)}
     async with open_app(project, services=app(project, **{**full(project), "steps": wrong}).services) as (running, _):
         assert "2 ✗ 7 mapping" in screen_text(running) and "Mapping: 7 errors in configs/a.yaml" in screen_text(running)
@@ -386,8 +386,8 @@ async def test_money_is_told_with_the_budget_of_the_day(
         assert "Money" not in screen_text(running)
         running.spending.money = Money(2, "$4.90", "$1.13", budget="$20.00", orphans=1, warn=True)
         running.show_money()
-        text = await shown(pilot, screen_text, "2 pods   $4.90/h   today $1.13 of $20.00")
-        assert "2 pods $4.90/h · $1.13 today ! 1 unclaimed" in text.splitlines()[0]
+        text = await shown(pilot, screen_text, "2 machines   $4.90/h   today $1.13 of $20.00")
+        assert "2 machines $4.90/h · $1.13 today ! 1 unclaimed" in text.splitlines()[0]
         running.spending.money = None
         running.show_money()
         await pilot.pause()

@@ -445,7 +445,7 @@ async def test_quitting_says_what_a_rented_run_goes_on_costing_and_who_ends_it(
         assert "1 machine costs money without hudtui" in said and f"costs $2.10/h (simulated): run {run} continues there" in said
         assert "its results are not fetched and its machine is not ended" in said and f"hudtui runs resume {run}" in said
         assert "Its guard switches it off in " in said and "1 h 00 min after the run has ended" in said
-        assert "They continue without hudtui" not in said
+        assert "without hudtui. Open it here" not in said
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
     (line,) = app.parting

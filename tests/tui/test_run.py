@@ -467,7 +467,7 @@ async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: 
         shown = screen_text(app)
         assert "! play ran out of memory: torch.OutOfMemoryError: CUDA out of memory." in shown
         assert "Lower batch_size" in shown and "! loss is NaN or infinite since step 2" in shown
-        await _until(pilot, lambda: "■ complete: the log has ended" in screen_text(app))
+        await _until(pilot, lambda: "■ end of log" in screen_text(app))
 
 
 @pytest.mark.parametrize("size", [*SIZES, (120, 35)])

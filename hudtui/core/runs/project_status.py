@@ -93,9 +93,7 @@ def project_steps(
     ready = all(step.state == "done" for step in steps)
     # This machine always exists, but the step counts as done only once there is something to run.
     if rents or known or configs or tasks or runs:
-        steps.append(
-            ProjectStep("compute", "done", "machines can be rented" if rents else "this machine", "Choose where to run.")
-        )
+        steps.append(ProjectStep("compute", "done", "ready to rent" if rents else "local only", "Choose where to run."))
     else:
         steps.append(ProjectStep("compute", "missing", "this machine, or a rented one", "Choose where to run."))
     for place, step in enumerate(steps):

@@ -237,7 +237,7 @@ class ComputeScreen(HudtuiScreen):
         if name == "noted" and not self.app.spending.taken:
             return "no machine was taken back"
         if name in ("pods", "offers") and not self.offers(action_id):
-            return "the cursor is there already"
+            return "you are already there"
         if name == "orphans" and not (self.snapshot is not None and self.snapshot.orphans):
             return "no machine is unclaimed"
         if name in _OF_A_POD and not self._on_pods:

@@ -127,6 +127,10 @@ class NextPane(TextPane):
             )
         return Content("\n").join(lines)
 
+    def _ready(self, facts: Facts) -> str:
+        """Where all steps are done: the last run."""
+        return f"Ready. Last run: {clean_line(facts.listed[0].title, 60)}" if facts.listed else "Ready."
+
     def _step(self, facts: Facts) -> tuple[str, str, str, str]:
         """Return sign, style, message, and what the key does."""
         name = facts.next_step
@@ -134,7 +138,7 @@ class NextPane(TextPane):
             going = len(facts.running)
             if going:
                 return GLYPHS["running"], "bold $success", f"{plural(going, 'run')} in progress.", "watch"
-            return "✓", "bold $success", "All steps are done.", "open the results, or start another run"
+            return "✓", "bold $success", self._ready(facts), "open the results, or start another run"
         fact = facts.step(name)
         step = next(one for one in STEPS if one.name == name)
         then = clean_line(fact.what_next) or step.question
@@ -238,7 +242,7 @@ class MoneyPane(TextPane):
         money = self.money
         if money is None:
             return Content("")
-        words = [f"{plural(money.machines, 'pod')}", f"{money.per_hour}/h"]
+        words = [f"{plural(money.machines, 'machine')}", f"{money.per_hour}/h"]
         words.append(f"today {money.today}" + (f" of {money.budget}" if money.budget else ""))
         if money.as_of:
             words.append(f"as of {money.as_of}")

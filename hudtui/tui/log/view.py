@@ -343,7 +343,7 @@ class LogView(Acting, Vertical):
             parts.append((f"○ no contact for {span(self._away)}", "bold $error"))
         elif self._ended:
             brief = self._pattern is not None or self._before  # the words beside it matter more
-            parts.append(("■ ended" if brief else "■ complete: the log has ended", "$foreground-muted"))
+            parts.append(("■ ended" if brief else "■ end of log", "$foreground-muted"))
         elif self._lines.follow:
             parts.append(("● following", "$success"))
         else:

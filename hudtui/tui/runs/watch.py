@@ -138,7 +138,7 @@ class WatchScreen(HudtuiScreen):
         AppAction("watch.machine", "Machine", "Show another machine: local, a host in ~/.ssh/config, or user@host.", "M"),
         AppAction(
             "watch.file",
-            "Log or port",
+            "Open file or port",
             "Follow a log, or a file or folder of a tracker such as W&B or TensorBoard, by its path there; or vLLM by its port.",
             "o",
         ),

@@ -92,7 +92,7 @@ class Dialog(Acting, ModalScreen[T]):
         typed = getattr(self.app, "typed", None)
         if typed is None or typed.deliberate:
             return True
-        self.notify(f"Many keys came at once, so this does not count as an answer. Press {key} again.", severity="warning")
+        self.notify(f"Fast input ignored. Press {key} again.", severity="warning")
         return False
 
 

@@ -71,7 +71,7 @@ class HeaderBar(Widget):
 
 def _money(money: Money, width: int) -> tuple[str, str]:
     """What is being paid for, and its style; short where there is little room."""
-    words = f"{plural(money.machines, 'pod')} {money.per_hour}/h"
+    words = f"{plural(money.machines, 'machine')} {money.per_hour}/h"
     if width >= 80:
         words += f" · {money.today} today"
     if money.orphans:

@@ -239,7 +239,7 @@ async def test_keys_on_the_list_of_machines_say_what_they_do(
         await settle(pilot)
         assert app.screen.query_one("#compute-pods").has_focus_within, "p goes to the list also from the detail of a machine"
         await pilot.press("p")
-        await until(pilot, lambda: app.screen.message == "Machines: the cursor is there already")
+        await until(pilot, lambda: app.screen.message == "Machines: you are already there")
 
 
 async def test_how_long_the_wallet_lasts_is_said_before_renting_and_beside_what_is_alive(
