@@ -212,7 +212,7 @@ async def test_quit_says_that_runs_go_on(
         await pilot.press("q")
         await pilot.pause()
         text = screen_text(app)
-        assert "1 run is active" in text and "2048-greedy" in text and "continue without hudtui" in text
+        assert "1 run is active" in text and "2048-greedy" in text and "It continues without hudtui" in text
         await pilot.press("n")
         await pilot.pause()
         assert app.is_running
