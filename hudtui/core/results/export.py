@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Literal, cast, get_args
 from hudtui import __version__
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import write_atomic
-from hudtui.core.results.foreign import calls_of, content_images, content_text
+from hudtui.core.results.foreign import calls_of, content_images, content_text, decode
 from hudtui.core.results.images import describe_image, images_by_turn
 from hudtui.core.results.index import JsonLinesFile, ResultIndex
 from hudtui.core.results.values import Transcript, TranscriptCall
@@ -183,7 +183,8 @@ def _records(index: ResultIndex, numbers: Sequence[int]) -> Iterator[bytes]:
         file = index.files[entry.file]
         if isinstance(file, JsonLinesFile):
             # A line may hold several episodes; it is written once.
-            yield b"" if (entry.file, entry.offset) in written else file.line(entry) + b"\n"
+            line = b"" if (entry.file, entry.offset) in written else file.line(entry) + b"\n"
+            yield _line(decode(line)) if line.count(b"\n") > 1 else line  # a document over many lines becomes one
             written.add((entry.file, entry.offset))
             continue
         transcript = index.read(entry)

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import MAX_BYTES, open_file
-from hudtui.core.results import art, own, verifiers
+from hudtui.core.results import art, atif, own, verifiers
 from hudtui.core.results.foreign import Place, decode, mapping
 from hudtui.core.results.values import (
     EpisodeEntry,
@@ -54,6 +54,7 @@ _LINES: Mapping[Format, LineFormat] = {
     "verifiers": LineFormat(verifiers.entries, verifiers.transcript),
     "verifiers-old": LineFormat(verifiers.old_entries, verifiers.old_transcript),
     "art-jsonl": LineFormat(art.entries, art.transcript),
+    "atif": LineFormat(atif.entries, atif.transcript),
 }
 
 
@@ -70,6 +71,8 @@ def format_of(line: bytes) -> Format | None:
         return "verifiers"
     if "completion" in record and "prompt" in record:
         return "verifiers-old"
+    if atif.is_document(record):
+        return "atif"
     return "art-jsonl" if "trajectories" in record else None
 
 
@@ -125,7 +128,10 @@ class Unread:
 
 
 class JsonLinesFile:
-    """A file with one JSON value per line, in any of the formats; the first valid line determines the format."""
+    """A file with one JSON value per line, in any of the formats; the first valid line determines the format.
+
+    A file `*.json` whose first line is no JSON value is one value over many lines.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -136,6 +142,8 @@ class JsonLinesFile:
         self._rest = b""
         self._seen = b""
         self._too_long = False
+        self._whole: bool | None = None if path.suffix == ".json" else False
+        """Whether the file is one value; None until its first line is known."""
         self._tried = -1
         self._line = 0
 
@@ -184,11 +192,23 @@ class JsonLinesFile:
                     return found
         if self._rest and self._tried != self.done:  # a complete record without a line end counts
             self._tried = self.done
-            self._take_last(place, found)
+            self._take_last(place, unread, found)
         return found
 
     def _take(self, data: bytes, place: Place, unread: Unread, found: list[EpisodeEntry]) -> None:
         block, base, start = self._rest + data, self.done - len(self._rest), 0
+        if self._whole is None and b"\n" in block:
+            try:
+                decode(block[: block.index(b"\n")])
+                self._whole = False
+            except ValueError:
+                self._whole = True
+        if self._whole:
+            self._rest = block if len(block) <= MAX_BYTES else b""
+            if not self._rest:
+                unread.add(self.path, 1, f"the document is longer than {MAX_BYTES >> 20} MiB")
+                self._whole, self._too_long = False, True
+            return
         while (end := block.find(b"\n", start)) >= 0:
             self._line += 1
             if self._too_long:
@@ -228,15 +248,17 @@ class JsonLinesFile:
         self.format = kind
         return read
 
-    def _take_last(self, place: Place, found: list[EpisodeEntry]) -> None:
+    def _take_last(self, place: Place, unread: Unread, found: list[EpisodeEntry]) -> None:
         if self._rest.isspace():
             return
         self._line += 1
         try:
             decode(self._rest)  # an entry may need the beginning of a record alone
             found += self._entries(self._rest, self.done - len(self._rest), place)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError) as error:
             self._line -= 1
+            if self._whole:
+                unread.add(self.path, 1, str(error))
         else:
             self._seen, self._rest = self._rest[-_SEEN:], b""
 

@@ -11,9 +11,9 @@ import msgspec
 
 from hudtui.core.rollouts.values import Message
 
-Format = Literal["hudtui", "verifiers", "verifiers-old", "art-jsonl"]
+Format = Literal["hudtui", "verifiers", "verifiers-old", "art-jsonl", "atif"]
 """Formats of JSON lines: traces of hudtui; `traces.jsonl` of verifiers 0.4; `results.jsonl` of earlier verifiers; trajectories of
-ART from before it wrote Parquet files."""
+ART from before it wrote Parquet files; documents of ATIF."""
 
 EXPECTED_STOPS = frozenset(("done", "max_turns"))
 """Values of `stop` for hudtui's episodes that were played to the end."""

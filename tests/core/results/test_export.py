@@ -24,6 +24,7 @@ from support.recorded import (
 from hudtui.core.errors import InputError
 from hudtui.core.results.export import ExportForm, WrittenExport, export_results, form_of
 from hudtui.core.results.find import results_at
+from hudtui.core.results.foreign import content_text
 from hudtui.core.results.index import ResultIndex
 from hudtui.core.rollouts.trace import read_trace
 
@@ -125,6 +126,70 @@ def test_atif_is_valid_by_the_models_of_its_own_package(everything: ResultIndex,
     assert Trajectory.model_validate_json(one.read_text()) == own
     with pytest.raises(InputError, match="one episode"):
         write(everything, "atif", tmp_path / "many.json")
+
+
+def test_what_is_written_as_atif_is_read_again(everything: ResultIndex, tmp_path: Path) -> None:
+    path, one = tmp_path / "x.jsonl", tmp_path / "one.json"
+    write(everything, "atif", path)
+    again = opened(path)
+    assert not again.unread
+    for before, after in zip(everything.entries, again.entries, strict=True):
+        for name in ("task", "step", "split", "rollout", "reward", "parts", "stop", "tokens", "seconds", "started_at"):
+            assert getattr(after, name) == getattr(before, name), (name, before.task)
+        assert bool(after.error) is bool(before.error)
+        old, new = everything.read(before), again.read(after)
+        assert [turn.reply for turn in new.turns] == [turn.reply for turn in old.turns]
+        assert [turn.thought for turn in new.turns] == [turn.thought for turn in old.turns]
+        assert [[(call.name, call.arguments) for call in turn.calls] for turn in new.turns] == [
+            [(call.name, call.arguments if isinstance(call.arguments, dict) else {"text": call.arguments}) for call in turn.calls]
+            for turn in old.turns
+        ]
+        assert [turn.tokens for turn in new.turns] == [dict(turn.tokens) for turn in old.turns]
+        assert [turn.is_error for turn in new.turns] == [turn.is_error for turn in old.turns]
+        assert len(new.opening) == len(old.opening) and new.tools == old.tools and new.error == old.error
+    write(again, "atif", tmp_path / "twice.jsonl")
+    twice = [json.loads(line) for line in (tmp_path / "twice.jsonl").read_text().splitlines()]
+    once = [json.loads(line) for line in path.read_text().splitlines()]
+    for document in (*once, *twice):
+        del document["session_id"]
+    assert [document["steps"] for document in twice] == [document["steps"] for document in once]
+    assert [document["extra"] for document in twice] == [document["extra"] for document in once]
+    export_results(everything, [0], "atif", one)
+    single = opened(one)
+    (entry,) = single.entries
+    assert entry.reward == 0.5 and len(single.read(entry).turns) == 2
+    export_results(single, [0], "jsonl", tmp_path / "records.jsonl")
+    assert len((tmp_path / "records.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_document_of_harbor_is_read(tmp_path: Path) -> None:
+    picture = {"type": "image", "source": {"path": "a.png"}}
+    steps = [
+        {"step_id": 1, "source": "user", "message": [{"type": "text", "text": "Look."}, picture]},
+        {
+            "step_id": 2,
+            "timestamp": "2026-11-01T10:00:00Z",
+            "source": "agent",
+            "message": "",
+            "tool_calls": [{"tool_call_id": "c", "function_name": "ls", "arguments": {"path": "."}}],
+            "observation": {"results": [{"source_call_id": "c", "content": "a.txt"}, {"content": None}]},
+        },
+        {"step_id": 3, "source": "odd", "message": 7},
+        {"step_id": 4, "source": "agent", "message": "Done.", "metrics": {"prompt_tokens": 5, "cost_usd": 0.1}},
+    ]
+    document = {"schema_version": "ATIF-v1.6", "session_id": "s-1", "agent": {"name": "terminus", "version": "2"}, "steps": steps}
+    (tmp_path / "trajectory.json").write_text(json.dumps(document, indent=2))
+    (tmp_path / "odd.jsonl").write_text("".join(json.dumps({**document, "steps": odd}) + "\n" for odd in ([], [7, None], [{}])))
+    index = opened(tmp_path / "trajectory.json")
+    (entry,) = index.entries
+    assert (entry.task, entry.reward, entry.turns, entry.started_at) == ("s-1", None, 2, "2026-11-01T10:00:00Z")
+    found = index.read(entry)
+    assert content_text(found.opening[0]["content"]) == "Look.\n[image a.png]"
+    assert [(turn.reply, turn.observation) for turn in found.turns] == [("", "a.txt"), ("Done.", "")]
+    assert found.turns[0].calls[0].name == "ls" and found.turns[1].tokens == {"prompt": 5} and found.info["agent"] == "terminus 2"
+    odd = opened(tmp_path / "odd.jsonl")
+    assert [one.turns for one in odd.entries] == [0, 0, 0] and not odd.unread
+    assert [len(odd.read(one).turns) for one in odd.entries] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
