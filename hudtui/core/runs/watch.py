@@ -274,13 +274,12 @@ class Monitor:
             memory_used=load.memory_used,
             memory_total=load.memory_total,
         )
-        alarms = find_alarms(facts, await self._thresholds_now(), acknowledged=summary.acknowledged)
+        known = seen.still_acknowledged(summary.acknowledged, self._events_of(run) if seen.over else ())
+        alarms = find_alarms(facts, await self._thresholds_now(), acknowledged=known)
         if summary.active and not problems.words:
-            gone = seen.acknowledged - {alarm.key for alarm in alarms}
+            if gone := seen.acknowledged - {alarm.key for alarm in alarms}:
+                seen.over |= dict.fromkeys(gone, len(self._events_of(run)))
             seen.acknowledged = {alarm.key for alarm in alarms if alarm.acknowledged}
-            if gone := gone.intersection(summary.acknowledged):  # a later alarm of this kind is then new
-                with contextlib.suppress(RunError):
-                    await self.store.run(self.store.acknowledge, run, gone, undo=True)
         left = time_left(seen.metrics) if summary.active else None
         return RunView(
             summary=summary,
@@ -517,6 +516,12 @@ class _Seen:
         self._signs: dict[str, deque[LogSymptom]] = {}
         self.acknowledged: set[str] = set()
         """The keys of the alarms of the newest view that were acknowledged."""
+        self.over: dict[str, int] = {}
+        """The keys of acknowledged alarms that were seen to be gone, and how many events the run had then.
+
+        A later alarm with such a key is new here. Nothing of this is stored: others may never have seen it gone, and the user has
+        acknowledged it.
+        """
         self._beat: tuple[float, float, bool] | None = None
         self.ahead = 0.0
         """Seconds by which this computer's clock is ahead of the machine's."""
@@ -526,6 +531,19 @@ class _Seen:
     def signs(self) -> tuple[LogSymptom, ...]:
         """Return the newest symptoms; those of one stage are ordered newest first."""
         return tuple(sign for signs in self._signs.values() for sign in reversed(signs))
+
+    def still_acknowledged(self, acknowledged: Iterable[str], events: tuple[RunEvent, ...]) -> set[str]:
+        """Return the keys of acknowledged alarms without those that were seen to be gone since.
+
+        Args:
+            acknowledged: The keys of the alarms that the user has acknowledged.
+            events: The events of the run: an acknowledgement after an alarm was gone counts again.
+        """
+        for key, count in list(self.over.items()):
+            told = [event.data.get("alarms") for event in events[count:] if event.type == "acknowledged"]
+            if any(isinstance(keys, list) and key in keys for keys in told):
+                del self.over[key]
+        return {key for key in acknowledged if key not in self.over}
 
     async def read_metrics(self, host: Host, *, ended: float | None) -> None:
         """Read what is new in the metrics; nothing if all of them were read already after the run had ended.
