@@ -139,6 +139,8 @@ async def _watch(target: str, request: WatchOptions, as_json: bool) -> None:
             if not as_json and watching.numbers.told:
                 console.out()
                 _table(watching.numbers, others=False)
+                if watching.window is not None:
+                    console.say(watching.window)
         if request.once and not as_json and not watching.numbers.told:
             console.say("No numbers were recognised.")
 
@@ -236,11 +238,14 @@ def _finite(row: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _sentence(row: Mapping[str, float]) -> str:
-    """The known quantities of a line, in a fixed order."""
-    from hudtui.core.training.metrics import QUANTITIES, STEPS, best_series
+    """The known quantities of a line, in a fixed order; of the line that sums a training up its numbers, by their own names."""
+    from hudtui.core.training.metrics import LAST_STEPS, QUANTITIES, STEPS, best_series, is_number, step_of, sums_up
 
-    step = next((row[name] for name in STEPS if name in row), None)
-    parts = [] if step is None else [f"step {step:g}" + (f"/{row['max_steps']:g}" if "max_steps" in row else "")]
+    step, last = step_of(row), next((row[name] for name in LAST_STEPS if is_number(row.get(name))), None)
+    parts = [] if step is None else [f"step {step:g}" + (f"/{last:g}" if last is not None else "")]
+    if sums_up(row):
+        numbers = [f"{name} {value:.4g}" for name, value in row.items() if name not in (*STEPS, *LAST_STEPS, "epoch")]
+        return "  ".join([*parts, "the training in sum:", *numbers])
     for quantity in QUANTITIES:
         if (name := best_series(quantity.name, row)) is not None:
             parts.append(f"{quantity.title} {row[name]:.4g}")
@@ -265,9 +270,8 @@ def _table(reader: MetricsReader, others: bool) -> None:
     console.out(f"{'':<{width}}  {'LAST':>10}  {'MIN':>10}  {'MAX':>10}")
     for title, name in shown:
         values = [point.y for point in reader.series(name)]
-        last = reader.last(name)
-        newest = math.nan if name in wrong else values[-1] if last is None else last.y
-        cells = "  ".join(f"{value:>10.4g}" for value in (newest, min(values), max(values)))
+        newest = math.nan if name in wrong else values[-1]
+        cells = "  ".join(f"{value:>10.4g}" for value in (newest, *reader.span(name)))
         console.out(f"{title[:width]:<{width}}  {cells}  {sparkline(values, _CURVE)}")
 
 

@@ -230,7 +230,7 @@ class LineSplitter:
                 done.append(self._finish())
             self._pending, self._cut = b"", 0
         self._offset = chunk.offset + len(chunk.data)
-        data = chunk.data
+        data = chunk.data.replace(b"\0", b"")  # a log that is emptied while it is written begins with a hole of them
         end = data.rfind(b"\n")
         if end >= 0:
             start = 0

@@ -7,6 +7,7 @@ other sessions, the lines above the cursor are read as they scroll by (`tmux cap
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import json
 import shlex
@@ -24,20 +25,20 @@ from rich.cells import cell_len
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.paths import typed_path
-from hudtui.core.remote.host import FileRefused, FileStat, Host
+from hudtui.core.remote.host import FileChunk, FileRefused, FileStat, Host
 from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
 from hudtui.core.runs.alarms import USUAL, Alarm, LogSymptom, RunFacts, Thresholds, find_alarms, find_symptoms, reward_spread
 from hudtui.core.runs.reports import read_status
-from hudtui.core.runs.tracker_folder import newest_run, run_files
+from hudtui.core.runs.tracker_folder import TrackedRun, newest_run, run_files
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.core.training.log_metrics import LogMetricsReader
-from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.metrics import MetricsReader, step_of
 from hudtui.core.training.tracker_files import (
-    EventsFile,
     Row,
+    TooLong,
     TrackerFile,
     is_trainer_state,
     read_trackio,
@@ -113,8 +114,8 @@ class LogSource:
     pane: str | None = None
     times: str | None = None
     """The file that records when the log grew, if hudtui has started the run."""
-    folder: str | None = None
-    """The folder with further event files or newer checkpoints that continue this file."""
+    continued: TrackedRun | None = None
+    """The run whose files this file continues, or is continued by: event files, checkpoints, parts of a resumed run of W&B."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +201,10 @@ async def find_session(host: Host, *, session: str | None = None, file: str | No
             file = str(typed_path(file).absolute())
         if (facts := await host.stat(file)) is not None and not facts.regular:
             found, note = await newest_run(host, file)
-            path, grows = found.files[0], found.tracker != "W&B" and PurePosixPath(found.folder).is_relative_to(file)
-            source = LogSource(PurePosixPath(path).name, path=path, folder=found.folder if grows else None)
+            path = found.files[0]
+            grows = PurePosixPath(found.folder).is_relative_to(file) if found.tracker != "W&B" else len(found.files) > 1
+            grows = grows and found.tracker in ("W&B", "TensorBoard", "transformers")
+            source = LogSource(PurePosixPath(path).name, path=path, continued=found if grows else None)
             return ExternalSession(clean_line(file), (source,), run=session, note=note)
         return ExternalSession(clean_line(file), (LogSource(PurePosixPath(file).name, path=file),), run=session)
     there = await list_tmux_sessions(host)
@@ -262,6 +265,8 @@ class SessionWatcher:
         self.readers: dict[str, LogMetricsReader] = {source.name: LogMetricsReader() for source in foreign.sources}
         self.before: dict[str, int] = {}
         """For each source, the number of bytes before the first included line."""
+        self._unread: set[str] = set()
+        """The sources whose beginning was not searched for numbers."""
         self._signs: deque[LogSymptom] = deque(maxlen=_SIGNS)
         self._logs: dict[str, LogSource] = {}
         """The sources that are files of lines; known once their first bytes were read."""
@@ -270,6 +275,15 @@ class SessionWatcher:
     def numbers(self) -> MetricsReader:
         """Return the metrics of the source with the most quantities; among equals, of the source with the most lines."""
         return max(self.readers.values(), key=lambda reader: (len(reader.told), reader.count))
+
+    @property
+    def window(self) -> str | None:
+        """Return a sentence about the steps before the first one that was read; None if the source was read whole."""
+        numbers = self.numbers
+        if not any(self.readers[name] is numbers for name in self._unread):
+            return None
+        firsts = [points[0].x for name in numbers.names if (points := numbers.series(name))]
+        return f"steps before {min(firsts):g} are not read" if firsts else None
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
@@ -326,12 +340,10 @@ class SessionWatcher:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _seen(self, source: LogSource, lines: list[str], note: str | None = None) -> SessionUpdate:
-        at, reader = self._now(), self.readers[source.name]
-        rows = [row for line in lines if (row := reader.see(line, at=at)) is not None]
+    def _seen(self, source: LogSource, lines: list[str], rows: list[Row], note: str | None = None) -> SessionUpdate:
         signs = find_symptoms(source.name, lines)
         self._signs.extend(sign for sign in dict.fromkeys(signs) if sign not in self._signs)
-        return SessionUpdate(source.name, at, tuple(lines), tuple(rows), signs, note)
+        return SessionUpdate(source.name, self._now(), tuple(lines), tuple(rows), signs, note)
 
     async def _file(self, source: LogSource, once: bool) -> AsyncGenerator[SessionUpdate, None]:
         assert source.path is not None
@@ -350,15 +362,19 @@ class SessionWatcher:
                 fix="Give --session or --file, not both.",
             )
         tracker = tracker_file(path, head)
-        if tracker is not None and source.folder is not None:
-            updates = self._rewritten(source, _EventFiles(host, source.folder), once)
+        if tracker is not None and source.continued is not None:
+            updates = self._rewritten(source, _Joined(host, source.continued, type(tracker)), once)
         elif tracker is not None:
             updates = self._grown(source, tracker, facts.size, once)
         elif database:
             updates = self._rewritten(source, _Trackio(host, path, self.foreign.run), once)
         elif is_trainer_state(path, head):
-            updates = self._rewritten(source, _TrainerState(host, path, source.folder), once)
-        elif b"\0" in head:
+            updates = self._rewritten(source, _TrainerState(host, path, source.continued), once)
+        elif (encoding := _utf_16(head)) is not None:
+            updates = self._log(source, facts.size, once, encoding)
+        elif b"\0" in head and not (
+            _is_text(head) or _is_text(await host.get(path, offset=max(facts.size - _HEAD, 0), limit=_HEAD))
+        ):
             raise InputError(f"{clean_line(path)} on {host.name} is not a text file", fix=_FOLLOW_INSTEAD)
         else:
             updates = self._log(source, facts.size, once)
@@ -374,34 +390,63 @@ class SessionWatcher:
                 if (facts := await self.host.stat(path)) is not None:
                     return facts
 
-    async def _log(self, source: LogSource, end: int, once: bool) -> AsyncGenerator[SessionUpdate, None]:
-        """Follow a file of lines, which has `end` bytes now."""
+    async def _log(
+        self, source: LogSource, end: int, once: bool, encoding: str | None = None
+    ) -> AsyncGenerator[SessionUpdate, None]:
+        """Follow a file of lines, which has `end` bytes now. One in another encoding than UTF-8 is told from its beginning on."""
         assert source.path is not None
-        host, path = self.host, source.path
-        self._logs[source.name] = source
-        start = 0 if self._lines is None else await offset_of_last_lines(host, path, self._lines)
+        host, path, reader = self.host, source.path, self.readers[source.name]
+        decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding is not None else None
+        start = 0
+        if decoder is None:
+            self._logs[source.name] = source
+            start = 0 if self._lines is None else await offset_of_last_lines(host, path, self._lines)
         self.before[source.name] = start
         if start:
             first = max(start - BACKLOG, 0)
-            reader = self.readers[source.name]
+            torn = first > 0
+            if first:
+                self._unread.add(source.name)
             while first < start:
                 data = await host.get(path, offset=first, limit=min(1024 * 1024, start - first))
                 if not data:
                     break
-                reader.feed(data)
                 first += len(data)
-        feed = LineSplitter(offset=start)
+                if torn:  # the window begins in the middle of a line, which may have lost its step
+                    _, newline, data = data.partition(b"\n")
+                    torn = not newline
+                reader.feed(data)
+            reader.taken()
+        feed, at = LineSplitter(offset=start), start
         if once and end <= start:
+            reader.end()
             return
+        old = deque[str](maxlen=self._lines)
+        """The lines of a file in another encoding that were there already."""
         async with aclosing(host.follow(path, offset=start)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
-                found = feed.feed(chunk)
-                note = "the log was restarted" if found.restarted else None
-                if found.done or note:
-                    yield self._seen(source, found.done, note)
-                if once and feed.offset >= end:
-                    if found.partial:
-                        yield self._seen(source, [found.partial])
+                note, at = "the log was restarted" if chunk.offset != at else None, chunk.offset + len(chunk.data)
+                data = chunk.data
+                if decoder is not None:
+                    if note is not None:
+                        decoder.reset()
+                    data = decoder.decode(data).lstrip("\ufeff").encode("utf-8", "replace")
+                if note is not None:
+                    reader.restart()
+                reader.at = self._now()
+                reader.feed(data)
+                found = feed.feed(FileChunk(feed.offset if decoder is not None else chunk.offset, data))
+                lines, last = found.done, once and at >= end
+                if last:
+                    reader.end()
+                    lines = [*lines, *([found.partial] if found.partial else [])]
+                if decoder is not None and at - len(chunk.data) < end:
+                    old.extend(lines)
+                    lines = list(old) if at >= end else []
+                rows = reader.taken()
+                if lines or rows or note:
+                    yield self._seen(source, lines, rows, note)
+                if last:
                     return
 
     async def _grown(self, source: LogSource, tracker: TrackerFile, end: int, once: bool) -> AsyncGenerator[SessionUpdate, None]:
@@ -422,7 +467,7 @@ class SessionWatcher:
                     tracker.end()
                 if tracker.damaged > damaged:
                     note = f"damaged {_damage_of(tracker)}: unreadable records are left out"
-                self._take(source, rows)
+                rows = self._take(source, rows)
                 kept.extend(rows)
                 if (at >= end and kept) or note:
                     yield self._told(source, list(kept if before < end else rows), note)
@@ -446,7 +491,7 @@ class SessionWatcher:
                     source.name, self._now(), note=f"no contact, it is tried again: {clean_line(error.what, 200)}"
                 )
                 rows = []
-            self._take(source, rows)
+            rows = self._take(source, rows)
             shown = rows[-self._lines :] if first and self._lines else [] if first and self._lines == 0 else rows
             note, file.note = file.note, None
             if shown or note:
@@ -458,10 +503,14 @@ class SessionWatcher:
             first = False
             await asyncio.sleep(max(_AGAIN, 10 * (time.monotonic() - began)))
 
-    def _take(self, source: LogSource, rows: list[Row]) -> None:
-        reader = self.readers[source.name]
+    def _take(self, source: LogSource, rows: list[Row]) -> list[Row]:
+        """Add rows to the numbers; returns them, with the step that the trainer counts by."""
+        reader, told = self.readers[source.name], []
         for row in rows:
             reader.add(row)
+            step = step_of(row)
+            told.append(row if step is None or "step" in row else {"step": step, **row})
+        return told
 
     def _told(self, source: LogSource, rows: list[Row], note: str | None) -> SessionUpdate:
         lines = tuple(json.dumps(row, ensure_ascii=False) for row in rows)
@@ -474,7 +523,7 @@ class SessionWatcher:
         away = False
         while True:
             try:
-                look = await view.look((HISTORY if self._lines is None else self._lines) if first else None)
+                look = await view.look(HISTORY if first else None)
             except MachineError as error:
                 if first:
                     raise
@@ -495,8 +544,17 @@ class SessionWatcher:
             if look.full_screen and not full:
                 note = "the window shows a full-screen program, which has no lines to follow"
             full = look.full_screen
+            reader = self.readers[source.name]
+            if look.lines:
+                reader.at = self._now()
+                reader.see_screen(list(look.lines), look.last)
+            if first and look.scrolled:
+                self._unread.add(source.name)
             if look.lines or note:
-                yield self._seen(source, list(look.lines), note)
+                lines = list(look.lines)
+                if first and self._lines is not None:
+                    lines = lines[max(len(lines) - self._lines, 0) :]
+                yield self._seen(source, lines, reader.taken(), note)
             if look.dead:
                 yield SessionUpdate(source.name, self._now(), note="the program in the window has ended")
                 return
@@ -504,6 +562,25 @@ class SessionWatcher:
                 return
             first = False
             await asyncio.sleep(POLL)
+
+
+def _utf_16(head: bytes) -> str | None:
+    """Return the encoding of a text in UTF-16, as PowerShell writes it; None for anything else."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16-le" if head.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
+    half = len(head) // 2
+    for place, name in ((1, "utf-16-le"), (0, "utf-16-be")):
+        if half > 8 and head[place : 2 * half : 2].count(0) > 0.8 * half and head[1 - place : 2 * half : 2].count(0) == 0:
+            return name
+    return None
+
+
+def _is_text(data: bytes) -> bool:
+    """Return whether some bytes are text with NUL bytes in it, as a log that was emptied while it was written has."""
+    there = data.replace(b"\0", b"")
+    odd = sum(byte < 32 and byte not in (8, 9, 10, 13, 27) for byte in there)
+    text = there.decode("utf-8", "replace")
+    return len(there) > 8 and odd <= len(there) // 50 and text.count("\ufffd") <= len(text) // 50
 
 
 def _damage_of(tracker: TrackerFile) -> str:
@@ -540,6 +617,8 @@ class _Snapshots:
         for _ in range(_TRIES):  # the file may change while it is copied
             try:
                 rows = await self._read()
+            except TooLong as error:
+                raise self._refused(str(error), _FOLLOW_INSTEAD) from None
             except (ValueError, sqlite3.Error) as error:
                 why = str(error)
             else:
@@ -560,17 +639,16 @@ class _Snapshots:
 
 
 class _TrainerState(_Snapshots):
-    """The `trainer_state.json` of a checkpoint, or of the newest checkpoint in a folder."""
+    """The `trainer_state.json` of a checkpoint, or of the checkpoint with the most steps in a folder."""
 
-    _count = 0
-
-    def __init__(self, host: Host, path: str, folder: str | None) -> None:
+    def __init__(self, host: Host, path: str, run: TrackedRun | None) -> None:
         super().__init__(host, path)
-        self._folder = folder
+        self._run = run
+        self._rows: list[str] = []
 
     async def _state(self) -> list[FileStat]:
-        if self._folder is not None:
-            files = await run_files(self.host, "transformers", self._folder)
+        if self._run is not None:
+            files = await run_files(self.host, self._run)
             if files and files[0] != self.path:
                 self.path = files[0]
                 self.note = f"read from {PurePosixPath(self.path).parent.name} now"
@@ -578,26 +656,28 @@ class _TrainerState(_Snapshots):
 
     async def _read(self) -> list[Row]:
         rows = await asyncio.to_thread(read_trainer_state, await self.host.get(self.path, limit=_COPIED))
-        before, self._count = min(self._count, len(rows)), len(rows)
-        return rows[before:]
+        before, self._rows = self._rows, [repr(row) for row in rows]
+        same = next((place for place, (old, new) in enumerate(zip(before, self._rows, strict=False)) if old != new), None)
+        return rows[min(len(before), len(rows)) if same is None else same :]
 
 
-class _EventFiles(_Snapshots):
-    """The event files of a folder, in which each continues the one before it."""
+class _Joined(_Snapshots):
+    """The files of one run, in which each continues the one before it: event files, or the parts of a resumed run of W&B."""
 
-    def __init__(self, host: Host, folder: str) -> None:
-        super().__init__(host, folder)
-        self._readers: dict[str, tuple[EventsFile, int]] = {}
+    def __init__(self, host: Host, run: TrackedRun, kind: Callable[[], TrackerFile]) -> None:
+        super().__init__(host, run.folder)
+        self._run, self._kind = run, kind
+        self._readers: dict[str, tuple[TrackerFile, int]] = {}
         """For each file, its reader and the number of bytes read."""
         self._rows: list[Row] = []
 
     async def _state(self) -> list[FileStat]:
-        self._files = await run_files(self.host, "TensorBoard", self.path)
+        self._files = await run_files(self.host, self._run)
         return [facts for path in self._files if (facts := await self.host.stat(path)) is not None]
 
     async def _read(self) -> list[Row]:
         for path in reversed(self._files):
-            reader, at = self._readers.get(path, (EventsFile(), 0))
+            reader, at = self._readers.get(path, (self._kind(), 0))
             while data := await self.host.get(path, offset=at, limit=_PIECE):
                 damaged = reader.damaged
                 self._rows += await asyncio.to_thread(reader.feed, data)
@@ -661,6 +741,10 @@ class _Look:
     gap: bool = False
     full_screen: bool = False
     dead: bool = False
+    last: str = ""
+    """The row of the cursor, which may still change: a progress bar overwrites itself there."""
+    scrolled: bool = False
+    """There are earlier lines, which were not read."""
 
 
 class _Window:
@@ -690,7 +774,8 @@ class _Window:
         told = await _tmux(
             self._host,
             *("display-message", "-p", "-t", self._pane, "#{history_size} #{pane_width}", ";"),
-            *("capture-pane", "-p", "-J", "-t", self._pane, "-S", str(-HISTORY), "-E", str(row - 1)),
+            *("capture-pane", "-p", "-J", "-t", self._pane, "-S", str(-HISTORY), "-E", str(row - 1), ";"),
+            *("capture-pane", "-p", "-t", self._pane, "-S", str(row), "-E", str(row)),
         )
         if told is None:
             return None
@@ -698,7 +783,8 @@ class _Window:
         if len(parts := head.split()) != 2 or not all(map(_is_count, parts)):
             return None
         history, width = int(parts[0]), max(int(parts[1]), 1)
-        lines = [clean(line).rstrip() for line in text.split("\n")[:-1]] if history or row else []
+        *above, last = [clean(line).rstrip() for line in text.split("\n")[:-1]] or [""]
+        lines = above if history or row else []
         if lines and not dead and cell_len(lines[-1]) and cell_len(lines[-1]) % width == 0:
             lines.pop()  # the line may continue in the cursor's row
         end, gap = history + row, False
@@ -709,7 +795,7 @@ class _Window:
             gap = place is None
             fresh = lines[place or 0 :]
         self._before, self._end = lines[-_ANCHOR:], end
-        return _Look(tuple(fresh), gap=gap, dead=bool(dead))
+        return _Look(tuple(fresh), gap=gap, dead=bool(dead), last=last, scrolled=history > HISTORY)
 
     async def _facts(self) -> tuple[int, int, int, int, int, int] | None:
         names = ("history_size", "cursor_y", "cursor_x", "alternate_on", "pane_dead", "history_bytes")

@@ -1,8 +1,11 @@
 """Reads metrics from the lines of any log.
 
-It recognises JSON objects, the dictionaries that TRL, transformers and verifiers print, the step lines of prime-rl, the
-statistics of vLLM, progress bars followed by numbers, and plain `key=value`. A line counts only if it has a known quantity
-(`metrics.QUANTITIES`) or a step: a port number is not a metric.
+It recognises JSON objects, the dictionaries that TRL, transformers and verifiers print, the step lines of prime-rl, verl and
+torchtune, the results that NeMo RL prints one below the other, the statistics of vLLM, progress bars followed by numbers, and
+plain `key=value`. A line counts only if it has a known quantity (`metrics.QUANTITIES`) or a step: a port number is not a metric.
+
+The step of a line is the one that it names. A line that names none has the step of the progress bar of the training around it, or
+else its epoch tells the step: lines of one epoch are one step.
 """
 
 from __future__ import annotations
@@ -10,10 +13,24 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from hudtui.core.training.metrics import LAST_STEPS, STEPS, MetricsReader, quantity_named
+from hudtui.core.training.metrics import (
+    LAST_STEPS,
+    Epoch,
+    MetricsReader,
+    NotFiniteStreak,
+    Point,
+    is_number,
+    of_evaluation,
+    quantity_named,
+    step_of,
+    sums_up,
+)
 
 _LONGEST = 20_000
 """Most characters of a line that are read."""
@@ -23,10 +40,13 @@ _MOST = 200
 _VALUE = r"[-+]?(?:\d[\d,_]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|NAN|inf|Infinity)"
 _ITEM = re.compile(rf"""(?<![\w'"])(['"])([\w./@%:+\- ]{{1,80}})\1\s*:\s*(['"]?)({_VALUE})\3\s*(?=[,}}\]])""")
 _PAIR = re.compile(rf"(?<![\w./=-])([A-Za-z_][\w./@-]{{0,60}})\s?=\s?({_VALUE})(?:%|s|ms|it/s)?(?![\w.=])")
-_SEGMENT = re.compile(rf"([A-Za-z][\w.\- ]{{0,40}}?):?\s+({_VALUE})\s*(?:%|s|[A-Za-z]+(?:/[A-Za-z]+)?)?(?:\s.*)?$")
+_SEGMENT = re.compile(rf"([A-Za-z][\w.@\- ]{{0,40}}?):?\s+({_VALUE})\s*(?:%|s|[A-Za-z]+(?:/[A-Za-z]+)?)?(?:\s.*)?$")
 _SECONDS = re.compile(rf"(?:Time:?\s*)?({_VALUE})s$")
+_COLON = re.compile(rf"(?<!\S)([A-Za-z][\w./@%+\-:]{{0,80}}):({_VALUE})(?=\s|$)")
 _STEP = re.compile(
-    r"\b(?:global[ _-]?step|step|iteration|iter|update)s?\b[ \t]*[=:#]?[ \t]*(\d{1,12})(?:[ \t]*(?:/|of)[ \t]*(\d{1,12}))?", re.I
+    r"(?<!micro[ -])\b(?:global[ _-]?step|step|iteration|iter|update)s?\b[ \t]*[=:#]?[ \t]*(\d{1,12})"
+    r"(?:[ \t]*(?:/|of)[ \t]*(\d{1,12}))?",
+    re.I,
 )
 _BAR = re.compile(r"\d+%\|.*?\|\s*(\d{1,12})/(\d{1,12})\s*\[")
 _EPISODE = re.compile(r"\b(?:episode|rollout|task)\s+(\d{1,12})\s*/\s*(\d{1,12})\b")
@@ -35,6 +55,34 @@ _SERVER = re.compile(
     rf":\s*({_VALUE})"
 )
 _MESSAGES = ("message", "msg", "event")
+_WRAPPED = re.compile(r"(?:\b(?:np|numpy)\.(?:float|int)\d*|\btensor)\(([^(),]{1,40})[^()]{0,60}\)")
+"""A number of NumPy or PyTorch, as Python writes it."""
+_OF_MANY = re.compile(r"(\d{1,12})\s*/\s*(\d{1,12})")
+_HEADING = re.compile(r"\W*(?:training )?step\W*(\d{1,12})(?:\W*(?:/|of)\W*(\d{1,12}))?\W*", re.I)
+"""A line that names a step and nothing else: the lines below it are of that step."""
+_LISTED = re.compile(rf"[^\w\n]*([A-Za-z][\w ./@:%+\-]{{0,80}}?)\s*[:│┃|]\s*({_VALUE})\s*(?:s|%)?\s*[│┃|]?\s*")
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_DRAWN = re.compile(
+    r"(?P<about>[^\r\n|]{0,120}?)\b\d{1,3}%\|[^|\r\n]*\|\s*(?P<done>\d{1,12})/(?P<all>\d{1,12})\s*\[(?P<rest>[^\]\r\n]*)\]"
+)
+"""A progress bar of tqdm."""
+_ABOUT = re.compile(r"\[[^\]]*\]|\([^)]*\)|[\W\d_]+")
+_TRAINS = re.compile(r"train|step|iter|epoch|progress|optim", re.I)
+_HELPS = re.compile(
+    r"map|load|token|process|generat|eval|filter|captur|dataset|shard|prompt|chat|template|valid|prepar|sav|weight|gather|roll|"
+    r"sampl",
+    re.I,
+)
+_CLEARED = re.compile(r"\r {8,}\r?[^\S\r]*$|^ {8,}\r?$")
+_NOTHING = re.compile(r"\r {8,}\r\r *\d")
+"""A bar that was taken away for a line and drawn again, without the line."""
+_RANK = re.compile(r"\brank[ :=_]*(\d+)|\[(?:default|rank)?(\d+)\]:|\[\d+,(\d+)\]<std|^\s*(\d+):\s", re.I)
+"""The process of a line, as torchrun, mpirun and srun write it before the line."""
+_RANKS = ("rank", "local_rank", "process_index")
+_GAP = 200
+"""Most lines that wait for a progress bar."""
+_ROOM = 64 * 1024
+"""Bytes of an unfinished line from which on its progress bars are folded."""
 
 
 def parse_log_line(line: str) -> dict[str, float] | None:
@@ -44,18 +92,23 @@ def parse_log_line(line: str) -> dict[str, float] | None:
     """
     if len(line) > _LONGEST or not any(mark in line for mark in ("=", ":", "|", "{")):
         return None
+    if "np." in line or "numpy." in line or "tensor(" in line:
+        line = _WRAPPED.sub(r"\1", line)
     found = _braces(line) if "{" in line else None
+    if found is None and " - " in line and "step:" in line:
+        found = {name: _float(value) for part in line[line.index("step:") :].split(" - ") for name, value in _COLON.findall(part)}
     if found is None and ("vLLM" in line or "throughput:" in line):
         found = {name: _float(value) for name, value in _SERVER.findall(line)} or None
-    if found is None and line.count("|") >= 2:
+    if found is None and "|" in line:
         found = _segments(line)
     if found is None and "=" in line:
         found = {name: _float(value) for name, value in _PAIR.findall(line)[:_MOST]}
     if not found:
         return None
-    if not any(name in found for name in STEPS):
+    if step_of(found) is None:
         found |= _step(line)
-    return found if any(name in STEPS or quantity_named(name) for name in found) else None
+    counts = step_of(found) is not None or sums_up(found) or any(quantity_named(name) or of_evaluation(name) for name in found)
+    return found if counts else None
 
 
 def _braces(line: str) -> dict[str, float] | None:
@@ -85,6 +138,9 @@ def _numbers(row: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterat
                 yield from _numbers(value, f"{prefix}{name}/", depth + 1)
         elif _is_number(value):
             yield f"{prefix}{name}", _float(value)
+        elif name == "global_step/max_steps" and isinstance(value, str) and (match := _OF_MANY.fullmatch(value)):
+            yield "step", float(match[1])
+            yield LAST_STEPS[0], float(match[2])
 
 
 def _is_number(value: Any) -> bool:
@@ -94,18 +150,25 @@ def _is_number(value: Any) -> bool:
 
 
 def _segments(line: str) -> dict[str, float] | None:
-    """Return the numbers of `Step 12 | 8.31s | Loss 0.0123 | ...`, with or without colons."""
+    """Return the numbers of `Step 12 | 8.31s | Loss 0.0123 | ...` or `Step 12 | loss:0.0123 ...`, with or without colons."""
     first, *rest = [part.strip() for part in line.split("|")]
+    evaluated = re.search(r"\b(?:evaluat|validation)", first, re.I) is not None
     step = _STEP.search(first)
+    if step is None and evaluated and rest and (step := _STEP.search(rest[0])) is not None:
+        first = rest.pop(0)
     if step is None:
         return None
-    found = _step(first)
+    found, numbers = _step(first), dict[str, float]()
     for part in rest[:_MOST]:
         if match := _SECONDS.fullmatch(part):
-            found["step_time"] = _float(match[1])
+            numbers["step_time"] = _float(match[1])
         elif match := _SEGMENT.fullmatch(part):
-            found[match[1].strip()] = _float(match[2])
-    return found if len(found) > 1 else None
+            numbers[match[1].strip()] = _float(match[2])
+        else:
+            numbers |= {name: _float(value) for name, value in _COLON.findall(part)}
+    if not numbers:
+        return None
+    return found | ({f"eval/{name}": value for name, value in numbers.items()} if evaluated else numbers)
 
 
 def _step(line: str) -> dict[str, float]:
@@ -125,28 +188,352 @@ def _float(value: Any) -> float:
         return math.nan
 
 
-class LogMetricsReader(MetricsReader):
-    """Reads the metrics in a log, line by line.
+@dataclass
+class _Waiting:
+    """A line without a step of its own, which waits for the progress bar that is drawn after it."""
 
-    If a trainer prints no step, its lines are counted instead, each kind separately: training and evaluation print in turns.
+    row: dict[str, float]
+    at: float | None
+    drawn: bool
+    """Whether the bar was taken away for this line, and so is drawn again after it, at the line's own step."""
+    bar: tuple[int, int] | None
+    """The bar before it."""
+
+
+class LogMetricsReader(MetricsReader):
+    """Reads the metrics in a log, line by line, and counts steps as the trainer does.
+
+    The step of a line that names none is, in this order:
+
+    - that of the training's progress bar: tqdm takes its bar away before a line and draws it again after it;
+    - where several lines of different steps came between two bars, because the trainer's output was held back, or where only the
+      newest bar is to be seen, as in a terminal: in the proportion of its epoch to the epoch at a bar;
+    - without a bar, the number of epochs up to its own; without an epoch, the number of lines of its kind. A line of an
+      evaluation has the step that the training has reached.
+
+    Of the processes that print the same step, told apart by what stands before the line, the first one counts.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.at: float | None = None
+        """The time of the lines that are fed now; None if it is not known."""
         self._kinds: dict[str, int] = {}
+        self._voices: dict[str, tuple[str, float]] = {}
+        """For each kind of line, the process that prints it, and its newest step or epoch."""
+        self._ready: list[dict[str, float]] = []
+        self._waiting: list[_Waiting] = []
+        self._bars: dict[int, int] = {}
+        """Progress bars that may be the training's: how many there are of it -> how many are done."""
+        self._total: int | None = None
+        """The number of steps of the training's bar."""
+        self._guessed = True
+        """Whether no line of the training has told yet which bar is the training's."""
+        self._seen: dict[int, None] = {}
+        """The totals of the bars since the last line of the training, the one that was drawn last at the end."""
+        self._blank = False
+        """Whether a bar was taken away, and nothing was written since."""
+        self._epochs: list[float] = []
+        """The epochs of the training's lines, in order."""
+        self._pace: tuple[float, float] | None = None
+        """Most steps an epoch that a bar allows, given how the epoch was rounded, and the steps an epoch there."""
+        self._held_back = False
+        """Whether the trainer's lines come later than its bars, in bunches, since Python keeps back what goes to a file."""
+        self._begun = ""
+        """The beginning of a line whose rest was held back."""
+        self._heading: dict[str, float] = {}
+
+    # -- what is fed -------------------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> int:
+        """Read more bytes of the log and return the number of lines with numbers that they complete."""
+        before = self.count
+        super().feed(data.replace(b"\0", b"") if b"\0" in data else data)
+        if len(self._rest) > _ROOM and b"\r" in self._rest:
+            self._rest = self._folded(self._rest)
+        if self._waiting:
+            self._after(self._rest.decode("utf-8", "replace"))
+        return self.count - before
+
+    def end(self) -> None:
+        """Read what is left of a log that ends without the end of a line."""
+        rest, self._rest = self._rest, b""
+        if rest.strip():
+            self._take(rest)
+        self._settle(None)
+
+    def restart(self) -> None:
+        """Forget the unfinished line of a log that begins anew."""
+        self._rest, self._skipping = b"", False
+        self._settle(None)
+
+    def taken(self) -> list[dict[str, float]]:
+        """Return the numbers of the lines since the last call, with their steps."""
+        ready, self._ready = self._ready, []
+        return ready
 
     def see(self, line: str, *, at: float | None = None) -> dict[str, float] | None:
-        """Read a line of the log and return the numbers in it."""
-        row = parse_log_line(line)
-        if row is None:
-            return None
-        if not any(name in row for name in STEPS):
-            kind = min(name for name in row if quantity_named(name))
-            if kind in self._kinds or len(self._kinds) < 100:
-                self._kinds[kind] = self._kinds.get(kind, 0) + 1
-            row["step"] = float(self._kinds.get(kind, self.count))
-        self.add(row, at=at)
-        return row
+        """Read a whole line of the log and return the numbers in it."""
+        self.at = at
+        self._line(line)
+        self._settle(None)
+        rows = self.taken()
+        return rows[-1] if rows else None
+
+    def see_screen(self, lines: list[str], last: str) -> None:
+        """Read lines that a terminal shows; a progress bar overwrites itself there, and only the newest is in the last line."""
+        bars = self._draws(last)
+        for line in lines:
+            self._line(line)
+        if bars and (self._total is None or all(total != self._total for _, total in bars)):
+            self._total = bars[-1][1]
+        bar = next((bar for bar in reversed(bars) if bar[1] == self._total), None)
+        self._by_epoch(bar)
 
     def _take(self, line: bytes) -> None:
-        self.see(line.decode("utf-8", "replace"))
+        self._line(line.decode("utf-8", "replace"))
+
+    def _folded(self, rest: bytes) -> bytes:
+        """Return an unfinished line without its progress bars but the last one; what else stands there is kept."""
+        text = rest.decode("utf-8", "replace")
+        self._draws(text)
+        pieces, kept, bars = list[str](), "", list(_DRAWN.finditer(text))
+        for place, (start, end) in enumerate(_pieces(text, bars)):
+            words = text[start:end]
+            pieces.append(words)
+            kept = kept or words.strip()
+            if place < len(bars) and (kept or place == len(bars) - 1):  # the first bar after words tells their step
+                pieces.append(bars[place][0])
+                kept = ""
+        return "".join(pieces)[-_ROOM:].encode()
+
+    # -- lines -------------------------------------------------------------------------------------------------------
+
+    def _line(self, line: str) -> None:
+        if "\x1b" in line:
+            line = _CONTROL.sub("", line)
+        if "%|" not in line:
+            if not line.strip():
+                self._blank = self._blank or _CLEARED.search(line) is not None
+                return
+            self._record(line.rpartition("\r")[2] if "\r" in line.rstrip("\r") else line, cleared=_cleared(line) or self._blank)
+            return
+        self._held_back = self._held_back or _NOTHING.search(line) is not None
+        bars = list(_DRAWN.finditer(line))
+        text = _DRAWN.sub("", line)
+        if not text.strip():
+            self._after(line)
+            last = bars[-1]
+            if "=" in last["rest"]:  # the numbers stand behind the bar
+                self._record(last[0].strip("\r"))
+            self._blank = _CLEARED.search(line) is not None
+            return
+        start = next((place for place, (one, two) in enumerate(_pieces(line, bars)) if line[one:two].strip()), 0)
+        cut = bars[start - 1].end() if start else 0
+        self._after(line[:cut])
+        behind = line[cut:]
+        cleared = _cleared(_DRAWN.sub("", behind)) or self._blank
+        # A line may be cut by bars: what held it back let go of its first part alone.
+        words = "".join(piece for piece in _DRAWN.sub("", behind).split("\r") if piece.strip())
+        if "{" in words and "}" not in words:
+            self._begun = words  # a bar has ended the line
+        else:
+            self._record(words, cleared=cleared)
+        self._after(behind)
+
+    def _record(self, line: str, *, cleared: bool = False) -> None:
+        """Take a line without progress bars."""
+        self._blank = False
+        line = line.strip("\r")
+        begun, self._begun = self._begun, ""
+        if begun and -1 < line.find("}") < (line.find("{") + 1 or len(line) + 1):
+            line = begun + line
+        if (heading := _HEADING.fullmatch(line)) is not None:
+            self._heading = {"step": float(heading[1]), **({LAST_STEPS[0]: float(heading[2])} if heading[2] else {})}
+            return
+        row = parse_log_line(line)
+        if row is None and self._heading and (listed := _LISTED.fullmatch(line)) and quantity_named(listed[1]):
+            row = {listed[1]: _float(listed[2]), **self._heading}
+        if row is None or self._said_already(line, row):
+            return
+        if (step := step_of(row)) is not None:
+            self._add(row, step)
+            return
+        if _trains(row):
+            if self._seen and (self._guessed or self._total not in self._seen):  # one drawn no more was of something else
+                self._total, self._guessed = next(reversed(self._seen)), False
+            self._seen = {}
+        elif self._guessed and self._bars:
+            self._total = self._first_bar()
+        bar = None if self._total is None else (self._bars[self._total], self._total)
+        self._waiting.append(_Waiting(row, self.at, cleared, bar))
+        if not self._bars or len(self._waiting) > _GAP:
+            self._settle(None)
+
+    def _said_already(self, line: str, row: Mapping[str, float]) -> bool:
+        """Return whether another process has printed the step of this line."""
+        rank = next((str(int(row[name])) for name in _RANKS if is_number(row.get(name))), None)
+        if rank is None:
+            match = _RANK.search(line[: line.find("{")] if "{" in line else line[:120])
+            rank = next((one for one in match.groups() if one is not None), None) if match else None
+        if rank is None:
+            return False
+        kind = _kind(row)
+        own = step_of(row)
+        here = own if own is not None else row.get("epoch", math.nan)
+        voice, newest = self._voices.get(kind, (rank, -math.inf))
+        if voice != rank and not here > newest:
+            return True
+        if voice == rank and len(self._voices) < _GAP:
+            self._voices[kind] = rank, here
+        return False
+
+    # -- progress bars -----------------------------------------------------------------------------------------------
+
+    def _draws(self, text: str) -> list[tuple[int, int]]:
+        """Return the bars in a text that may be the training's, and keep them."""
+        bars = []
+        for match in _DRAWN.finditer(text) if "%|" in text else ():
+            about = _ABOUT.sub("", match["about"])
+            if about and (_HELPS.search(about) or not _TRAINS.search(about)):
+                continue
+            done, total = int(match["done"]), int(match["all"])
+            if total < 1 or done > total:
+                continue
+            bars.append((done, total))
+            if total in self._bars or len(self._bars) < _GAP:
+                self._bars[total] = done
+                self._seen.pop(total, None)
+                self._seen[total] = None
+        return bars
+
+    def _first_bar(self) -> int:
+        """Return the total of the first bar that is not full: that of an evaluation comes later than the training's."""
+        return next((total for total, done in self._bars.items() if done < total), next(iter(self._bars)))
+
+    def _after(self, text: str) -> None:
+        """Take the bars of a text that follows lines, or stands before the next one."""
+        bars = self._draws(text)
+        if not bars or not self._waiting:
+            return
+        if self._guessed:
+            self._total = self._first_bar()
+        first = next((bar for bar in bars if bar[1] == self._total), None)
+        if first is not None:
+            self._settle(first)
+
+    def _settle(self, after: tuple[int, int] | None) -> None:
+        """Give the lines that wait their step. `after` is the bar that was drawn after them, if one was."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        trains = [one for one in waiting if _trains(one.row)]
+        kinds = Counter(_kind(one.row) for one in trains)
+        epochs = {one.row["epoch"] for one in waiting if "epoch" in one.row}
+        places = len(epochs) or max(kinds.values(), default=0)
+        bar = waiting[0].bar
+        if places > 1 or (bar is None and after is None) or (epochs and self._held_back):
+            self._waiting = waiting
+            self._by_epoch(after or bar)
+            return
+        for one in waiting:
+            ahead = after is not None and one.drawn and (one.bar is None or one.bar[1] != after[1] or after[0] >= one.bar[0])
+            done, total = after if ahead and after is not None else one.bar or after or (0, 0)
+            epoch = one.row.get("epoch")
+            if epoch is not None and epoch > 0 and _trains(one.row):
+                self._paced(done, epoch)
+                self._insert(epoch)
+            self._add({**one.row, "step": float(done), LAST_STEPS[0]: float(total)}, float(done), at=one.at)
+
+    def _by_epoch(self, bar: tuple[int, int] | None) -> None:
+        """Give the lines that wait the step that their epoch tells; the newest of them came at a bar, or before it."""
+        waiting, self._waiting = self._waiting, []
+        epochs = [one.row["epoch"] for one in waiting if is_number(one.row.get("epoch"))]
+        if bar is not None and epochs and epochs[-1] > 0:
+            self._paced(bar[0], epochs[-1])
+        last = {LAST_STEPS[0]: float(bar[1])} if bar is not None else {}
+        for one in waiting:
+            epoch = one.row.get("epoch")
+            if epoch is not None and is_number(epoch):
+                if _trains(one.row):
+                    self._insert(epoch)
+                self._add({**one.row, "step": self._counted(epoch), **last}, Epoch(epoch), at=one.at)
+                continue
+            kind = _kind(one.row)
+            if _trains(one.row) and (kind in self._kinds or len(self._kinds) < _GAP):
+                self._kinds[kind] = self._kinds.get(kind, 0) + 1
+            x = float(self._kinds.get(kind, self.count) if _trains(one.row) else max(self._kinds.values(), default=0))
+            self._add({**one.row, "step": x, **last}, x, at=one.at)
+
+    def _insert(self, epoch: float) -> None:
+        place = bisect_left(self._epochs, epoch)
+        if place == len(self._epochs) or self._epochs[place] != epoch:
+            insort(self._epochs, epoch)
+
+    def _paced(self, done: int, epoch: float) -> None:
+        """Learn how many steps an epoch has, from a bar that is at the step of an epoch, or further."""
+        digits = len(f"{epoch:.10g}".partition(".")[2])
+        most = done / max(epoch - 0.5 / 10**digits, epoch / 2)
+        if done > 0 and (self._pace is None or most <= self._pace[0]):
+            self._pace = most, done / epoch
+
+    def _counted(self, x: float) -> float:
+        """Return the step that an epoch stands for."""
+        if self._pace is not None:
+            return float(max(round(x * self._pace[1]), 0))
+        return float(bisect_right(self._epochs, x))
+
+    # -- what was read -----------------------------------------------------------------------------------------------
+
+    def _add(self, row: dict[str, float], x: float, *, at: float | None = None) -> None:
+        self._ready.append(row if "step" in row else {**row, "step": float(x)})
+        self.add(row, at=self.at if at is None else at, x=x)
+
+    def _cut(self, x: float) -> None:
+        super()._cut(x)
+        if isinstance(x, Epoch):
+            del self._epochs[bisect_left(self._epochs, x) + 1 :]
+
+    def _placed(self, point: Point) -> Point:
+        return Point(self._counted(point.x), point.y, point.at) if isinstance(point.x, Epoch) else point
+
+    def series(self, name: str) -> tuple[Point, ...]:
+        """Return the points of a series; empty if the series does not exist."""
+        points = super().series(name)
+        if not any(isinstance(point.x, Epoch) for point in points):
+            return points
+        placed = {point.x: point for point in map(self._placed, points)}
+        return tuple(placed[x] for x in sorted(placed))
+
+    @property
+    def wrong(self) -> tuple[NotFiniteStreak, ...]:
+        """The series whose newest value is not finite."""
+        return tuple(replace(one, x=self._counted(one.x)) if isinstance(one.x, Epoch) else one for one in super().wrong)
+
+    def last(self, name: str) -> Point | None:
+        """Return the newest value of a series, not averaged."""
+        point = super().last(name)
+        return None if point is None else self._placed(point)
+
+
+def _pieces(line: str, bars: list[re.Match[str]]) -> Iterator[tuple[int, int]]:
+    """Yield where the pieces of a line before, between and after its bars begin and end."""
+    start = 0
+    for bar in bars:
+        yield start, bar.start()
+        start = bar.end()
+    yield start, len(line)
+
+
+def _cleared(line: str) -> bool:
+    """Return whether the text of a line stands where something was taken away."""
+    return re.match(r"[\r ]* {8,}\r", line) is not None
+
+
+def _trains(row: Mapping[str, float]) -> bool:
+    """Return whether a line is one of the training, and not of an evaluation or of the training's end."""
+    return not sums_up(row) and not any(of_evaluation(name) for name in row)
+
+
+def _kind(row: Mapping[str, float]) -> str:
+    return min((name for name in row if quantity_named(name)), default="")

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-STEPS = ("training_step", "step", "global_step", "_step", "train/global_step")
-"""Names of the step in a line."""
+STEPS = (
+    *("train/global_step", "trainer/global_step", "training/global_step", "current_steps", "training_step", "step"),
+    *("global_step", "eval/global_step", "_step"),
+)
+"""Names of the step in a line, the best first: W&B's own `_step` counts its rows, not the steps of the trainer."""
 TIMES = ("time", "timestamp", "_timestamp", "ts", "recorded_at")
 """Names of the time in a line."""
 LAST_STEPS = ("max_steps", "total_steps", "num_steps")
@@ -48,66 +53,89 @@ class Quantity:
     unit: str = ""
 
 
-QUANTITIES: tuple[Quantity, ...] = (
-    Quantity(
-        "reward",
-        "reward",
-        (
-            *("reward", "train/reward", "reward/all/mean", "reward/mean", "rewards/mean", "mean_reward", "avg_reward"),
-            *("eval_reward", "val/reward", "rewards/env_reward/mean"),
-        ),
+_TRAINERS: tuple[tuple[str, str, str, str], ...] = (
+    (
+        *("reward", "reward", ""),
+        "reward train/reward reward/all/mean reward/mean rewards/mean mean_reward avg_reward critic/rewards/mean "
+        "critic/score/mean env/all/reward/total reward/avg_raw_reward loss/avg_final_rewards train/agg/effective/*/reward/mean "
+        "train/agg/all/*/reward/mean train/*/effective/*/reward/mean train/*/all/*/reward/mean env/*/reward/total "
+        "objective/rlhf_reward objective/scores avg_raw_reward avg_final_rewards avg_filtered_reward avg_total_reward "
+        "rewards/env_reward/mean rewards env/reward_mean",
     ),
-    Quantity(
-        "reward_std",
-        "reward std",
-        (
-            *("reward_std", "train/reward_std_dev", "reward_std_dev", "reward/all/std", "reward/std", "rewards/std"),
-            *("rewards/env_reward/std", "std_reward"),
-        ),
+    (
+        *("reward_std", "reward std", ""),
+        "reward_std train/reward_std_dev reward_std_dev reward/all/std reward/std rewards/std critic/rewards/std "
+        "train/agg/effective/*/reward/std train/agg/all/*/reward/std reward/std_reward rewards/env_reward/std std_reward "
+        "env/reward_std",
     ),
-    Quantity(
-        "loss",
-        "loss",
-        ("loss", "loss/mean", "loss/train", "train/loss", "train_loss", "policy_loss", "trainer_loss", "loss/all/mean"),
+    (
+        *("loss", "loss", ""),
+        "loss loss/mean loss/train train/loss train_loss policy_loss trainer_loss loss/all/mean actor/loss actor/pg_loss "
+        "policy/final_loss policy/policy_loss act_loss total_loss train_mean_nll loss/policy_avg",
     ),
-    Quantity(
-        "kl",
-        "KL",
-        (
-            *("kl", "mismatch_kl/all/mean", "mismatch_kl/mean", "mismatch_kl", "loss/kl_policy_ref", "loss/kl_div", "kl_div"),
-            *("approx_kl", "mean_kl", "train/kl", "trainer_mismatch_kl"),
-        ),
+    (
+        *("kl", "KL", ""),
+        "kl mismatch_kl/all/mean mismatch_kl/mean mismatch_kl loss/kl_policy_ref loss/kl_div kl_div approx_kl mean_kl train/kl "
+        "trainer_mismatch_kl actor/kl_loss kl_policy_base policy/policy_kl loss/avg_kl objective/kl kl_loss kl_penalty "
+        "actor/ppo_kl optim/kl_sample_train_v1 approx_policy_kl policy/approxkl_avg gen_kl_error generation_kl_error "
+        "kl_divergence",
     ),
-    Quantity(
-        "entropy", "entropy", ("entropy", "entropy/all/mean", "entropy/mean", "loss/entropy", "train/entropy", "trainer_entropy")
+    (
+        *("entropy", "entropy", ""),
+        "entropy entropy/all/mean entropy/mean loss/entropy train/entropy trainer_entropy actor/entropy optim/entropy "
+        "policy/policy_entropy policy_entropy objective/entropy policy/entropy_avg approx_entropy actor/entropy_loss "
+        "entropy_loss ent_loss",
     ),
-    Quantity(
-        "learning_rate",
-        "learning rate",
-        ("learning_rate", "optim/lr", "loss/learning_rate", "train/learning_rate", "lr", "trainer_learning_rate"),
+    (
+        *("learning_rate", "learning rate", ""),
+        "learning_rate optim/lr loss/learning_rate train/learning_rate lr trainer_learning_rate actor/lr policy/policy_lr "
+        "policy_lr actor_lr",
     ),
-    Quantity(
-        "tokens_per_s",
-        "tokens/s",
-        (
-            *("tokens_per_s", "perf/throughput", "tokens_per_second", "tokens/s", "throughput", "throughput/tokens_per_s"),
-            *("trainer_throughput_tokens_per_sec", "avg_generation_throughput"),
-        ),
+    (
+        *("tokens_per_s", "tokens/s", ""),
+        "tokens_per_s perf/throughput tokens_per_second tokens/s throughput throughput/tokens_per_s "
+        "trainer_throughput_tokens_per_sec avg_generation_throughput tokens_per_second_per_gpu perf/throughput_per_gpu",
     ),
-    Quantity("step_time", "step time", ("step_time", "time/step", "time/step_wall_s", "time/step_trainer_s"), "s"),
-    Quantity(
-        "completion_length",
-        "completion length",
-        (
-            *("completions/mean_length", "completion_length", "mean_completion_length", "seq_len/all/mean", "seq_len/mean"),
-            *("seq_length", "train/completion_tokens", "completion_tokens"),
-        ),
-        "tokens",
+    (
+        *("step_time", "step time", "s"),
+        "step_time time/step time/step_wall_s time/step_trainer_s timing_s/step perf/time_per_step timing/step timing/step_total "
+        "timing/train/total_step_time total_step_time time/total",
     ),
+    (
+        *("completion_length", "completion length", "tokens"),
+        "completions/mean_length completion_length mean_completion_length response_length/mean response_length seq_len/all/mean "
+        "seq_len/mean seq_length train/completion_tokens completion_tokens policy/response_length generate/avg_num_tokens "
+        "avg_response_length response_lengths env/all/ac_tokens_per_turn gen_len mean_generation_length "
+        "mean_gen_tokens_per_sample train/agg/effective/*/num_output_tokens/mean train/agg/all/*/num_output_tokens/mean",
+    ),
+    (
+        *("grad_norm", "gradient norm", ""),
+        "grad_norm optim/grad_norm actor/grad_norm policy/grad_norm policy/raw_grad_norm raw_grad_norm actor_grad_norm "
+        "grad_norm:mean optim/grad_norm:mean loss/grad_norm trainer_grad_norm gradient_norm",
+    ),
+    (
+        *("eval_reward", "evaluation reward", ""),
+        "eval_reward val/reward eval/all/avg_score val-core/*/reward/mean@* val-core/*/acc/mean@* val-core/*/score/mean@* "
+        "eval/*/effective/*/avg@* eval/*/all/*/avg@* eval/*/avg@* validation/accuracy eval/eval_*_pass1 eval_*_pass1",
+    ),
+    (*("eval_loss", "evaluation loss", ""), "eval_loss val/loss val_loss validation_loss"),
+)
+"""For each quantity its name here, its title, its unit, and the names that trainers use, the best first (see `normal`). `*`
+stands for anything. They are those of TRL, transformers, verifiers, prime-rl, ART, verl, OpenRLHF, SkyRL, NeMo RL, the Tinker
+cookbook, LLaMA-Factory, torchtune and vLLM. Before a name may stand `train/`; a name of an evaluation begins as in
+`_EVALUATIONS`."""
+_EVALUATIONS = ("eval_", "eval/", "evaluation/", "val_", "val/", "val-core/", "val-aux/", "validation/", "test_", "test/")
+"""How the names in a line of an evaluation begin."""
+_SUMMARY = frozenset({"train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"})
+"""Names in the line that sums a training up at its end."""
+
+QUANTITIES: tuple[Quantity, ...] = tuple(
+    Quantity(name, title, tuple(aliases.split()), unit) for name, title, unit, aliases in _TRAINERS
 )
 """The quantities in display order."""
 
 _PLACE = {alias: (quantity.name, place) for quantity in QUANTITIES for place, alias in enumerate(quantity.aliases)}
+_PATTERNS = tuple((re.compile(re.escape(alias).replace(r"\*", ".+")), found) for alias, found in _PLACE.items() if "*" in alias)
 _SPACES = re.compile(r"[\s]+")
 
 
@@ -116,9 +144,25 @@ def normal(name: str) -> str:
     return _SPACES.sub("_", name.strip().lower().replace(".", ""))
 
 
+@lru_cache(maxsize=4096)
+def _known(name: str) -> tuple[str, int] | None:
+    """Return the quantity that a trainer's name stands for, and how good the name is: 0 is the best."""
+    name = normal(name).removeprefix("data/")  # verl's file of JSON lines puts the numbers there
+    for one in (name, name.removeprefix("train/")):
+        if one in _PLACE:
+            return _PLACE[one]
+        if (found := next((found for pattern, found in _PATTERNS if pattern.fullmatch(one)), None)) is not None:
+            return found
+    for start in _EVALUATIONS:
+        if name.startswith(start):
+            found = _known(name.removeprefix(start))
+            return (f"eval_{found[0]}", found[1] + 1) if found is not None and found[0] in ("reward", "loss") else None
+    return None
+
+
 def quantity_named(name: str) -> str | None:
     """Return the quantity that a trainer's name stands for; None if it is not a known quantity."""
-    found = _PLACE.get(normal(name))
+    found = _known(name)
     return found[0] if found else None
 
 
@@ -126,10 +170,25 @@ def best_series(quantity: str, names: Iterable[str]) -> str | None:
     """Return the best of a trainer's names for a quantity; None if it has none."""
     best: tuple[int, str] | None = None
     for name in names:
-        found = _PLACE.get(normal(name))
+        found = _known(name)
         if found is not None and found[0] == quantity and (best is None or found[1] < best[0]):
             best = (found[1], name)
     return best[1] if best else None
+
+
+def of_evaluation(name: str) -> bool:
+    """Return whether a name is one of an evaluation."""
+    return normal(name).removeprefix("data/").startswith(_EVALUATIONS)
+
+
+def sums_up(names: Iterable[str]) -> bool:
+    """Return whether a line with these names sums a training up: its loss is then the mean of all steps, and not of one."""
+    return any(normal(name).removeprefix("train/") in _SUMMARY for name in names)
+
+
+def step_of(row: Mapping[str, Any]) -> float | None:
+    """Return the step that a line names; None if it names none."""
+    return next((float(row[name]) for name in STEPS if is_number(row.get(name))), None)
 
 
 @dataclass(frozen=True)
@@ -143,49 +202,116 @@ class Point:
     """Time of the line in seconds since the epoch; None if it is not known."""
 
 
+class _Bin:
+    """Values of neighbouring steps, of which a curve shows the mean; in most curves the value of one step."""
+
+    __slots__ = ("at", "before", "count", "high", "low", "newest", "total", "x")
+
+    def __init__(self, point: Point) -> None:
+        self.x, self.at, self.newest = point.x, point.at, point.y
+        self.low = self.high = self.total = point.y
+        self.count = 1
+        self.before = point.x
+        """The step before the newest one."""
+
+    def again(self, point: Point) -> None:
+        """Take another value of the newest step: it stands for the step, and the others count for lowest and highest."""
+        self.total = point.y if self.count == 1 else self.total + (point.y - self.newest)
+        self.newest, self.at = point.y, point.at
+        self.low, self.high = min(self.low, point.y), max(self.high, point.y)
+
+    def join(self, other: _Bin) -> None:
+        """Take the values of the bin that follows."""
+        self.before = self.x if other.count == 1 else other.before
+        self.x, self.at, self.newest = other.x, other.at, other.newest
+        self.total, self.count = self.total + other.total, self.count + other.count
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
+
 class Curve:
-    """A series in bounded memory. When it is full, each pair of neighbours is replaced by its mean."""
+    """A series in bounded memory: one value a step. When it is full, each pair of neighbours is replaced by its mean."""
 
     def __init__(self) -> None:
-        self._points: list[Point] = []
-        self._bucket: list[Point] = []
+        self._bins: list[_Bin] = []
         self._stride = 1
-        self._ordered = True
         self.count = 0
         """Number of values added so far."""
         self.last: Point | None = None
         """The newest value, not averaged."""
 
+    def goes_back(self, point: Point) -> bool:
+        """Return whether a value begins a part that is done again: its step is lower than the newest one, and it is not older."""
+        last = self.last
+        return last is not None and _comparable(point.x, last.x) and point.x < last.x and not _older(point, last)
+
     def add(self, point: Point) -> None:
-        if self.last is not None and point.x <= self.last.x:
-            self._ordered = False
+        """Add a value. One with a lower step than the newest one cuts off what was above it: a training was resumed there.
+
+        A lower step whose time is older is that of another process or of a copy; only steps that are not known yet are taken.
+        """
         self.count += 1
+        last = self.last
+        if last is not None and _comparable(point.x, last.x):
+            if point.x < last.x:
+                if _older(point, last):
+                    self._insert(point)
+                    return
+                self.cut(point.x)
+            elif point.x == last.x and self._bins:
+                if not _older(point, last):
+                    self._bins[-1].again(point)
+                    self.last = point
+                return
         self.last = point
-        if self._stride == 1:
-            self._points.append(point)
+        if self._bins and self._bins[-1].count < self._stride:
+            self._bins[-1].join(_Bin(point))
         else:
-            self._bucket.append(point)
-            if len(self._bucket) == self._stride:
-                self._points.append(_mean(self._bucket))
-                self._bucket.clear()
-        if len(self._points) >= CURVE_CAP:
-            self._points = [_mean(self._points[place : place + 2]) for place in range(0, len(self._points), 2)]
+            self._bins.append(_Bin(point))
+        if len(self._bins) >= CURVE_CAP:
+            for first, second in zip(self._bins[::2], self._bins[1::2], strict=False):
+                first.join(second)
+            self._bins = self._bins[::2]
             self._stride *= 2
+
+    def _insert(self, point: Point) -> None:
+        place = bisect_left(self._bins, point.x, key=lambda one: one.x)
+        if self._stride == 1 and self._bins[place].x != point.x:
+            self._bins.insert(place, _Bin(point))
+
+    def cut(self, x: float) -> None:
+        """Leave out the values from a step on."""
+        while self._bins and _comparable(self._bins[-1].x, x) and self._bins[-1].x >= x:
+            self._bins.pop()
+        end = self._bins[-1] if self._bins else None
+        self.last = None if end is None else Point(end.x, end.newest, end.at)
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """Return the points in order of `x`. Of several with the same `x`, as a resumed training writes them, the last."""
-        found = [*self._points, *([_mean(self._bucket)] if self._bucket else [])]
-        if self._ordered:
-            return tuple(found)
-        return tuple(sorted({point.x: point for point in found}.values(), key=lambda point: point.x))
+        """Return the points in order of `x`; the last one is never a mean."""
+        found = [Point(one.x, one.total / one.count, one.at) for one in self._bins]
+        if found and (end := self._bins[-1]).count > 1:
+            found[-1:] = [
+                Point(end.before, (end.total - end.newest) / (end.count - 1), end.at),
+                Point(end.x, end.newest, end.at),
+            ]
+        return tuple(found)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Return the lowest and the highest of all values, before any mean was taken."""
+        return min(one.low for one in self._bins), max(one.high for one in self._bins)
 
 
-def _mean(points: list[Point]) -> Point:
-    if len(points) == 1:
-        return points[0]
-    last, count = points[-1], len(points)
-    return Point(last.x, sum(point.y / count for point in points), last.at)
+class Epoch(float):
+    """An x that is an epoch, which a reader turns into a step when it knows how (see `LogMetricsReader`)."""
+
+
+def _comparable(one: float, other: float) -> bool:
+    return isinstance(one, Epoch) is isinstance(other, Epoch)
+
+
+def _older(point: Point, last: Point) -> bool:
+    return point.at is not None and last.at is not None and point.at < last.at
 
 
 @dataclass(frozen=True)
@@ -222,11 +348,15 @@ class MetricsReader:
         self.not_finite = 0
         self.max_step: float | None = None
         """The last step of the training, if a line named it."""
+        self._leading: set[str] = set()
+        """The series whose going back cuts all others too: those of reward and loss."""
+        self._summary: set[str] = set()
+        """The series of the line that sums a training up: they are no quantities of its steps."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the series, in order of appearance."""
-        return tuple(self._curves)
+        return tuple(name for name, curve in self._curves.items() if curve.last is not None)
 
     @property
     def wrong(self) -> tuple[NotFiniteStreak, ...]:
@@ -243,9 +373,13 @@ class MetricsReader:
         curve = self._curves.get(name)
         return curve.last if curve else None
 
+    def span(self, name: str) -> tuple[float, float]:
+        """Return the lowest and the highest value of a series, among all values that its lines had, also several of one step."""
+        return self._curves[name].span
+
     def named(self, quantity: str) -> str | None:
         """Return the name of the series of a quantity; None if the trainer writes none."""
-        return best_series(quantity, self._curves)
+        return best_series(quantity, (name for name, curve in self._curves.items() if name not in self._summary and curve.last))
 
     def quantity(self, quantity: str) -> tuple[Point, ...]:
         """Return the points of a quantity, under any of its names."""
@@ -261,7 +395,7 @@ class MetricsReader:
     @property
     def newest(self) -> tuple[float, float | None] | None:
         """Step and time of the newest line with numbers."""
-        lasts = [curve.last for curve in self._curves.values() if curve.last is not None]
+        lasts = [last for name in self._curves if (last := self.last(name)) is not None]
         if not lasts:
             return None
         newest = max(lasts, key=lambda point: point.x)
@@ -282,27 +416,36 @@ class MetricsReader:
             self._rest, self._skipping = b"", True
         return self.count - before
 
-    def add(self, row: Mapping[str, Any], *, at: float | None = None) -> None:
+    def add(self, row: Mapping[str, Any], *, at: float | None = None, x: float | None = None) -> None:
         """Add the numbers of one line.
 
-        `at` is the time of the line, if the line itself has none.
+        Args:
+            row: The line.
+            at: Its time, if it has none itself.
+            x: Its step, whatever it names itself; None: the one that it names, or else its number.
         """
         self.rows.append(_held(row))
         self.count += 1
-        x = next((float(row[name]) for name in STEPS if is_number(row.get(name))), float(self.count))
+        if x is None:
+            x = found if (found := step_of(row)) is not None else float(self.count)
         moment = next((found for name in TIMES if (found := _moment(row.get(name))) is not None), at)
         last = next((float(row[name]) for name in LAST_STEPS if is_number(row.get(name))), None)
         if last is not None and last > 0:
             self.max_step = last
-        for name, value in _flat(row):
-            if name in self._OTHER or len(name) > _NAME:
-                continue
+        values = [(name, value) for name, value in _flat(row) if name not in self._OTHER and len(name) <= _NAME]
+        if sums_up(row):
+            self._summary.update(name for name, _ in values[:_FIELDS] if name not in self._curves)
+        if any(name in self._leading and self._curves[name].goes_back(Point(x, 0.0, moment)) for name, _ in values):
+            self._cut(x)
+        for name, value in values:
             if is_number(value):
                 curve = self._curves.get(name)
                 if curve is None:
                     if len(self._curves) >= SERIES_CAP:
                         continue
                     curve = self._curves[name] = Curve()
+                    if quantity_named(name) in ("reward", "loss"):
+                        self._leading.add(name)
                 curve.add(Point(x, float(value), moment))
                 self._wrong.pop(name, None)
             else:
@@ -310,6 +453,11 @@ class MetricsReader:
                 before = self._wrong.get(name)
                 if before is not None or len(self._wrong) < SERIES_CAP:
                     self._wrong[name] = NotFiniteStreak(name, before.x if before else x, before.count + 1 if before else 1)
+
+    def _cut(self, x: float) -> None:
+        """Leave out what all series have from a step on: the training was resumed there, and does it again."""
+        for curve in self._curves.values():
+            curve.cut(x)
 
     def _take(self, line: bytes) -> None:
         try:

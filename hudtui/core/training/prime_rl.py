@@ -42,8 +42,8 @@ NAMES = {
 class PrimeRlReader(MetricsReader):
     """Its metrics, under the names that all engines share; numbers that only it has keep theirs."""
 
-    def add(self, row: Mapping[str, Any], *, at: float | None = None) -> None:
-        super().add({NAMES.get(name, name): value for name, value in row.items()}, at=at)
+    def add(self, row: Mapping[str, Any], *, at: float | None = None, x: float | None = None) -> None:
+        super().add({NAMES.get(name, name): value for name, value in row.items()}, at=at, x=x)
 
 
 class PrimeRl:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sqlite3
 import struct
 import time
@@ -33,7 +34,8 @@ _MOST = 64 * 1024 * 1024
 _CHECKED = 64 * 1024
 """Longest TensorBoard record in bytes that is read: longer ones hold images, graphs and the like."""
 _DEPTH = 3
-_SQL_SECONDS = 30.0
+_SQL_SECONDS = 20.0
+"""How long all queries of a database may take together, per look."""
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -209,16 +211,21 @@ def read_trainer_state(data: bytes) -> list[Row]:
     return [row for entry in history if isinstance(entry, dict) and (row := dict(_numbers(entry)))]
 
 
+class TooLong(Exception):
+    """A database that takes too long to read; the message is the end of a sentence."""
+
+
 def trackio_runs(path: Path) -> list[str]:
     """Return the names of the runs in a trackio database, the newest first.
 
     Raises:
         sqlite3.Error: It is damaged, or no database of trackio.
+        TooLong: It takes too long to read.
     """
     with _opened(path) as database:
         found = "SELECT run_name FROM metrics GROUP BY run_name ORDER BY max(id) DESC LIMIT 1000"
         try:
-            return [str(name) for (name,) in database.execute(found)]
+            return [_words(name) for (name,) in database.execute(found) if name is not None]
         except sqlite3.DatabaseError:
             for _ in _until_damage(database.execute("SELECT id, metrics FROM metrics NOT INDEXED ORDER BY id")):
                 pass
@@ -229,25 +236,47 @@ def read_trackio(path: Path, run: str, after: int) -> tuple[list[Row], int]:
     """Return rows of a run in a trackio database.
 
     The database is a copy, because SQLite writes beside a file that it opens. `after` is the last row that is known; 0 for all
-    rows.
+    rows. A row that is not what trackio writes counts as far as it can be read: without a step that is a number it has none.
 
     Returns:
         The rows, and the number of the last of them, for the next call.
 
     Raises:
         sqlite3.Error: It is damaged, or no database of trackio.
+        TooLong: It takes too long to read.
     """
-    wanted = "SELECT id, step, timestamp, metrics FROM metrics WHERE run_name = ? AND id > ? ORDER BY id"
+    wanted = "SELECT id, step, timestamp, metrics FROM metrics WHERE run_name IN (?, ?) AND id > ? ORDER BY id"
     rows: list[Row] = []
     with _opened(path) as database:
-        for number, step, moment, text in _until_damage(database.execute(wanted, (run, after))):
+        for number, step, moment, text in _until_damage(database.execute(wanted, (run, run.encode("utf-8", "replace"), after))):
             after = number
-            with contextlib.suppress(ValueError, RecursionError):
+            try:
                 values = json.loads(text)
-                if isinstance(values, dict):
-                    seconds = datetime.fromisoformat(str(moment)).timestamp()
-                    rows.append({**dict(_numbers(values)), "step": step, "timestamp": seconds})
+            except (ValueError, TypeError, RecursionError):  # a text that is no JSON, or something else
+                continue
+            if isinstance(values, dict):
+                own = {"step": _step(step), "timestamp": _seconds(moment)}
+                rows.append({**dict(_numbers(values)), **{key: value for key, value in own.items() if value is not None}})
     return rows, after
+
+
+def _words(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _step(value: Any) -> int | float | None:
+    """Return a step as the database has it, also one that was written as text; None for anything else."""
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        number = float(_words(value))
+        if math.isfinite(number):
+            return int(number) if number == int(number) else number
+    return None
+
+
+def _seconds(value: Any) -> float | None:
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        return float(value) if isinstance(value, int | float) else datetime.fromisoformat(_words(value)).timestamp()
+    return None
 
 
 def _until_damage(found: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
@@ -264,11 +293,20 @@ def _until_damage(found: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a foreign database: a view in it may hold a query without end, or call functions."""
-    end = time.monotonic() + _SQL_SECONDS
+    end = time.monotonic() + _SQL_SECONDS / 2  # of a look, the names of the runs take one half, and the rows the other
     with contextlib.closing(sqlite3.connect(path)) as database:
-        database.set_progress_handler(lambda: time.monotonic() > end, 100_000)
+        database.text_factory = lambda data: data.decode("utf-8", "replace")
+        database.set_progress_handler(lambda: time.monotonic() > end, 10_000)
         database.execute("PRAGMA trusted_schema = OFF")
-        yield database
+        kind = database.execute("SELECT type FROM sqlite_master WHERE name = 'metrics'").fetchone()
+        if kind is not None and kind[0] != "table":
+            raise sqlite3.DatabaseError("its metrics are no table")
+        try:
+            yield database
+        except sqlite3.DatabaseError as error:
+            if "interrupted" in str(error):
+                raise TooLong(f"takes longer to read than {_SQL_SECONDS / 2:g} seconds") from None
+            raise
 
 
 def _read(parse: Any, record: bytes) -> list[Row]:

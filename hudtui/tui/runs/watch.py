@@ -369,7 +369,7 @@ class WatchScreen(HudtuiScreen):
 
     def _draw(self) -> None:
         if self.watching is not None and self.foreign is not None:
-            self.pane.show_curves([Numbers(self.foreign.title, self.watching.numbers)])
+            self.pane.show_curves([Numbers(self.foreign.title, self.watching.numbers, window=self.watching.window)])
             self._tell()
 
     def _tell(self) -> None:

@@ -73,6 +73,8 @@ class Numbers:
     """The ends of the y axis of series for which they are known, by their names."""
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Series that share a chart: its title -> the names of the series -> how the chart calls them."""
+    window: str | None = None
+    """A sentence about steps that are not read; None if all are."""
 
 
 @dataclass(frozen=True)
@@ -544,10 +546,11 @@ class MetricsPane(Acting, Vertical):
             self.action_all()
         if by_time is not None:
             self._charts.by_time = by_time
-        key = tuple((run.label, id(run.metrics), run.metrics.count) for run in runs)
+        key = tuple((run.label, id(run.metrics), run.metrics.count, run.window) for run in runs)
         if key != self._key:
             if [run.label for run in self._charts.runs[:1]] != [run.label for run in runs[:1]]:
                 self._charts.span = self._charts.end = None
+                self._charts.logarithmic.clear()  # it was chosen for the values of the other run
             self._key = key
             self._charts.runs = tuple(runs)
             self._make_anew()
@@ -614,6 +617,7 @@ class MetricsPane(Acting, Vertical):
         words = ["by time" if charts.by_time else "by step", f"smoothed {charts.weight:g}" if charts.weight else "not smoothed"]
         if charts.by_time and charts.runs and not charts.stops():
             words[0] = "no line says when it was written"
+        words[1:1] = dict.fromkeys(run.window for run in charts.runs if run.window is not None)
         if charts.span is not None:
             words[0] += ", {} to {}".format(*(span_text(x) if charts.by_time else figure(x) for x in charts.x_range()))
         if log := [title for key, title in charts.titles() if key in charts.logarithmic]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from hudtui.core.runs.sessions import (
     list_tmux_sessions,
 )
 from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.training.tracker_files import _masked
 
 HOST = LocalHost()
 _RECORDS = [history({"_step": step, "loss": step / 3}) for step in range(3)]
@@ -362,6 +364,240 @@ async def test_of_a_folder_the_newest_run_of_one_tracker(tmp_path: Path) -> None
         InputError, match=r"contains files of several trackers: .*run-b\.wandb \(W&B\).*tfevents\.1\.box \(TensorB"
     ):
         await find_session(HOST, file=str(tmp_path))
+
+
+def _json_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _event_file(*points: tuple[int, str, float], at: float = 1.7e9) -> bytes:
+    """An events file with scalars."""
+
+    def record(data: bytes) -> bytes:
+        head = struct.pack("<Q", len(data))
+        return head + struct.pack("<I", _masked(head)) + data + struct.pack("<I", _masked(data))
+
+    def event(body: bytes) -> bytes:
+        return record(b"\x09" + struct.pack("<d", at) + body)
+
+    found = event(b"\x1a\x0dbrain.Event:2")
+    for step, tag, value in points:
+        scalar = b"\x0a" + bytes([len(tag)]) + tag.encode() + b"\x15" + struct.pack("<f", value)
+        summary = b"\x0a" + bytes([len(scalar)]) + scalar
+        found += event((b"\x10" + bytes([step]) if step else b"") + b"\x2a" + bytes([len(summary)]) + summary)
+    return found
+
+
+async def seen_of(place: Path, lines: int | None = None) -> tuple[SessionWatcher, list[str]]:
+    """What is read at a path, and what is said about it."""
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(place)), lines=lines)
+    return watch, [one.note async for one in watch.follow(once=True) if one.note]
+
+
+FOLDERS: dict[str, tuple[str, list[dict[str, Any]], list[float]]] = {
+    "prime-rl": (
+        "outputs/run/metrics.jsonl",
+        [{"step": step, "time": 1.7e9 + step, "train/agg/effective/player/reward/mean": step / 10} for step in (0, 1)],
+        [0, 1],
+    ),
+    "Tinker": ("metrics.jsonl", [{"step": step, "env/all/reward/total": 0.5, "progress/batch": step} for step in (0, 1)], [0, 1]),
+    "ART": (
+        ".art/project/models/name/history.jsonl",
+        [{"training_step": step, "train/reward": 0.5, "recorded_at": "2026-11-01T10:00:00"} for step in (1, 2)],
+        [1, 2],
+    ),
+    "LLaMA-Factory": (
+        "saves/trainer_log.jsonl",
+        [{"current_steps": step, "total_steps": 50, "reward": 0.5, "lr": 1e-5, "epoch": step / 50} for step in (10, 20)],
+        [10, 20],
+    ),
+    "verl": ("project/experiment.jsonl", [{"step": step, "data": {"critic/rewards/mean": 0.5}} for step in (1, 2)], [1, 2]),
+}
+
+
+@pytest.mark.parametrize("trainer", FOLDERS)
+async def test_the_folder_of_a_trainer_opens(tmp_path: Path, trainer: str) -> None:
+    name, rows, steps = FOLDERS[trainer]
+    _json_lines(tmp_path / name, rows)
+    _json_lines(tmp_path / "rollouts" / "step_1" / "train" / "traces.jsonl", [{"reward": 0.5}])
+    _json_lines(tmp_path / "data" / "train.jsonl", [{"reward": 9, "step": 7}])
+    states = trainer in ("LLaMA-Factory", "Tinker")
+    if states:
+        _events(tmp_path, f"{Path(name).parent}/checkpoint-20/trainer_state.json", 10, _state(1.0))
+    (tmp_path / "train.log").write_text("{'loss': 9, 'reward': 9, 'epoch': 9}\n")
+    watch, notes = await seen_of(tmp_path)
+    assert [point.x for point in watch.numbers.quantity("reward")] == steps, notes
+    assert name in notes[0] and ("trainer_state.json" in notes[0]) is states, notes
+
+
+async def test_a_folder_with_nothing_but_a_log(tmp_path: Path) -> None:
+    (tmp_path / "install.log").write_text("Collecting torch\n")
+    (tmp_path / "slurm-77.out").write_text("(TaskRunner pid=1) step:3 - critic/rewards/mean:0.5 - actor/entropy:0.25\n")
+    os.utime(tmp_path / "install.log", (3e9, 3e9))
+    watch, notes = await seen_of(tmp_path)
+    assert notes == ["log: slurm-77.out"] and watch.numbers.quantity("reward")[0].x == 3
+    (tmp_path / "slurm-77.out").write_text("Killed\n")
+    with pytest.raises(InputError, match="no numbers were recognised in its logs"):
+        await find_session(HOST, file=str(tmp_path))
+
+
+async def test_the_output_of_a_trainer_is_the_checkpoint_with_the_most_steps(tmp_path: Path) -> None:
+    for place, steps in enumerate((100, 10, 9)):
+        _events(tmp_path, f"checkpoint-{steps}/trainer_state.json", 10 + place, _state(*[1 / (n + 1) for n in range(steps)]))
+    watch, notes = await seen_of(tmp_path)
+    assert watch.numbers.newest == (99, None) and "checkpoint-100/trainer_state.json" in notes[0] and "3 checkpoints" in notes[0]
+    whole = {"epoch": 1.0, "global_step": 120, "log_history": [{"step": 120, "loss": 0.5}, {"step": 120, "train_runtime": 3.0}]}
+    _events(tmp_path, "trainer_state.json", 1, json.dumps(whole).encode())
+    watch, notes = await seen_of(tmp_path)
+    assert watch.numbers.newest == (120, None) and notes[0].startswith("transformers: trainer_state.json, the one with the most")
+    _events(tmp_path, "runs/Nov27_box/events.out.tfevents.1700000000.box", 5, _event_file((125, "train/loss", 0.25)))
+    watch, notes = await seen_of(tmp_path)
+    assert watch.numbers.newest == (125, 1.7e9) and "there is also transformers: trainer_state.json" in notes[0]
+
+
+async def test_event_files_without_scalars_are_left_out(tmp_path: Path) -> None:
+    run = _event_file(*((step, "train/loss", 1 / (step + 1)) for step in range(3)))
+    _events(tmp_path, "runs/a/events.out.tfevents.1700000001.box.1.0", 5, run)
+    hparams = _events(tmp_path, "runs/a/1700000009.5/events.out.tfevents.1700000009.box.1.1", 99, _event_file())
+    watch, notes = await seen_of(tmp_path)
+    assert [point.x for point in watch.numbers.quantity("loss")] == [0, 1, 2]
+    hparams.write_bytes(_event_file((0, "hparam/accuracy", 0.5)))
+    watch, notes = await seen_of(tmp_path)
+    assert [point.x for point in watch.numbers.quantity("loss")] == [0, 1, 2], "what add_hparams writes is no run"
+    _events(tmp_path, "runs/b/events.out.tfevents.1700000005.box.1.0", 1, _event_file())
+    watch, notes = await seen_of(tmp_path)
+    assert "without numbers, and left out: runs/b" in notes[0] and watch.numbers.quantity("loss")
+    _events(tmp_path, "runs/c/events.out.tfevents.1700000007.box.1.0", 1, _event_file((9, "train/loss", 0.5)))
+    watch, notes = await seen_of(tmp_path)
+    assert watch.numbers.newest is not None and watch.numbers.newest[0] == 9, "newest by its name, and not by its date"
+
+
+async def test_a_run_that_was_resumed_is_one_run(tmp_path: Path) -> None:
+    def part(begin: int, end: int, at: float) -> bytes:
+        return wandb_file(
+            history({"_step": row, "train/global_step": step, "train/loss": step / 3, "_timestamp": at + step})
+            for row, step in enumerate(range(begin, end, 10))
+        )
+
+    for name, data in (
+        ("wandb/offline-run-20261101_100000-abc/run-abc.wandb", part(10, 300, 1.7e9)),
+        ("wandb/offline-run-20261102_090000-abc/run-abc.wandb", part(210, 260, 1.8e9)),
+        ("wandb/offline-run-20261101_100001-other/run-other.wandb", part(10, 900, 1.7e9)),
+    ):
+        _events(tmp_path, name, 5, data)
+    wanted = list(range(10, 260, 10))
+    for place in ("", "wandb", "wandb/offline-run-20261101_100000-abc"):
+        watch, notes = await seen_of(tmp_path / place)
+        points = watch.numbers.quantity("loss")
+        assert [point.x for point in points] == wanted and [point.y for point in points] == [x / 3 for x in wanted]
+        assert "with 1 file from before it was resumed" in notes[0], notes
+    copied = tmp_path / "wandb" / "offline-run-20261102_090000-abc"
+    for path in (*copied.parent.glob("*other"), copied):
+        for one in path.iterdir():
+            one.unlink()
+        path.rmdir()
+    _events(tmp_path, "wandb/offline-run-20261103_090000-abc/run-abc.wandb", 9, part(10, 300, 1.7e9))
+    watch, _ = await seen_of(tmp_path)
+    assert [point.x for point in watch.numbers.quantity("loss")] == list(range(10, 300, 10)), "a copy adds nothing"
+
+
+async def test_event_files_of_a_resumed_training_and_of_two_processes(tmp_path: Path) -> None:
+    first = _event_file(*((step, "loss", step / 2) for step in range(0, 100, 10)), at=1.7e9)
+    again = _event_file(*((step, "loss", -step) for step in range(60, 80, 10)), at=1.8e9)
+    _events(tmp_path, "a/events.out.tfevents.1700000000.box.1.0", 5, first)
+    _events(tmp_path, "a/events.out.tfevents.1800000000.box.2.0", 4, again)
+    watch, _ = await seen_of(tmp_path / "a")
+    assert [(point.x, point.y) for point in watch.numbers.series("loss")] == [
+        *((step, step / 2) for step in range(0, 60, 10)),
+        (60, -60),
+        (70, -70),
+    ]
+    _events(tmp_path, "b/events.out.tfevents.1700000000.box.1.0", 5, first)
+    _events(tmp_path, "b/events.out.tfevents.1700000000.box.2.0", 4, _event_file((10, "loss", 7.0), at=1.7e9 - 1))
+    watch, _ = await seen_of(tmp_path / "b")
+    assert [(point.x, point.y) for point in watch.numbers.series("loss")] == [(step, step / 2) for step in range(0, 100, 10)]
+
+
+async def test_a_checkpoint_whose_history_was_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_AGAIN", 0.01)
+    path = _events(tmp_path, "checkpoint-4/trainer_state.json", 10, _state(1.0, 0.5, 0.25, 0.125))
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)))
+    async with aclosing(watch.follow()) as events, asyncio.timeout(60):
+        async for _ in events:
+            if len(watch.numbers.series("loss")) == 4:
+                _events(tmp_path, "checkpoint-4/trainer_state.json", 20, _state(1.0, 0.5, 9.0))
+            elif watch.numbers.series("loss")[-1].y == 9.0:
+                break
+    assert [(point.x, point.y) for point in watch.numbers.series("loss")] == [(0, 1.0), (1, 0.5), (2, 9.0)]
+
+
+LOG = "".join(f"{{'loss': {1 / n:.3f}, 'reward': {n / 10}, 'note': 'Größe', 'epoch': {n / 10}}}\r\n" for n in range(1, 6))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig", "utf-8"])
+@pytest.mark.parametrize("lines", [2, None])
+async def test_a_log_in_another_encoding(tmp_path: Path, encoding: str, lines: int | None) -> None:
+    path = tmp_path / "train.log"
+    path.write_bytes(LOG.encode(encoding))
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)), lines=lines)
+    seen = [one async for one in watch.follow(once=True)]
+    assert [point.x for point in watch.numbers.series("loss")] == [1, 2, 3, 4, 5]
+    told = lines_of(seen)
+    assert len(told) == (lines or 5) and "Größe" in told[-1] and not any("\ufeff" in line or "\0" in line for line in told)
+
+
+async def test_a_log_in_utf_16_is_followed(tmp_path: Path) -> None:
+    path, data = tmp_path / "train.log", LOG.encode("utf-16")
+    half = len(data) // 2 | 1  # in the middle of a character
+    path.write_bytes(data[:half])
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)))
+    async with aclosing(watch.follow()) as events, asyncio.timeout(60):
+        async for _ in events:
+            if path.stat().st_size == half:
+                with path.open("ab") as stream:
+                    stream.write(data[half:])
+            elif len(watch.numbers.series("loss")) == 5:
+                break
+    assert [point.x for point in watch.numbers.series("loss")] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("hole", [3, 5000, 400_000])
+@pytest.mark.parametrize("place", ["begin", "middle"])
+async def test_a_log_with_nul_bytes(tmp_path: Path, hole: int, place: str) -> None:
+    path, nul = tmp_path / "train.log", bytes(hole)
+    whole = LOG.encode()
+    path.write_bytes(nul + whole if place == "begin" else whole[:60] + nul + whole[60:])
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)), lines=None)
+    told = lines_of([one async for one in watch.follow(once=True)])
+    assert [point.y for point in watch.numbers.series("reward")] == [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert told[0].startswith("{'loss'") and len(told) == 5
+
+
+async def test_the_steps_before_the_window_of_a_log_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "BACKLOG", 3000)
+    path = tmp_path / "train.log"
+    path.write_text("".join(f"step {step} loss=0.5\n" for step in range(1, 1001)))
+    watch, _ = await seen_of(path, lines=10)
+    first = watch.numbers.series("loss")[0].x
+    assert 800 < first < 900 and watch.window == f"steps before {first:g} are not read"
+    for lines, size in ((None, 3000), (10, 1 << 20)):
+        monkeypatch.setattr(sessions, "BACKLOG", size)
+        whole, _ = await seen_of(path, lines=lines)
+        assert whole.numbers.series("loss")[0].x == 1 and whole.window is None
+
+
+async def test_a_training_in_a_terminal_counts_by_its_bar(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    rows = [(step, f"{{'loss': 0.5, 'epoch': {step / 50}}}") for step in (10, 20, 30)]
+    drawn = "".join(f"\\r{' ' * 30}\\r{row}\\n\\r{step * 2:3}%|#    | {step}/50 [00:01<00:02, 1.00it/s]" for step, row in rows)
+    script.write_text(f'printf "{drawn.replace("%", "%%")}"\n')
+    session("bars", f"sh {script}; read end")
+    watch = SessionWatcher(HOST, await find_session(HOST, session="bars"))
+    tmux("send-keys", "-t", "=bars:", "go", "Enter")
+    await until(watch, lambda _: len(watch.numbers.series("loss")) == 3)
+    assert [point.x for point in watch.numbers.series("loss")] == [10, 20, 30] and watch.numbers.max_step == 50
 
 
 async def test_event_files_continue_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_lines_without_steps_are_counted_each_kind_by_itself() -> None:
         if number % 2:
             reader.see("{'eval_loss': 1.0, 'eval_reward': 0.25}")
     assert [point.x for point in reader.series("loss")] == [1, 2, 3, 4]
-    assert [point.x for point in reader.series("eval_reward")] == [1, 2]
+    assert [point.x for point in reader.series("eval_reward")] == [2, 4], "an evaluation is of the step that was reached"
     assert reader.named("reward") == "reward"
 
 

@@ -16,6 +16,7 @@ from hudtui.core.training import tracker_files
 from hudtui.core.training.tracker_files import (
     EventsFile,
     Row,
+    TooLong,
     TrackerFile,
     WandbFile,
     read_trackio,
@@ -125,8 +126,41 @@ def test_a_database_whose_query_never_ends(tmp_path: Path, monkeypatch: pytest.M
             "CREATE VIEW metrics AS WITH RECURSIVE more(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM more) "
             "SELECT id, 'run' AS run_name, 0 AS step, '' AS timestamp, '{}' AS metrics FROM more"
         )
-    with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+    with pytest.raises(sqlite3.DatabaseError, match="its metrics are no table"):
         trackio_runs(path)
+    path = tmp_path / "large.db"
+    trackio_file(path, [("r", n, {"loss": n / 3, "text": "x" * 900}) for n in range(9000)])
+    monkeypatch.setattr(tracker_files, "_SQL_SECONDS", 0.0)
+    with pytest.raises(TooLong, match="takes longer to read than 0 seconds"):
+        trackio_runs(path)
+    with pytest.raises(TooLong, match="takes longer to read than 0 seconds"):
+        read_trackio(path, "r", 0)
+
+
+ODD_ROWS = (
+    ("step", "'12'"), ("step", "'twelve'"), ("step", "NULL"), ("step", "x'ff'"), ("step", "1e400"), ("step", "-9e999"),
+    ("timestamp", "NULL"), ("timestamp", "'yesterday'"), ("timestamp", "x'ff00'"), ("timestamp", "1e300"), ("timestamp", "5"),
+    ("metrics", "NULL"), ("metrics", "7"), ("metrics", "x'ff'"), ("metrics", "'[1]'"), ("metrics", "'{'"), ("metrics", "x'7b7d'"),
+    ("run_name", "NULL"), ("run_name", "x'ff'"), ("run_name", "3"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("column", "value"), ODD_ROWS, ids=lambda one: str(one))
+def test_a_database_with_odd_rows(tmp_path: Path, column: str, value: str) -> None:
+    path = tmp_path / "p.db"
+    trackio_file(path, [("r", n, {"loss": n / 3}) for n in range(3)])
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "CREATE TABLE free AS SELECT * FROM metrics; DROP TABLE metrics; ALTER TABLE free RENAME TO metrics;"
+            f"UPDATE metrics SET {column} = {value} WHERE id = 2"
+        )
+        database.commit()
+    assert "r" in trackio_runs(path)
+    rows, last = read_trackio(path, "r", 0)
+    assert last == 3 and [row["loss"] for row in rows if row.get("step") in (0, 2)] == [0, 2 / 3]
+    assert all(isinstance(number, int | float) for row in rows for number in row.values())
+    if (column, value) == ("step", "'12'"):
+        assert rows[1]["step"] == 12
 
 
 def test_the_state_of_a_trainer() -> None:
