@@ -63,7 +63,9 @@ class WatchOptions(LogOptions):
     session: str | None = knob(
         None, "A tmux session there, or the beginning of its name; with --file, a run in a trackio database.", "--session", "-s"
     )
-    file: str | None = knob(None, "A log, or a file or folder of W&B, TensorBoard, trackio or transformers there.")
+    file: str | None = knob(
+        None, "A log there, the folder of a trainer, or a file or folder of W&B, TensorBoard, trackio or transformers."
+    )
     port: int | None = knob(None, "Show the vLLM server on this port there.", minimum=1, maximum=65535)
     log: bool = knob(False, "Print every line, not only numbers and problems.", "--log")
     once: bool = knob(False, "Print what the log holds now, and end.", "--once")
@@ -81,9 +83,10 @@ def watch(
 ) -> None:
     """Follow a run that hudtui did not start, or one of a colleague's: a tmux session or a log on any machine.
 
-    It prints what it recognises: the numbers of TRL, verifiers, prime-rl, ART and vLLM, key=value and JSON lines, files of W&B,
-    TensorBoard, trackio and transformers, and lines that report a problem. In a folder, it follows the newest run of W&B,
-    TensorBoard or transformers. Read-only: nothing is sent to the session, and nothing is written on the machine.
+    It prints what it recognises: the numbers of TRL, verl, prime-rl, OpenRLHF, ART and others, of vLLM, key=value and JSON lines,
+    files of W&B, TensorBoard, trackio and transformers, and lines that report a problem. In the folder of a trainer or tracker, it
+    follows the newest run. Steps are those of the trainer, by its own field, its progress bar or its epochs. Read-only: nothing is
+    sent to the session, and nothing is written on the machine.
     """
     if request.port is not None:
         if request.session is not None or request.file is not None or request.sessions:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from support import sshd, tmux_world, vllm_server
-from support.tracker_files import WANDB_HISTORY, wandb_file
+from support.tracker_files import WANDB_HISTORY, trackio_file, wandb_file
 from typer.testing import CliRunner, Result
 
 from hudtui.cli.app import build
@@ -180,6 +180,56 @@ def test_a_file_of_a_tracker_is_shown(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once")
     assert done.exit_code == 2 and f"{path} on local is damaged at byte 7, after 0 whole records" in done.stderr
+
+
+def test_what_is_told_of_an_evaluation_and_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    rows = [f"{{'loss': '{1 / n:.3f}', 'reward': '{n / 10}', 'epoch': '{n / 10}'}}" for n in range(1, 6)]
+    end = "{'train_runtime': '12.5', 'train_loss': '0.3', 'epoch': '0.5'}"
+    path.write_text("\n".join([*rows[:3], "{'eval_reward': '0.05', 'epoch': '0.3'}", *rows[3:], end]))
+    done = hudtui("watch", str(path), "--once")
+    lines = done.stdout.splitlines()
+    assert (
+        "step 3  evaluation reward 0.05" in lines and "step 5  the training in sum:  train_runtime 12.5  train_loss 0.3" in lines
+    )
+    assert [line.split()[1:4] for line in lines if line.startswith("reward ")] == [["0.5", "0.1", "0.5"]]
+    assert [line.split()[:2] for line in lines if line.startswith("evaluation reward")] == [["evaluation", "reward"]]
+    told = [json.loads(line)["metrics"] for line in hudtui("watch", str(path), "--once", "--json").stdout.splitlines()]
+    assert [row["step"] for row in told] == [1, 2, 3, 3, 4, 5, 5]
+
+
+def test_last_lowest_and_highest_are_of_the_same_lines(tmp_path: Path) -> None:
+    path = tmp_path / "big.log"
+    values = [(step, place * 37 % 100 / 10_000) for step in range(1, 301) for place in range(40)]
+    path.write_text("".join(f"step {step} loss={value}\n" for step, value in values))
+    done = hudtui("watch", str(path), "--once", "-n", "0")
+    (cells,) = [line.split() for line in done.stdout.splitlines() if line.startswith("loss")]
+    assert [float(cell) for cell in cells[1:4]] == [values[-1][1], 0.0, 0.0099]
+
+
+def test_the_beginning_of_a_log_that_is_not_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hudtui.core.runs import sessions
+
+    monkeypatch.setattr(sessions, "BACKLOG", 3000)
+    path = tmp_path / "train.log"
+    path.write_text("".join(f"step {step} loss=0.5\n" for step in range(1, 1001)))
+    done = hudtui("watch", str(path), "--once", "-n", "10")
+    first = done.stderr.partition("steps before ")[2].split()[0]
+    assert 800 < int(first) < 900 and f"steps before {first} are not read" in done.stderr
+    assert "not read" not in hudtui("watch", str(path), "--once", "-n", "2000").stderr
+
+
+@pytest.mark.parametrize("step", ["'12'", "'twelve'", "x'ff00'", "NULL"])
+def test_a_database_with_odd_steps_is_shown(tmp_path: Path, step: str) -> None:
+    path = tmp_path / "p.db"
+    trackio_file(path, [("r", n, {"reward": n / 4}) for n in range(3)])
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "CREATE TABLE free AS SELECT * FROM metrics; DROP TABLE metrics; ALTER TABLE free RENAME TO metrics;"
+            f"UPDATE metrics SET step = {step} WHERE id = 3"
+        )
+    done = hudtui("watch", "local", "--file", str(path), "--once")
+    assert done.exit_code == 0 and "step 1  reward 0.25" in done.stdout and "0.5" in done.stdout, done.output
 
 
 def test_alarms_of_a_followed_log(tmp_path: Path) -> None:

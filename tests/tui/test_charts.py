@@ -345,6 +345,30 @@ async def test_a_logarithmic_axis_is_for_values_above_0(screen_text: Any) -> Non
         assert "logarithmic" not in screen_text(app)
 
 
+async def test_a_logarithmic_axis_is_not_taken_along_to_another_run(screen_text: Any) -> None:
+    app = Host([Numbers("one", training(1))])
+    async with app.run_test(size=(130, 30)) as pilot:
+        pane = app.query_one(MetricsPane)
+        await pilot.press("V")
+        for runs in ([], [Numbers("one", training(1))], [Numbers("one", training(2)), Numbers("two", training(1))]):
+            pane.show(runs)
+            await pilot.pause()
+        assert "logarithmic: reward" in screen_text(app), "the same run, read again"
+        pane.show([Numbers("two", training(2))])
+        await pilot.pause()
+        assert "logarithmic" not in screen_text(app)
+
+
+async def test_the_steps_that_are_not_read_are_told(screen_text: Any) -> None:
+    app = Host([Numbers("one", training(1), window="steps before 251 are not read")])
+    async with app.run_test(size=(80, 30)) as pilot:
+        await pilot.pause()
+        assert "by step · steps before 251 are not read" in screen_text(app)
+        app.query_one(MetricsPane).show([Numbers("one", training(1))])
+        await pilot.pause()
+        assert "not read" not in screen_text(app)
+
+
 async def test_series_that_belong_together_share_a_chart(screen_text: Any) -> None:
     load = MetricsReader()
     for second in range(0, 600, 10):

@@ -523,6 +523,8 @@ class MetricsPane(Acting, Vertical):
         self._words = Static(id="plot-words")
         self._opens = opens
         self._key: object = None
+        self._first: str | None = None
+        """The run that was drawn above the others at last."""
 
     def compose(self) -> ComposeResult:
         with _ChartsPage():
@@ -550,7 +552,9 @@ class MetricsPane(Acting, Vertical):
         if key != self._key:
             if [run.label for run in self._charts.runs[:1]] != [run.label for run in runs[:1]]:
                 self._charts.span = self._charts.end = None
-                self._charts.logarithmic.clear()  # it was chosen for the values of the other run
+            if runs and runs[0].label != self._first:
+                self._charts.logarithmic.clear()  # it was chosen for the values of another run
+                self._first = runs[0].label
             self._key = key
             self._charts.runs = tuple(runs)
             self._make_anew()
