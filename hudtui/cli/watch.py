@@ -84,9 +84,9 @@ def watch(
     """Follow a run that hudtui did not start, or one of a colleague's: a tmux session or a log on any machine.
 
     It prints what it recognises: the numbers of TRL, verl, prime-rl, OpenRLHF, ART and others, of vLLM, key=value and JSON lines,
-    files of W&B, TensorBoard, trackio and transformers, and lines that report a problem. In the folder of a trainer or tracker, it
-    follows the newest run. Steps are those of the trainer, by its own field, its progress bar or its epochs. Read-only: nothing is
-    sent to the session, and nothing is written on the machine.
+    files of W&B, TensorBoard, trackio and transformers, and lines that report a problem. In the folder of a trainer or a tracker,
+    it follows the newest run. Steps are those of the trainer, by its own field, its progress bar or its epochs. Read-only:
+    nothing is sent to the session, and nothing is written on the machine.
     """
     if request.port is not None:
         if request.session is not None or request.file is not None or request.sessions:

@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from hudtui.core.training.metrics import (
     LAST_STEPS,
@@ -62,10 +62,8 @@ _HEADING = re.compile(r"\W*(?:training )?step\W*(\d{1,12})(?:\W*(?:/|of)\W*(\d{1
 """A line that names a step and nothing else: the lines below it are of that step."""
 _LISTED = re.compile(rf"[^\w\n]*([A-Za-z][\w ./@:%+\-]{{0,80}}?)\s*[:│┃|]\s*({_VALUE})\s*(?:s|%)?\s*[│┃|]?\s*")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_DRAWN = re.compile(
-    r"(?P<about>[^\r\n|]{0,120}?)\b\d{1,3}%\|[^|\r\n]*\|\s*(?P<done>\d{1,12})/(?P<all>\d{1,12})\s*\[(?P<rest>[^\]\r\n]*)\]"
-)
-"""A progress bar of tqdm."""
+_DRAWN = re.compile(r"(?<!\d)\d{1,3}%\|[^|\r\n]{0,500}\|\s{0,9}(\d{1,12})/(\d{1,12})\s{0,9}\[([^\]\r\n]{0,500})\]")
+"""A progress bar of tqdm, without what it is about."""
 _ABOUT = re.compile(r"\[[^\]]*\]|\([^)]*\)|[\W\d_]+")
 _TRAINS = re.compile(r"train|step|iter|epoch|progress|optim", re.I)
 _HELPS = re.compile(
@@ -81,6 +79,12 @@ _RANK = re.compile(r"\brank[ :=_]*(\d+)|\[(?:default|rank)?(\d+)\]:|\[\d+,(\d+)\
 _RANKS = ("rank", "local_rank", "process_index")
 _GAP = 200
 """Most lines that wait for a progress bar."""
+_LONG_NAME = 120
+"""Most characters of what stands before a bar."""
+_LEAST = 1e-9
+"""Smallest epoch from which the number of steps of an epoch is learned."""
+_WIDTH = 8
+"""Fewest blanks by which a bar is taken away."""
 _ROOM = 64 * 1024
 """Bytes of an unfinished line from which on its progress bars are folded."""
 
@@ -297,13 +301,12 @@ class LogMetricsReader(MetricsReader):
         """Return an unfinished line without its progress bars but the last one; what else stands there is kept."""
         text = rest.decode("utf-8", "replace")
         self._draws(text)
-        pieces, kept, bars = list[str](), "", list(_DRAWN.finditer(text))
-        for place, (start, end) in enumerate(_pieces(text, bars)):
-            words = text[start:end]
+        pieces, kept, bars = list[str](), "", _bars(text)
+        for place, words in enumerate(_between(text, bars)):
             pieces.append(words)
             kept = kept or words.strip()
             if place < len(bars) and (kept or place == len(bars) - 1):  # the first bar after words tells their step
-                pieces.append(bars[place][0])
+                pieces.append(text[bars[place].start : bars[place].end])
                 kept = ""
         return "".join(pieces)[-_ROOM:].encode()
 
@@ -319,22 +322,22 @@ class LogMetricsReader(MetricsReader):
             self._record(line.rpartition("\r")[2] if "\r" in line.rstrip("\r") else line, cleared=_cleared(line) or self._blank)
             return
         self._held_back = self._held_back or _NOTHING.search(line) is not None
-        bars = list(_DRAWN.finditer(line))
-        text = _DRAWN.sub("", line)
-        if not text.strip():
+        bars = _bars(line)
+        pieces = _between(line, bars)
+        start = next((place for place, words in enumerate(pieces) if words.strip()), None)
+        if start is None:
             self._after(line)
             last = bars[-1]
-            if "=" in last["rest"]:  # the numbers stand behind the bar
-                self._record(last[0].strip("\r"))
+            if "=" in last.rest:  # the numbers stand behind the bar
+                self._record(line[last.start : last.end])
             self._blank = _CLEARED.search(line) is not None
             return
-        start = next((place for place, (one, two) in enumerate(_pieces(line, bars)) if line[one:two].strip()), 0)
-        cut = bars[start - 1].end() if start else 0
+        cut = bars[start - 1].end if start else 0
         self._after(line[:cut])
-        behind = line[cut:]
-        cleared = _cleared(_DRAWN.sub("", behind)) or self._blank
+        behind, text = line[cut:], "".join(pieces[start:])
+        cleared = _cleared(text) or self._blank
         # A line may be cut by bars: what held it back let go of its first part alone.
-        words = "".join(piece for piece in _DRAWN.sub("", behind).split("\r") if piece.strip())
+        words = "".join(piece for piece in text.split("\r") if piece.strip())
         if "{" in words and "}" not in words:
             self._begun = words  # a bar has ended the line
         else:
@@ -352,7 +355,13 @@ class LogMetricsReader(MetricsReader):
             self._heading = {"step": float(heading[1]), **({LAST_STEPS[0]: float(heading[2])} if heading[2] else {})}
             return
         row = parse_log_line(line)
-        if row is None and self._heading and (listed := _LISTED.fullmatch(line)) and quantity_named(listed[1]):
+        if (
+            row is None
+            and self._heading
+            and len(line) < _GAP
+            and (listed := _LISTED.fullmatch(line))
+            and quantity_named(listed[1])
+        ):
             row = {listed[1]: _float(listed[2]), **self._heading}
         if row is None or self._said_already(line, row):
             return
@@ -393,18 +402,16 @@ class LogMetricsReader(MetricsReader):
     def _draws(self, text: str) -> list[tuple[int, int]]:
         """Return the bars in a text that may be the training's, and keep them."""
         bars = []
-        for match in _DRAWN.finditer(text) if "%|" in text else ():
-            about = _ABOUT.sub("", match["about"])
+        for drawn in _bars(text):
+            about, done, total = _ABOUT.sub("", drawn.about), drawn.done, drawn.total
             if about and (_HELPS.search(about) or not _TRAINS.search(about)):
                 continue
-            done, total = int(match["done"]), int(match["all"])
-            if total < 1 or done > total:
+            if not 0 < total >= done or (total not in self._bars and len(self._bars) >= _GAP):
                 continue
             bars.append((done, total))
-            if total in self._bars or len(self._bars) < _GAP:
-                self._bars[total] = done
-                self._seen.pop(total, None)
-                self._seen[total] = None
+            self._bars[total] = done
+            self._seen.pop(total, None)
+            self._seen[total] = None
         return bars
 
     def _first_bar(self) -> int:
@@ -429,7 +436,7 @@ class LogMetricsReader(MetricsReader):
             return
         trains = [one for one in waiting if _trains(one.row)]
         kinds = Counter(_kind(one.row) for one in trains)
-        epochs = {one.row["epoch"] for one in waiting if "epoch" in one.row}
+        epochs = {epoch for one in waiting if (epoch := _epoch(one.row)) is not None}
         places = len(epochs) or max(kinds.values(), default=0)
         bar = waiting[0].bar
         if places > 1 or (bar is None and after is None) or (epochs and self._held_back):
@@ -439,7 +446,7 @@ class LogMetricsReader(MetricsReader):
         for one in waiting:
             ahead = after is not None and one.drawn and (one.bar is None or one.bar[1] != after[1] or after[0] >= one.bar[0])
             done, total = after if ahead and after is not None else one.bar or after or (0, 0)
-            epoch = one.row.get("epoch")
+            epoch = _epoch(one.row)
             if epoch is not None and epoch > 0 and _trains(one.row):
                 self._paced(done, epoch)
                 self._insert(epoch)
@@ -448,13 +455,13 @@ class LogMetricsReader(MetricsReader):
     def _by_epoch(self, bar: tuple[int, int] | None) -> None:
         """Give the lines that wait the step that their epoch tells; the newest of them came at a bar, or before it."""
         waiting, self._waiting = self._waiting, []
-        epochs = [one.row["epoch"] for one in waiting if is_number(one.row.get("epoch"))]
+        epochs = [epoch for one in waiting if (epoch := _epoch(one.row)) is not None]
         if bar is not None and epochs and epochs[-1] > 0:
             self._paced(bar[0], epochs[-1])
         last = {LAST_STEPS[0]: float(bar[1])} if bar is not None else {}
         for one in waiting:
-            epoch = one.row.get("epoch")
-            if epoch is not None and is_number(epoch):
+            epoch = _epoch(one.row)
+            if epoch is not None:
                 if _trains(one.row):
                     self._insert(epoch)
                 self._add({**one.row, "step": self._counted(epoch), **last}, Epoch(epoch), at=one.at)
@@ -474,7 +481,7 @@ class LogMetricsReader(MetricsReader):
         """Learn how many steps an epoch has, from a bar that is at the step of an epoch, or further."""
         digits = len(f"{epoch:.10g}".partition(".")[2])
         most = done / max(epoch - 0.5 / 10**digits, epoch / 2)
-        if done > 0 and (self._pace is None or most <= self._pace[0]):
+        if done > 0 and epoch > _LEAST and (self._pace is None or most <= self._pace[0]):
             self._pace = most, done / epoch
 
     def _counted(self, x: float) -> float:
@@ -516,18 +523,46 @@ class LogMetricsReader(MetricsReader):
         return None if point is None else self._placed(point)
 
 
-def _pieces(line: str, bars: list[re.Match[str]]) -> Iterator[tuple[int, int]]:
-    """Yield where the pieces of a line before, between and after its bars begin and end."""
-    start = 0
-    for bar in bars:
-        yield start, bar.start()
-        start = bar.end()
-    yield start, len(line)
+class _Bar(NamedTuple):
+    """A progress bar in a text."""
+
+    start: int
+    end: int
+    about: str
+    """What stands before it: `Train: `."""
+    done: int
+    total: int
+    rest: str
+    """What stands in its brackets."""
+
+
+def _bars(text: str) -> list[_Bar]:
+    """Return the progress bars in a text."""
+    bars: list[_Bar] = []
+    for match in _DRAWN.finditer(text) if "%|" in text else ():
+        start = match.start()
+        before = text[max(bars[-1].end if bars else 0, start - _LONG_NAME) : start]
+        about = before[max(map(before.rfind, "\r\n|")) + 1 :]
+        bars.append(_Bar(start - len(about), match.end(), about, int(match[1]), int(match[2]), match[3]))
+    return bars
+
+
+def _between(text: str, bars: list[_Bar]) -> list[str]:
+    """Return what stands before, between and after the bars of a text."""
+    starts, ends = [0, *(bar.end for bar in bars)], [*(bar.start for bar in bars), len(text)]
+    return [text[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 def _cleared(line: str) -> bool:
     """Return whether the text of a line stands where something was taken away."""
-    return re.match(r"[\r ]* {8,}\r", line) is not None
+    blank = line[: len(line) - len(line.lstrip("\r "))]
+    return any(len(piece) >= _WIDTH for piece in blank.split("\r")[:-1])
+
+
+def _epoch(row: Mapping[str, float]) -> float | None:
+    """Return the epoch that a line names, if it can be one."""
+    epoch = row.get("epoch")
+    return epoch if epoch is not None and 0 <= epoch < 1e9 else None
 
 
 def _trains(row: Mapping[str, float]) -> bool:

@@ -176,6 +176,7 @@ def best_series(quantity: str, names: Iterable[str]) -> str | None:
     return best[1] if best else None
 
 
+@lru_cache(maxsize=4096)
 def of_evaluation(name: str) -> bool:
     """Return whether a name is one of an evaluation."""
     return normal(name).removeprefix("data/").startswith(_EVALUATIONS)
@@ -183,12 +184,17 @@ def of_evaluation(name: str) -> bool:
 
 def sums_up(names: Iterable[str]) -> bool:
     """Return whether a line with these names sums a training up: its loss is then the mean of all steps, and not of one."""
-    return any(normal(name).removeprefix("train/") in _SUMMARY for name in names)
+    return any(map(_of_summary, names))
+
+
+@lru_cache(maxsize=4096)
+def _of_summary(name: str) -> bool:
+    return normal(name).removeprefix("train/") in _SUMMARY
 
 
 def step_of(row: Mapping[str, Any]) -> float | None:
     """Return the step that a line names; None if it names none."""
-    return next((float(row[name]) for name in STEPS if is_number(row.get(name))), None)
+    return next((float(row[name]) for name in STEPS if name in row and is_number(row[name])), None)
 
 
 @dataclass(frozen=True)
