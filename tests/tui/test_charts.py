@@ -38,7 +38,7 @@ def training(seed: int, steps: int = 60) -> MetricsReader:
     for step in range(1, steps + 1):
         row = {"step": step, "time": START + 30 * step, "reward": 1 - math.exp(-step / (15 * seed)), "kl": 0.0005 * step}
         row |= {"loss": draw.gauss(0, 0.02), "entropy": 2 - step / 60, "learning_rate": 1e-5 * min(step / 10, 1)}
-        reader.add(row | {"grad_norm": draw.random()})
+        reader.add(row | {"clip_ratio": draw.random()})
     return reader
 
 
@@ -280,7 +280,7 @@ async def test_every_chart_is_reached_and_shown_alone(screen_text: Any) -> None:
         assert "entropy" in screen_text(app) and "reward" not in screen_text(app)
         await pilot.press("escape", "O")
         await pilot.pause()
-        assert "reward" in screen_text(app) and "grad_norm" in screen_text(app)
+        assert "reward" in screen_text(app) and "clip_ratio" in screen_text(app)
 
 
 def shown_part(text: str) -> str:

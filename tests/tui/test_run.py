@@ -57,7 +57,7 @@ def make_training(project: Path, run: str, name: str, *, seed: int, engine: str 
             "entropy": 2 - step / 60,
             "learning_rate": 1e-5 * min(step / 10, 1),
         }
-        row |= {"tokens_per_s": 1400 + draw.gauss(0, 60), "step_time": 28 + draw.random() * 4, "grad_norm": draw.random()}
+        row |= {"tokens_per_s": 1400 + draw.gauss(0, 60), "step_time": 28 + draw.random() * 4, "clip_ratio": draw.random()}
         row |= {"completions/mean_length": 240 - step}
         rows.append(row)
         lines.append(f"step {step}/100 reward={reward:.4g} loss={row['loss']:.4g}\n")
@@ -370,11 +370,11 @@ async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: 
         await pilot.press("m")
         await _drawn(pilot, "train-dddd", "step 60/100")
         shown = screen_text(app)
-        assert "━ grpo lora 16  ━━ grpo lora 8" in shown and "reward std" in shown and "grad_norm" not in shown
+        assert "━ grpo lora 16  ━━ grpo lora 8" in shown and "reward std" in shown and "clip_ratio" not in shown
         await pilot.press("A", "O")
         await _drawn(pilot, "train-dddd", "step 60/100")
         shown = screen_text(app)
-        assert "by time" in shown and "29m 30s" in shown and "grad_norm" in shown
+        assert "by time" in shown and "29m 30s" in shown and "clip_ratio" in shown
         app.screen.action_refresh()
         app.screen._show_curves()
         assert "━━ grpo lora 8" in screen_text(app), "a compared run stays until it is read again"

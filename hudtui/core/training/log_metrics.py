@@ -294,6 +294,9 @@ class LogMetricsReader(MetricsReader):
         bar = next((bar for bar in reversed(bars) if bar[1] == self._total), None)
         self._by_epoch(bar)
 
+    def _blank_line(self, line: bytes) -> None:
+        self._blank = self._blank or len(line.strip(b"\r")) >= _WIDTH
+
     def _take(self, line: bytes) -> None:
         self._line(line.decode("utf-8", "replace"))
 
@@ -316,9 +319,6 @@ class LogMetricsReader(MetricsReader):
         if "\x1b" in line:
             line = _CONTROL.sub("", line)
         if "%|" not in line:
-            if not line.strip():
-                self._blank = self._blank or _CLEARED.search(line) is not None
-                return
             self._record(line.rpartition("\r")[2] if "\r" in line.rstrip("\r") else line, cleared=_cleared(line) or self._blank)
             return
         self._held_back = self._held_back or _NOTHING.search(line) is not None
@@ -363,7 +363,10 @@ class LogMetricsReader(MetricsReader):
             and quantity_named(listed[1])
         ):
             row = {listed[1]: _float(listed[2]), **self._heading}
-        if row is None or self._said_already(line, row):
+        if row is None:
+            self._blank = len(line) - len(line.rstrip(" ")) >= _WIDTH
+            return
+        if self._said_already(line, row):
             return
         if (step := step_of(row)) is not None:
             self._add(row, step)
@@ -403,7 +406,9 @@ class LogMetricsReader(MetricsReader):
         """Return the bars in a text that may be the training's, and keep them."""
         bars = []
         for drawn in _bars(text):
-            about, done, total = _ABOUT.sub("", drawn.about), drawn.done, drawn.total
+            # tqdm puts a colon behind what a bar is about; anything else before it, such as a time, is not of the bar
+            about = _ABOUT.sub("", drawn.about) if drawn.about.rstrip().endswith(":") else ""
+            done, total = drawn.done, drawn.total
             if about and (_HELPS.search(about) or not _TRAINS.search(about)):
                 continue
             if not 0 < total >= done or (total not in self._bars and len(self._bars) >= _GAP):

@@ -418,6 +418,8 @@ class MetricsReader:
                 self.bad += 1
             elif line.strip():
                 self._take(line)
+            else:
+                self._blank_line(line)
         if len(self._rest) > _LONG:
             self._rest, self._skipping = b"", True
         return self.count - before
@@ -464,6 +466,9 @@ class MetricsReader:
         """Leave out what all series have from a step on: the training was resumed there, and does it again."""
         for curve in self._curves.values():
             curve.cut(x)
+
+    def _blank_line(self, line: bytes) -> None:
+        """Take a line without any words."""
 
     def _take(self, line: bytes) -> None:
         try:

@@ -105,6 +105,14 @@ def test_a_bar_with_a_name_counts_and_a_line_beside_it_has_the_step_before() -> 
     assert steps(read(printed.encode()), "loss") == [3, 6, 8]
 
 
+@pytest.mark.parametrize("before", ["", "2026-11-20T10:00:00Z ", "pod-1 | ", "[rank0]: ", "(main pid=7) "])
+def test_returns_that_became_line_ends(before: str) -> None:
+    lines = trainer(evaluated=20).decode().replace("\r", "\n").split("\n")
+    reader = read("".join(f"{before}{line}\n" for line in lines).encode())
+    assert steps(reader, "reward") == list(range(10, STEPS + 1, 10))
+    assert steps(reader, "eval_reward") == list(range(20, STEPS + 1, 20))
+
+
 @pytest.mark.parametrize("room", [0, 500_000])
 def test_a_long_time_between_two_lines(room: int) -> None:
     waits = bar(9) * (room // len(bar(9)))
