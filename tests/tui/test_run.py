@@ -666,7 +666,7 @@ async def test_the_logs_of_all_stages_as_one(open_app: Any, staged: Path, screen
         first = [log.buffer.raw(number) for number in range(log.buffer.first, log.buffer.first + 4)]
         assert first == ["setup | installed all", "train | ERROR first", "serve | INFO the model is served", "train | step"]
         text = screen_text(app)
-        assert "setup  serve  train  all" in text and "complete" in text
+        assert "setup  serve  train  all" in text and "end of log" in text
         assert log.lines.highlight(first[1])[0] == (8, 13, "log--error")
         await pilot.press("l", "l", "l")  # a line that says no level has that of the line before of its stage
         assert log.lines.shown == count + 1
