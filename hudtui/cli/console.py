@@ -158,6 +158,11 @@ def failures(*, as_json: bool = False, compact: bool = False) -> Iterator[None]:
             raise Again from None
         if debug:
             raise
+        if isinstance(error, Untrusted):
+            from hudtui.core.flows.trust import advice
+
+            with contextlib.suppress(HudtuiError):
+                error.fix = advice(error.folder, error.powers)
         first, *rest = error.lines()
         say(f"error: {first}")
         for line in rest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,12 @@ from hudtui.cli.person import Terminal
 
 @top.command("trust")
 def trust(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Files that the folder's own list leaves out: configurations of servers elsewhere, very large task files."
+        ),
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="Only show what the folder asks for.")] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting the folder.")] = False,
     yes: Yes = False,
@@ -26,19 +33,24 @@ def trust(
     Exit code 1 if you decline, or with --show if you have not agreed.
     """
     from hudtui.core import trust as agreements
+    from hudtui.core.errors import InputError, Location
     from hudtui.core.flows.trust import changes, listing, status, survey
 
     if show and revoke:
         raise typer.BadParameter("these options exclude each other", param_hint="--show, --revoke")
     with console.failures(as_json=as_json):
         folder = Path.cwd()
+        named = [Path(os.path.abspath(file)) for file in files or ()]
+        for file in named:
+            if not file.is_file():
+                raise InputError("there is no such file", where=Location(str(file)))
         if revoke:
             found = agreements.revoke(folder)
             if as_json:
                 console.out_json(status(folder, survey(folder)))
             console.say(f"{folder} is not trusted any more." if found else f"{folder} was not trusted.")
             return
-        powers = survey(folder)
+        powers = survey(folder, files=named)
         lacking = agreements.missing(folder, powers)
         if not as_json:
             known = [one for one in powers if one not in lacking]

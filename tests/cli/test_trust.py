@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
+import shlex
 import subprocess
 import sys
 import time
@@ -73,6 +75,50 @@ def test_without_a_terminal_nothing_is_started(folder: Path) -> None:
         assert "this folder is not trusted" in refused and "hudtui --trust" in refused
     assert "hudtui cannot ask" in hudtui("trust", code=2).stderr or not (folder / "ran").exists()
     assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("claude.json", "hudtui trust"),
+        (".mcp.json", "hudtui trust"),
+        (".vscode/mcp.json", "hudtui trust"),
+        ("of others/a b.json", "hudtui trust 'of others/a b.json'"),
+        ("/elsewhere.json", "hudtui trust {}/elsewhere.json"),
+        ("large.json", "hudtui trust large.json"),
+    ],
+)
+def test_the_command_of_the_advice_is_the_one_that_works(own_world: Path, tmp_path: Path, file: str, command: str) -> None:
+    path = tmp_path / file[1:] if file.startswith("/") else own_world / file
+    path.parent.mkdir(exist_ok=True)
+    server = {"command": "sh", "args": ["-c", "touch ran; exit 1"], "cwd": str(own_world)}
+    text = json.dumps({"servers" if "vscode" in file else "mcpServers": {"odd": server}})
+    path.write_text(text + " " * (9 * 1024 * 1024 if file == "large.json" else 0))
+    words = ("env", "show", str(path))
+    refused = hudtui(*words, code=2).stderr
+    advised = re.findall(r"agree with `(.*?)`", refused)
+    assert advised == [command.format(tmp_path)] and f"`{advised[0]} --show`" in refused, refused
+    assert not (own_world / "ran").exists()
+    arguments = shlex.split(advised[0])[1:]
+    assert "touch ran" in hudtui(*arguments, "--show", code=1).stdout
+    hudtui(*arguments, "--yes")
+    done = subprocess.run([sys.executable, "-P", "-m", "hudtui", *words], capture_output=True, text=True, timeout=100)
+    assert "not trusted" not in done.stderr and (own_world / "ran").exists(), done.stderr
+
+
+def test_servers_of_a_large_task_file_are_agreed_to_by_its_name(folder: Path) -> None:
+    (folder / ".env").unlink()
+    (task,) = json.loads((folder / "tasks.json").read_text())
+    (folder / "tasks.json").write_text(json.dumps([{**task, "prompt": "x" * 9_000_000}]))
+    refused = hudtui(*PLAY, code=2).stderr
+    assert "agree with `hudtui trust tasks.json`" in refused
+    assert "touch ran" not in hudtui("trust", "--show").stdout
+    hudtui("trust", "tasks.json", "--yes")
+    assert "touch ran" in hudtui("trust", "tasks.json", "--show").stdout
+
+
+def test_a_file_that_is_not_there_is_said(folder: Path) -> None:
+    assert "no such file" in hudtui("trust", "nowhere.json", code=2).stderr
 
 
 def test_looking_needs_no_trust(folder: Path) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -21,20 +22,27 @@ from hudtui.core.training.plan import JobSpec
 from hudtui.core.workspace import STATE_FOLDER, Workspace, open_workspace
 
 LARGEST = 8 * 1024 * 1024
-"""Bytes of a task file up to which its servers are listed beforehand. Those of a larger one are asked about when it is used."""
+"""Bytes of a task file up to which its servers are listed beforehand. Those of a larger one are asked about when it is used, or
+where `hudtui trust` is given its name."""
+_CONFIGS = (".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
+"""Where other programs keep the servers of a folder, beside the JSON files at its top."""
+_MOST_CONFIGS = 100
 
 
-def survey(folder: Path, platform: Platform | None = None, *, tasks: bool = True) -> tuple[trust.Power, ...]:
+def survey(
+    folder: Path, platform: Platform | None = None, *, tasks: bool = True, files: Sequence[Path] = ()
+) -> tuple[trust.Power, ...]:
     """Return the powers that the files of a project folder ask for, each once. None of them is used.
 
-    Reads `.env`, platform files, the lock file, configurations of gyms and of trainings with ART, task files up to `LARGEST`
-    bytes, the source that was inspected last, and the list of runs. A file that cannot be read has no powers: it cannot be used
-    either.
+    Reads `.env`, platform files, the lock file, configurations of gyms, of servers and of trainings with ART, task files up to
+    `LARGEST` bytes, the source that was inspected last, and the list of runs. A file that cannot be read has no powers: it cannot
+    be used either.
 
     Args:
         folder: The project folder.
         platform: As `open_workspace` takes it.
-        tasks: Also read task files, which takes longer.
+        tasks: Also read task files and configurations of servers, which takes longer.
+        files: Further files, whatever they are, of any size.
 
     Raises:
         InputError: The folder cannot be read.
@@ -47,6 +55,9 @@ def survey(folder: Path, platform: Platform | None = None, *, tasks: bool = True
         *(partial(_code, file) for file in workspace.configs),
         *(partial(_art, file, workspace) for file in workspace.art_configs),
         *(partial(_tasks, file, workspace) for file in (workspace.task_files if tasks else ())),
+        *(partial(_servers, file, workspace) for file in (_server_files(workspace) if tasks else ())),
+        *(partial(kind, file, workspace) for file in files for kind in (_servers, _art, _of_config)),
+        *(partial(_tasks, file, workspace, None) for file in files),
         lambda: _source(workspace),
         lambda: _runs(workspace),
     ]
@@ -116,11 +127,41 @@ def _code(config: Path) -> Iterable[trust.Power]:
     return () if read is None else reward_powers(read)
 
 
-def _tasks(file: Path, workspace: Workspace) -> Iterable[trust.Power]:
+def _of_config(file: Path, workspace: Workspace) -> Iterable[trust.Power]:
+    return _code(file)
+
+
+def _server_files(workspace: Workspace) -> Iterable[Path]:
+    known = set(workspace.task_files)
+    found = [*sorted(workspace.folder.glob("*.json")), *(workspace.folder / name for name in _CONFIGS)]
+    return [file for file in found if file not in known and file.is_file() and file.stat().st_size <= LARGEST][:_MOST_CONFIGS]
+
+
+def _servers(file: Path, workspace: Workspace) -> Iterable[trust.Power]:
+    """Of a configuration of servers or a lock file that is named as a source."""
+    from hudtui.core.environment.source import parse_source
+
+    return parse_source(str(file), folder=workspace.folder).powers
+
+
+def advice(folder: Path, powers: Sequence[trust.Power]) -> str:
+    """Return how to agree to these powers, as a sentence for a person who was not asked; its command is one that works."""
+    script = "with `hudtui --trust ...` in a script"
+    lacking = {one.token for one in powers}
+    rest = lacking - {one.token for one in survey(folder)}
+    files = tuple(dict.fromkeys(one.file for one in powers if one.token in rest))
+    if rest - {one.token for one in (survey(folder, tasks=False, files=files) if rest else ())}:
+        return f"Agree {script}, which is about this command alone."
+    names = [str(file.relative_to(folder) if file.is_relative_to(folder) else file) for file in files]
+    command = in_full(shlex.join(["hudtui", "trust", *names]))
+    return f"See all of it with `{command} --show`; agree with `{command}`, or {script}."
+
+
+def _tasks(file: Path, workspace: Workspace, most: int | None = LARGEST) -> Iterable[trust.Power]:
     from hudtui.core.environment.powers import task_powers
     from hudtui.core.tasks.read import read_tasks
 
-    if not file.is_file() or file.stat().st_size > LARGEST:
+    if not file.is_file() or (most is not None and file.stat().st_size > most):
         return ()
     read = read_tasks(str(file), platform=workspace.platform, folder=workspace.folder)
     return task_powers((task.mcp_config for task in read.tasks), file)
