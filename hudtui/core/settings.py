@@ -369,6 +369,29 @@ def secret_mask() -> Callable[[str], str]:
     return _masking(value for layer in layers for name, value in layer.values.items() if name in keys or looks_secret(name))
 
 
+def other_holder(value: str, name: str, folder: Path) -> str | None:
+    """The variable that holds a secret beside the one that it was given as; None if there is none.
+
+    All layers are looked through, also those whose value does not count, and a project's `.env` that is not trusted.
+
+    Args:
+        value: The secret. Blanks around it are no difference.
+        name: The variable that it was given as.
+        folder: The project folder.
+    """
+    keys = {key.name for one in BUILT_IN for key in known_settings(one) if key.secret}
+    layers = (*_own_layers(os.environ, []), *_env_layer(".env", _read(".env", folder / ".env", [])))
+    return next(
+        (
+            other
+            for layer in layers
+            for other, held in layer.values.items()
+            if other != name and held.strip() == value.strip() and (other.upper() in keys or looks_secret(other))
+        ),
+        None,
+    )
+
+
 def _masking(values: Iterable[str]) -> Callable[[str], str]:
     kept = sorted({value for value in values if len(value) >= 8}, key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, kept)))

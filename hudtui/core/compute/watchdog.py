@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
+from hudtui.core.compute.demo_simulator import SIMULATOR_KEY, find_simulator
 from hudtui.core.compute.provider import Provider
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Host
+from hudtui.core.settings import other_holder
 from hudtui.core.text import clean
 
 FOLDER = ".hudtui-guard"
@@ -36,19 +39,38 @@ class WatchdogPromise:
     """What that does not stop."""
 
 
+def guard_key(lookup: Callable[[str], str | None]) -> str | None:
+    """The key for the guards of rented machines; None where none was given.
+
+    Raises:
+        InputError: It is also another key of the user's, or the simulator's: those never go to a machine.
+    """
+    key = (lookup(KEY) or "").strip()
+    if not key:
+        return None
+    holder = other_holder(key, KEY, Path.cwd())
+    for name in ("PRIME_API_KEY", SIMULATOR_KEY):
+        holder = holder or (name if key == (lookup(name) or "").strip() else None)
+    simulator = find_simulator()
+    if holder is None and simulator is not None and key == simulator.key:
+        holder = "of the demo's simulator"
+    if holder is not None:
+        raise InputError(
+            f"{KEY} is your own key {holder}, and would be left on rented machines",
+            fix="Make a key that may only end machines.",
+        )
+    return key
+
+
 def terminate_rule(provider: Provider, pod: str, lookup: Callable[[str], str | None]) -> dict[str, str] | None:
     """The guard's rule `end`: how it tells the provider; None where no key was given for that, or the provider has no such way.
 
     Raises:
-        InputError: The key is the user's own: that one never goes to a machine.
+        InputError: See `guard_key`.
     """
-    key, url = lookup(KEY), provider.terminate_url(pod)
-    if key is None or url is None:
+    url = provider.terminate_url(pod)
+    if url is None or guard_key(lookup) is None:
         return None
-    if key == lookup("PRIME_API_KEY"):
-        raise InputError(
-            f"{KEY} is your own key, and would be left on rented machines", fix="Make a key that may only end machines."
-        )
     return {"url": url, "key_file": KEY_FILE}
 
 
@@ -112,7 +134,7 @@ async def start_watchdog(
     if provider.features.terminates_itself:
         return WatchdogPromise(f"{provider.title} ends it by itself when its time is over, also when hudtui is gone.")
     rules = watchdog_rules(until, provider, pod, lookup=lookup)
-    await arm_watchdog(host, FOLDER, rules, key=lookup(KEY) if rules["end"] else None)
+    await arm_watchdog(host, FOLDER, rules, key=guard_key(lookup) if rules["end"] else None)
     if rules["max_seconds"] is None:
         return None
     return watchdog_promise(rules["max_seconds"] / 3600, ends=rules["end"] is not None)

@@ -35,8 +35,7 @@ from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.registry import pod_target
 from hudtui.core.compute.values import Pod
-from hudtui.core.compute.watchdog import KEY as GUARD_KEY
-from hudtui.core.compute.watchdog import POWER_OFF, terminate_rule
+from hudtui.core.compute.watchdog import POWER_OFF, guard_key, terminate_rule
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.process import boot_clock
 from hudtui.core.remote.host import Disconnected, FileRefused, Host
@@ -502,7 +501,7 @@ class RemoteRun:
     async def arm(self) -> None:
         """Start the watchdog on the machine, with its key if there is one."""
         rules = await self.rules()
-        await self.machine.arm(rules, key=self.context.settings(GUARD_KEY) if rules["end"] else None)
+        await self.machine.arm(rules, key=guard_key(self.context.settings) if rules["end"] else None)
 
     async def rules(self) -> dict[str, Any]:
         """Return the watchdog's rules, counted from now: a reboot starts a new watchdog."""

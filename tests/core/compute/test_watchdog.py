@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.compute.demo_simulator import DemoSimulator
 from hudtui.core.compute.lifecycle import acquire
 from hudtui.core.compute.owned_hosts import LocalProvider
 from hudtui.core.compute.prime.provider import PrimeProvider
@@ -18,6 +19,7 @@ from hudtui.core.compute.values import Pod
 from hudtui.core.compute.watchdog import (
     FOLDER,
     arm_watchdog,
+    guard_key,
     start_watchdog,
     terminate_rule,
     watchdog_notice,
@@ -27,6 +29,7 @@ from hudtui.core.compute.watchdog import (
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.settings import load_settings, user_file
 
 ALL = {"read": True, "write": True}
 
@@ -107,7 +110,8 @@ async def test_the_users_own_key_never_goes_to_a_machine() -> None:
     with pytest.raises(InputError, match="your own key"):
         watchdog_notice(prime, {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get)
     assert terminate_rule(prime, "p", {"PRIME_API_KEY": "pit_mine_123"}.get) is None
-    narrow = {"HUDTUI_GUARD_KEY": "pit_narrow_123"}.get
+    narrow = {"HUDTUI_GUARD_KEY": " pit_narrow_123\n"}.get
+    assert guard_key(narrow) == "pit_narrow_123"
     assert terminate_rule(prime, "a/b", narrow) == {"url": "http://127.0.0.1:1/api/v1/pods/a%2Fb", "key_file": "guard.key"}
     assert terminate_rule(LocalProvider(None), "p", narrow) is None
     assert "ends it in time" in watchdog_notice(prime, narrow) and "switches it off" in watchdog_notice(
@@ -126,3 +130,45 @@ def test_a_moment_that_is_over_is_now() -> None:
     rules = watchdog_rules(time.time() - 60, LocalProvider(None), "p", lookup={}.get)
     assert rules["max_seconds"] == 0.0 and rules["end"] is None
     assert "2 h" in watchdog_promise(2.0, ends=True).text
+
+
+OWN = "pit_mine_123"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("~/.prime", "user file", "~/.hud/.env", ".env", "Hugging Face login", "PRIME_API_KEY", "HF_TOKEN", "HUDTUI_SIM_KEY"),
+        *("HUD_API_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "demo"),
+    ],
+)
+@pytest.mark.parametrize("given", [OWN, f" {OWN} ", f"{OWN}\n"])
+def test_no_key_that_is_used_elsewhere_goes_to_a_machine(
+    own_world: Path, place: str, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A nearer layer has another key: what does not count here is the user's own all the same."""
+    files = {
+        "~/.prime": (Path.home() / ".prime" / "config.json", json.dumps({"api_key": OWN})),
+        "user file": (user_file(), f"PRIME_API_KEY={OWN}\n"),
+        "~/.hud/.env": (Path.home() / ".hud" / ".env", f"HUD_API_KEY={OWN}\n"),
+        ".env": (own_world / ".env", f"PRIME_API_KEY={OWN}\n"),
+        "Hugging Face login": (Path.home() / "hf-token", OWN),
+    }
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setenv("HF_TOKEN_PATH", str(Path.home() / "hf-token"))
+    monkeypatch.setenv("PRIME_API_KEY", "pit_nearer")
+    monkeypatch.setenv("HUDTUI_GUARD_KEY", given)
+    if place in files:
+        path, text = files[place]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    elif place == "demo":
+        living = DemoSimulator("http://127.0.0.1:1", OWN)
+        monkeypatch.setattr("hudtui.core.compute.watchdog.find_simulator", lambda: living)
+    else:
+        monkeypatch.setenv(place, OWN)
+    lookup = load_settings(own_world).get
+    with pytest.raises(InputError, match="your own key"):
+        terminate_rule(PrimeProvider("pit_nearer", base_url="http://127.0.0.1:1"), "p", lookup)
+    with pytest.raises(InputError, match="your own key"):
+        guard_key(lookup)
