@@ -36,6 +36,14 @@ _SECRET_WORD = r"(?:api[-_]?key|apikey|access[-_]?key|token|secret|password|pass
 _SECRET_NAME = re.compile(rf"(?i)(?:^|[-_.]){_SECRET_WORD}$")
 _ASSIGNED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]++)(?P<sign>\s*+[=:]\s*+)(?P<value>(?i:bearer\s++)?+[^\s'\",;&]++)")
 _ENDS_SECRET = re.compile(rf"(?i)(?:{_SECRET_WORD}|[-_]key)$")
+_FOREIGN = re.compile(
+    # Variables as other programs write them: of editors, of PowerShell, of Windows. Formats such as %Y%m%d are none.
+    r"\$\{(?P<kind>env|input|config|command|secret|secrets|vault|file|os):(?P<name>[^{}]*)\}"
+    r"|\$(?P<shell>env):(?P<bare>[A-Za-z_]\w*)"
+    r"|%(?P<windows>[A-Za-z_][A-Za-z0-9_]{2,})%",
+    re.IGNORECASE,
+)
+_ENCODED = re.compile(r"[0-9A-Fa-f]{2}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 
 
@@ -174,6 +182,7 @@ def _read_server(key: str, entry: Any, name: str) -> ServerSpec:
 
     if not isinstance(entry, Mapping):
         raise wrong("a server must be an object with `command` or `url`")
+    _refuse_foreign_variables(entry, wrong)
     url, command = entry.get("url"), entry.get("command")
     if url is not None and command is not None:
         raise wrong("a server has either `command` or `url`, not both")
@@ -201,6 +210,28 @@ def _read_server(key: str, entry: Any, name: str) -> ServerSpec:
     return ServerSpec(
         key, command=command, args=tuple(str(arg) for arg in args), env=_texts(entry.get("env"), wrong, "env"), cwd=cwd
     )
+
+
+def _refuse_foreign_variables(entry: Mapping[str, Any], wrong: Callable[[str, str], SourceError]) -> None:
+    """Refuse another program's spelling of a variable: `${env:X}` would be the variable `env` with the default `X`."""
+    texts = [(name, entry.get(name)) for name in ("url", "command", "cwd")]
+    texts += [("args", arg) for arg in entry["args"]] if isinstance(entry.get("args"), list | tuple) else []
+    for field_name in ("env", "headers"):
+        if isinstance(given := entry.get(field_name), Mapping):
+            texts += [(f"{field_name}.{name}", value) for name, value in given.items()]
+    for field_name, text in texts:
+        for found in _FOREIGN.finditer(text) if isinstance(text, str) else ():
+            if field_name == "url" and found["windows"] and _ENCODED.match(found["windows"]):
+                continue  # as in %C3BC%20, which is no variable
+            kind, name = (found["kind"] or found["shell"] or "env").lower(), found["name"] or found["bare"] or found["windows"]
+            error = wrong(f"{found[0]} is a variable as another program writes it, and hudtui does not know it", field_name)
+            plain = re.sub(r"\W+", "_", name or "").strip("_")
+            word = plain if kind == "env" or not plain else plain.upper()
+            if word and not word[0].isdigit() and kind not in ("config", "command", "file"):
+                error.fix = f"Write ${{{word}}}, and put {word}=... into .env or the environment."
+            else:
+                error.fix = "Write what it stands for, or a variable such as ${NAME} with NAME=... in .env or the environment."
+            raise error
 
 
 def check_header(header: str, value: str, field_name: str, name: str) -> None:

@@ -361,3 +361,45 @@ def test_a_command_in_one_text_is_told_how_to_be_one(tmp_path):
     with pytest.raises(SourceError) as error:
         parse_source("nosuch-program -m x", folder=tmp_path)
     assert "put --" not in (error.value.fix or "")
+
+
+FOREIGN = [
+    ("${env:API_KEY}", "${API_KEY}"),
+    ("${ENV:API_KEY}", "${API_KEY}"),
+    ("${input:api-key}", "${API_KEY}"),
+    ("${input:token}", "${TOKEN}"),
+    ("${secret:Key}", "${KEY}"),
+    ("${config:editor.tool}", "${NAME}"),
+    ("${command:pickProcess}", "${NAME}"),
+    ("$env:API_KEY", "${API_KEY}"),
+    ("%API_KEY%", "${API_KEY}"),
+    ("%Token%", "${Token}"),
+    ("a${env:HOME}b", "${HOME}"),
+]
+
+
+@pytest.mark.parametrize(("text", "instead"), FOREIGN)
+@pytest.mark.parametrize("where", ["url", "headers.A", "command", "args", "env.A", "cwd"])
+def test_variables_of_other_programs_are_refused_by_name(tmp_path, text, instead, where):
+    server = {"url": "https://x"} if where in ("url", "headers.A") else {"command": "run"}
+    name, _, key = where.partition(".")
+    server[name] = {key: f"x {text}"} if key else [text] if name == "args" else f"https://x/{text}"
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"odd": server}}))
+    with pytest.raises(SourceError) as caught:
+        parse_source("mcp.json", folder=tmp_path)
+    told = str(caught.value)
+    assert text.strip("ab") in told and f"odd.{where}" in told and instead in told, told
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["${HOME}", "${HOME:-/x}", "${env}", "${environment:-x}", "$HOME", "date +%Y%m%d", "%s%d", "100%", "$$env", "a%20b%20c"],
+)
+def test_what_is_no_variable_of_others_stays(text):
+    (spec,) = parse_mcp_config({"a": {"command": "run", "args": [text]}}, "x")
+    assert spec.args == (text,)
+
+
+def test_an_encoded_address_holds_no_variable():
+    (spec,) = parse_mcp_config({"a": {"url": "https://x/%C3%BC%E4BD%20b"}}, "x")
+    assert spec.url == "https://x/%C3%BC%E4BD%20b"
