@@ -271,3 +271,17 @@ def test_any_text_can_be_added(user: str, assistant: str) -> None:
         assert any(0xD800 <= ord(letter) <= 0xDFFF for letter in user + assistant)
         return
     assert load_yaml(added, name="f.yaml").data["x"][1] == item and "# first\n" in added and "# good\n" in added
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x85", "\u2028", "\u2029"])
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ('a: 1{}b: "x{}{} y" # c\n', 'a: 2{}b: "x{}{} y" # c\n'),
+        ("{}{}a: \"q\" # c{}b: 'z'", "{}{}a: 2 # c{}b: 'z'"),
+        ('# d{}a: 1 # c{}b:{}  - "y"', '# d{}a: 2 # c{}b:{}  - "y"'),
+    ],
+)
+def test_lines_end_where_yaml_ends_them(end: str, text: str, result: str) -> None:
+    before, after = (one.replace("{}", end) for one in (text, result))
+    assert set_values(before, {("a",): 2}, name="f.yaml") == after
