@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hudtui.core.errors import InputError
+from hudtui.core.files import open_file, read_bytes
 from hudtui.core.python import python_command
 from hudtui.core.text import clean_line, plural
 from hudtui.core.training.shape import safetensors_header
@@ -29,6 +30,8 @@ _TOKENIZERS = (("tokenizer.json",), ("tokenizer.model",), ("spiece.model",), ("v
 _AGAIN = "Fetch the model again, whole: hf download OWNER/NAME --local-dir FOLDER."
 _TALKS = "Choose a model that was trained for conversations (often called Instruct)."
 _JSON = 64 * 1024 * 1024
+_TEMPLATE = 4 * 1024 * 1024
+"""Bytes of a chat template; the longest known one has 30,000."""
 _TEMPLATE_SECONDS = 20.0
 
 
@@ -67,9 +70,9 @@ def _read(folder: Path, opening: Sequence[Mapping[str, str]]) -> ModelFolder:
         raise InputError("it has no config.json", fix=fix)
     files = [folder / name for name in names if any(fnmatch(name, pattern) for pattern in WANTED)]
     for file in files:
-        if not file.is_file():
+        if not file.exists():
             raise InputError(f"{file.name} leads to a file that is not there", fix=_AGAIN)
-        with file.open("rb") as stream:
+        with open_file(file) as stream:
             if stream.read(len(_POINTER)) == _POINTER:
                 raise InputError(
                     f"{file.name} is a pointer of git-lfs, and not the file itself", fix="Run in the folder: git lfs pull"
@@ -86,15 +89,19 @@ def _read(folder: Path, opening: Sequence[Mapping[str, str]]) -> ModelFolder:
 
 
 def _json(path: Path) -> Mapping[str, Any]:
-    if path.stat().st_size > _JSON:
-        raise InputError(f"{path.name} has more than {_JSON >> 20} MiB", fix=_AGAIN)
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(_bytes(path, _JSON))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise InputError(f"{path.name} is no JSON object, or only a part of one", fix=_AGAIN)
     return found
+
+
+def _bytes(path: Path, most: int) -> bytes:
+    if path.stat().st_size > most:
+        raise InputError(f"{path.name} has more than {most >> 20} MiB", fix=_AGAIN)
+    return read_bytes(path, limit=most)
 
 
 def _check_weights(folder: Path, names: Sequence[str]) -> None:
@@ -138,12 +145,14 @@ def _whole_size(path: Path) -> int | None:
 
 def _template(folder: Path, names: Sequence[str], settings: Mapping[str, Any]) -> str | None:
     if "chat_template.jinja" in names:
-        return (folder / "chat_template.jinja").read_text("utf-8", "replace")
+        return _bytes(folder / "chat_template.jinja", _TEMPLATE).decode("utf-8", "replace")
     found = settings.get("chat_template")
     if found is None and "chat_template.json" in names:
         found = _json(folder / "chat_template.json").get("chat_template")
     if isinstance(found, list):
         found = next((one.get("template") for one in found if isinstance(one, dict) and one.get("name") == "default"), None)
+    if isinstance(found, str) and len(found) > _TEMPLATE:
+        raise InputError(f"its chat template has more than {_TEMPLATE >> 20} MiB", fix=_AGAIN)
     return found if isinstance(found, str) and found.strip() else None
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hudtui.core.errors import InputError
+from hudtui.core.files import open_file, read_bytes
 from hudtui.core.paths import typed_path
 
 _ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
@@ -136,10 +138,8 @@ def shape_from_config(config: Mapping[str, Any], *, parameters: float | None = N
 def json_object(path: Path) -> Mapping[str, Any]:
     """Return the JSON object in a file; empty if there is none."""
     try:
-        if path.stat().st_size > _MOST:
-            return {}
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = json.loads(read_bytes(path, limit=_MOST))
+    except (InputError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -154,10 +154,11 @@ def safetensors_header(path: Path) -> tuple[int, Mapping[str, Any]]:
     """Return the size of the header of a safetensors file, and its tensors by name.
 
     Raises:
-        OSError: The file cannot be read.
+        InputError: The file cannot be opened, or is none: a pipe is not waited for.
+        OSError: It cannot be read.
         ValueError: It has no header.
     """
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         start = stream.read(8)
         size = int.from_bytes(start, "little")
         try:
@@ -174,7 +175,7 @@ def _count_header(path: Path) -> float | None:
     """Return the number of parameters of a safetensors file, from its header."""
     try:
         _, tensors = safetensors_header(path)
-    except (OSError, ValueError):
+    except (InputError, OSError, ValueError):
         return None
     total = 0.0
     for tensor in tensors.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -15,13 +16,16 @@ from support.model_folder import model_folder, weights
 
 from hudtui.core.compute import hardware as machines
 from hudtui.core.compute.hardware import Gpu, Hardware
+from hudtui.core.errors import InputError
 from hudtui.core.remote.hosts import close_hosts, find_host
 from hudtui.core.runs.launch import continue_launch, launch
 from hudtui.core.runs.prepare import prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.settings import load_settings
+from hudtui.core.training.model_folder import read_model_folder
 from hudtui.core.training.plan import PlanFile, file_ref
+from hudtui.core.training.shape import shape_in_folder
 from hudtui.core.workspace import open_workspace
 from hudtui.sim import PrimeSimulator
 
@@ -193,3 +197,31 @@ async def test_a_large_file_is_sent_with_progress_and_goes_on_after_a_break(
         assert not (await host.run(["find", record.folder, "-name", "*.part"])).stdout
     finally:
         await close_hosts()
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "config.json", "tokenizer.json", "chat_template.jinja", "generation_config.json"]
+)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    folder = model_folder(tmp_path / "m")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    shape_in_folder(folder)
+    with pytest.raises(InputError, match="not a regular file"):
+        read_model_folder(folder, [{"role": "user", "content": "x"}])
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "tokenizer_config.json", "config.json"])
+def test_a_file_without_measure_is_not_read(tmp_path: Path, name: str) -> None:
+    folder = model_folder(tmp_path / "m")
+    with (folder / name).open("wb") as stream:
+        stream.truncate(500_000_000)
+    with pytest.raises(InputError, match=f"{name} has more than .* MiB"):
+        read_model_folder(folder, [{"role": "user", "content": "x"}])
+
+
+def test_a_chat_template_without_measure_is_not_tried(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "m")
+    (folder / "tokenizer_config.json").write_bytes(template("x" * 5_000_000))
+    with pytest.raises(InputError, match="its chat template has more than 4 MiB"):
+        read_model_folder(folder, [{"role": "user", "content": "x"}])
