@@ -40,7 +40,7 @@ from hudtui.core.openenv.session import EpisodeSession, ServedTasks
 from hudtui.core.text import clean_line
 
 IDLE = 600.0
-"""Seconds after which a session over HTTP that is not asked ends."""
+"""Seconds after which a session over HTTP that is not asked ends, and a connection that has never said anything."""
 _WAITING = 16
 """Messages of a client that wait for their turn; more are not read before."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -83,7 +83,7 @@ class OpenEnvApp:
         description: What it is, in a sentence.
         access: Who may use it.
         most: Sessions at once.
-        idle: Seconds after which a session over HTTP that is not asked ends.
+        idle: Seconds after which a session over HTTP that is not asked ends, and a connection that has never said anything.
         on_refusal: Receives code and message of each error that a client is answered; of those who may not use the server, the
             first of each code.
     """
@@ -334,9 +334,18 @@ class OpenEnvApp:
                     await socket.close()
 
     async def _work(self, socket: WebSocket, session: EpisodeSession, waiting: asyncio.Queue[str | bytes]) -> None:
-        """Carry out one message after the other until the client closes."""
+        """Carry out one message after the other until the client closes, or says nothing from the beginning.
+
+        Later a client may be silent for as long as it trains.
+        """
+        patience: float | None = self._idle
         while True:
-            raw = await waiting.get()
+            try:
+                async with asyncio.timeout(patience):
+                    raw = await waiting.get()
+            except TimeoutError:
+                return
+            patience = None
             self.requests += 1
             try:
                 message = read_object(raw)

@@ -401,6 +401,22 @@ async def test_an_environment_is_kept_for_the_next_task_where_that_is_wanted():
         assert starts == expected and world.open == 0
 
 
+async def test_a_connection_that_never_says_anything_ends():
+    world = World()
+    async with serving(world, idle=0.2) as (url, app), httpx2.AsyncClient(trust_env=False) as web:
+        async with web.websocket(f"ws{url.removeprefix('http')}/ws"):
+            await until(lambda: app.sessions == 1)
+            await until(lambda: app.sessions == 0)
+        async with web.websocket(f"ws{url.removeprefix('http')}/ws") as socket:
+            await socket.send_text('{"type": "state"}')
+            await socket.receive_text()
+            async with web.websocket(f"ws{url.removeprefix('http')}/ws"):
+                await until(lambda: app.sessions == 2)
+                await until(lambda: app.sessions == 1)
+            await socket.send_text('{"type": "state"}')
+            assert await socket.receive_text(), "a client that has spoken may be silent for longer"
+
+
 # Over HTTP
 
 
