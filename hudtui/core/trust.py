@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import file_lock, write_atomic
+from hudtui.core.files import file_lock, private_folder, write_atomic
 from hudtui.core.paths import app_paths
 from hudtui.core.text import clean_line, in_full
 
@@ -157,7 +157,7 @@ def agree(folder: Path, powers: Iterable[Power]) -> None:
     """
     path = _file(folder)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(path.parent)
         with file_lock(path):
             kept = {token: vars(item) for token, item in agreed(folder).items()}
             kept |= {one.token: one.to_json() for one in powers}
@@ -199,7 +199,7 @@ def mark_run(store: Path, run: str, content: str) -> None:
     """
     path = _marks(store) / _name(run)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(path.parent)
         write_atomic(path, hashlib.sha256(content.encode()).hexdigest(), mode=0o600)
     except OSError as error:
         raise InputError(

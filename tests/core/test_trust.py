@@ -257,6 +257,21 @@ def test_agreements_are_for_their_user_alone_and_hold_no_key(folder: Path) -> No
     assert load(folder).withheld, "a damaged agreement is none"
 
 
+def test_nobody_can_put_other_agreements_in_their_place(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where the umask lets everybody write: the folders above are made for this user alone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "new" / "state"))
+    (folder / ".env").write_text("A=1\n")
+    before = os.umask(0)
+    try:
+        agree_to_all(folder)
+        trust.mark_run(folder / ".hudtui" / "runs.db", "r", "x")
+    finally:
+        os.umask(before)
+    assert load(folder).withheld == ()
+    made = [path for path in (tmp_path / "new").rglob("*") if path.is_dir()]
+    assert len(made) >= 4 and [path for path in (tmp_path / "new", *made) if path.stat().st_mode & 0o077] == []
+
+
 # --- servers --------------------------------------------------------------------------------------------------------------
 
 

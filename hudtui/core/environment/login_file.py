@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from hudtui.core.environment.servers import mask_url
 from hudtui.core.errors import InputError
-from hudtui.core.files import read_json, write_atomic
+from hudtui.core.files import private_folder, read_json, write_atomic
 from hudtui.core.paths import app_paths
 from hudtui.core.text import clean_line
 
@@ -169,7 +169,7 @@ def write_login(login: KeptLogin) -> None:
     """
     path = login_path(login.server)
     with contextlib.suppress(OSError):  # the write says what is wrong
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(path.parent)
     write_atomic(path, json.dumps({"format": FORMAT, **asdict(login)}, indent=1), mode=0o600)
 
 
@@ -199,7 +199,7 @@ async def login_lock(url: str) -> AsyncGenerator[None, None]:
 
     path = login_path(url).with_suffix(".lock")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(path.parent)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise InputError(f"the folder {path.parent} cannot be used", why=error.strerror or str(error)) from None
