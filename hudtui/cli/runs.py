@@ -98,7 +98,7 @@ async def list_runs(
         return
     cells = [_list_row(one, is_managed(store, one.summary.id)) for _, members in groups for one in members]
     console.table(
-        ("STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "HEARTBEAT", "NOTE"),
+        ("STATE", "RUN", "MODEL", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "HEARTBEAT", "NOTE"),
         cells,
         titles=None if by is None else [(f"{by}: {value}", len(members)) for value, members in groups],
     )
@@ -595,8 +595,9 @@ def _list_row(row: RunRow, tended: bool) -> tuple[str, ...]:
     return (
         runlog.state_text(run),
         run.id,
+        clean_line((row.model or "-").rpartition("/")[2], 24),
         run.stage or "-",
-        "-" if row.step is None else f"{row.step:g}",
+        (view.step if view is not None else None) or "-",
         runlog.clock(run.started or run.created),
         runlog.seconds_text(run.elapsed(row.now) if view is None else view.elapsed),
         "-" if row.reward is None else f"{row.reward:.3f}",

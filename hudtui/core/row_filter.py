@@ -132,9 +132,14 @@ def _require(field: str, fields: Fields[R]) -> None:
         )
 
 
-def _order(value: Value) -> tuple[bool, float, str]:
-    """Numbers come before texts. Texts are compared without regard to case."""
-    return (True, 0.0, value.casefold()) if isinstance(value, str) else (False, value or 0.0, "")
+def _order(value: Value) -> tuple[bool, float, tuple[tuple[int, str], ...]]:
+    """Numbers come before texts. Texts are compared without regard to case, and the numbers in them as numbers: try-2, try-10."""
+    if not isinstance(value, str):
+        return False, value or 0.0, ()
+    parts = re.split(r"([0-9]+)", value.casefold())
+    numbers = (part.lstrip("0") for part in parts[1::2])
+    parts[1::2] = numbers
+    return True, 0.0, tuple((len(part) if at % 2 else 0, part) for at, part in enumerate(parts))
 
 
 def _negated(test: Callable[[R], bool]) -> Callable[[R], bool]:

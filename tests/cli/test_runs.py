@@ -105,9 +105,10 @@ def test_a_run_from_start_to_result(workspace: Path, monkeypatch: pytest.MonkeyP
     assert "✓ finished" in words and "seed-1" in words and "mean reward" in words
     table = hudtui("runs").stdout.splitlines()
     assert (
-        table[0].split() == ["STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "HEARTBEAT", "NOTE"]
+        table[0].split() == ["STATE", "RUN", "MODEL", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "HEARTBEAT", "NOTE"]
         and run in table[1]
     )
+    assert table[1].split()[3] == "greedy" and " 2/2 " in table[1], "the player, and the step as on the screen"
 
 
 def test_following_from_the_start_prints_the_result_alone(workspace: Path) -> None:

@@ -80,3 +80,10 @@ def test_groups_come_in_the_order_of_their_first_rows() -> None:
     found = group(ROWS, FIELDS, "state")
     assert [(title, len(rows)) for title, rows in found] == [("running", 2), ("finished", 1), ("failed", 1)]
     assert [title for title, _ in group(ROWS, FIELDS, "model")] == ["Qwen/Qwen2.5-3B", "openai:gpt-5", "tiny", "-"]
+
+
+def test_numbers_in_texts_are_sorted_as_numbers() -> None:
+    names = ["try-10", "try-2", "Try-1", "try", "try-02b", "a9b10", "a9b9", "try-" + "9" * 5000, "10", "9"]
+    rows = [{"name": name} for name in names]
+    found = [row["name"] for row in arrange(rows, {"name": lambda row: row["name"]}, sort="name")]
+    assert found[:-1] == ["9", "10", "a9b9", "a9b10", "try", "Try-1", "try-2", "try-02b", "try-10"]
