@@ -145,6 +145,10 @@ class Secrets:
         return value
 
 
+WRAPPERS = ("mcpServers", "mcp_config", "servers")
+"""Keys under which files of MCP clients hold their servers."""
+
+
 def parse_mcp_config(config: Any, name: str) -> tuple[ServerSpec, ...]:
     """The servers of a configuration.
 
@@ -156,7 +160,7 @@ def parse_mcp_config(config: Any, name: str) -> tuple[ServerSpec, ...]:
         SourceError: It holds no server, or a server that cannot be understood; the error names the field.
     """
     if isinstance(config, Mapping):
-        for wrapper in ("mcpServers", "mcp_config", "servers"):
+        for wrapper in WRAPPERS:
             inner = config.get(wrapper)
             if isinstance(inner, str):
                 from hudtui.core.files import parse_json

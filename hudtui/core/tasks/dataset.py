@@ -28,6 +28,7 @@ from hudtui.core.tasks.servers import LOCAL, REMOTE, REPLACED, SECRETS, SEVERAL,
 from hudtui.core.tasks.task import check_name, file_name, name_from_file, suggest_names
 from hudtui.core.tasks.validate import CheckedTask, Rules
 from hudtui.core.tasks.write import DatasetLayout, Format, Target
+from hudtui.core.text import plural
 from hudtui.core.workspace import save_dataset_name
 
 if TYPE_CHECKING:
@@ -279,7 +280,8 @@ def _remarks(converted: ConversionResult, request: DatasetRequest) -> Iterator[N
     noticed = converted.rewritten
     train = converted.written.get("train", 0)
     if train < MIN_TASKS:
-        message = f"{train} tasks are few: training wants at least {MIN_TASKS}; --min-tasks {MIN_TASKS} repeats them"
+        few = f"{plural(train, 'task')} {'is' if train == 1 else 'are'} few"
+        message = f"{few}: training wants at least {MIN_TASKS}; --min-tasks {MIN_TASKS} repeats them"
         yield Notice("warning", message)
     if noticed.get(SEVERAL):
         message = f"{noticed[SEVERAL]:,} tasks have several local servers, which one image cannot replace; they stay local"

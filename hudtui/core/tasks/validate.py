@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hudtui.core.environment.servers import WRAPPERS
 from hudtui.core.environment.validation import NotCheckedError, Validator
 from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
@@ -224,6 +225,11 @@ class TaskChecker:
                 return found
             config, found.inferred = rules.platform.mcp_config(rules.lock_image, rules.lookup), True
         if isinstance(config, dict):
+            wrapper, inner = next(iter(config.items())) if len(config) == 1 else ("", None)
+            if wrapper in WRAPPERS and isinstance(inner, dict) and inner and all(isinstance(one, dict) for one in inner.values()):
+                message = f"the servers stand inside `{wrapper}`, as in files of other clients: they are taken from there"
+                found.problems.append(FieldProblem("mcp_config", message, "wrapped", "warning"))
+                config = inner
             found.other_servers = rules.other_servers(config)
             if rules.rewrite is not None:
                 config, found.rewritten = rules.rewrite(config)

@@ -118,3 +118,16 @@ def test_a_usable_task_is_checked_again_as_the_same(record: Any, rules: Rules) -
     assert {problem.code for problem in again.problems} <= {problem.code for problem in once.problems}
     for name in ("mcp_config", "setup_tool", "evaluate_tool", "metadata"):
         assert getattr(again, name) == getattr(once, name)
+
+
+def test_servers_inside_a_wrapper_of_other_clients_are_taken_from_there() -> None:
+    servers = {"game": {"command": "python3", "args": ["-m", "game"]}, "web": {"url": "https://e.example/mcp"}}
+    evaluate = {"name": "evaluate", "arguments": {}}
+    for wrapper in ("mcpServers", "mcp_config", "servers"):
+        for written in ({wrapper: servers}, json.dumps({wrapper: servers})):
+            task = TaskChecker(Rules()).check({"id": "t", "prompt": "p", "mcp_config": written, "evaluate_tool": evaluate})
+            assert task.mcp_config == servers
+            assert [(one.code, one.severity) for one in task.problems] == [("wrapped", "warning")]
+    for server in ({"servers": servers["web"]}, {"mcpServers": {}}, {"mcpServers": servers, "more": servers["web"]}):
+        task = TaskChecker(Rules()).check({"id": "t", "prompt": "p", "mcp_config": server, "evaluate_tool": evaluate})
+        assert task.mcp_config == server and "wrapped" not in {one.code for one in task.problems}
