@@ -161,25 +161,27 @@ class RunFacts:
 
 _TRAINER_FIX = "Lower batch_size (and raise gradient_accumulation), max_seq_len or num_generations; gradient_checkpointing on."
 _SERVER_FIX = "Lower gpu_memory_utilization where training shares the GPU, or max_seq_len; raise it where the cache did not fit."
-_ART_FIXES = {
-    _TRAINER_FIX: "Lower max_seq_length or rollouts_per_group (--max-seq-length, --rollouts-per-group), or take a smaller model.",
-    _SERVER_FIX: "Lower gpu_memory_utilization (--gpu-memory-utilization) or max_seq_length.",
+_ANY_TRAINER_FIX = f"{_TRAINER_FIX} With ART: max_seq_length or rollouts_per_group."
+_ANY_SERVER_FIX = f"{_SERVER_FIX} With ART: gpu_memory_utilization or max_seq_length."
+_FIXES: dict[str, dict[str, str]] = {
+    "trl": {_ANY_TRAINER_FIX: _TRAINER_FIX, _ANY_SERVER_FIX: _SERVER_FIX},
+    "art": {
+        _ANY_TRAINER_FIX: "Lower max_seq_length or rollouts_per_group (--max-seq-length, --rollouts-per-group), "
+        "or take a smaller model.",
+        _ANY_SERVER_FIX: "Lower gpu_memory_utilization (--gpu-memory-utilization) or max_seq_length.",
+    },
 }
-"""The same fixes in the words of `hudtui art train` and its file."""
-_FOREIGN_FIXES = {
-    _TRAINER_FIX: f"{_TRAINER_FIX} With ART: max_seq_length or rollouts_per_group.",
-    _SERVER_FIX: f"{_SERVER_FIX} With ART: gpu_memory_utilization or max_seq_length.",
-}
+"""Fixes in the words of the engine, where it is known. A log line alone tells no engine."""
 _HOST_FIX = "The machine's own memory was full: a machine with more, or fewer episodes at once."
 
 _SYMPTOMS: tuple[tuple[Literal["memory", "server", "training"], str, str | None, str | None], ...] = (
-    ("memory", r"(?:CUDA|HIP|XPU) out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED", None, _TRAINER_FIX),
+    ("memory", r"(?:CUDA|HIP|XPU) out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED", None, _ANY_TRAINER_FIX),
     (
         "memory",
         r"No available memory for the cache blocks|KV cache .{0,80}(?:larger than|exceed)|"
         r"Free memory on device .{0,120}less than desired|max seq len .{0,60}is larger than the maximum number of tokens",
         None,
-        _SERVER_FIX,
+        _ANY_SERVER_FIX,
     ),
     ("memory", r"\bOut of memory: Killed process\b|\boom-kill\b|MemoryError(?:$|:)|Cannot allocate memory", None, _HOST_FIX),
     (
@@ -285,8 +287,7 @@ def _memory(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
     for sign in facts.signs:
         if sign.kind == "memory" and sign.stage not in told:
             told.add(sign.stage)
-            fixes = {"art": _ART_FIXES, "": _FOREIGN_FIXES}.get(facts.engine, {})
-            fix = fixes.get(sign.fix or "", sign.fix)
+            fix = _FIXES.get(facts.engine, {}).get(sign.fix or "", sign.fix)
             yield Alarm("memory", "error", f"{sign.stage} ran out of memory: {sign.line}", fix, sign.stage, sign.line)
     for stage in facts.stages:
         if stage.state == "ended" and stage.exit == -9 and stage.name not in told and facts.active:

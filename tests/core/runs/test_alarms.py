@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -181,6 +182,7 @@ def test_the_fix_of_full_gpus_names_the_settings_of_the_engine(line, engine, nam
     sign = find_symptom("train", line)
     (alarm,) = find_alarms(RunFacts(True, engine=engine, signs=(sign,)))
     assert named in alarm.fix and other not in alarm.fix
+    assert re.search(r"max_seq_len\b.*max_seq_length", sign.fix or ""), "a line alone tells no engine"
     assert engine or "max_seq_length" in alarm.fix, "whether a foreign log is of ART is not known"
 
 
