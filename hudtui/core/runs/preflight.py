@@ -323,7 +323,8 @@ def check_model(request: RunRequest, workspace: Workspace, report: PreflightRepo
         try:
             name = read_settings(read_text(request.training), name=str(request.training)).get("model")
         except HudtuiError as error:
-            report.refuse("plan", error)
+            if all(check.name != "training" or check.state != "missing" for check in report.checks):  # it was said already
+                report.refuse("training", error)
             return
     if name is None:
         return  # the engine's own choice

@@ -122,8 +122,10 @@ async def prepare_run(
     key: str | None = None
     host = request_host(request)
     limits = _limits(request, settings, report)
-    demand = await asyncio.to_thread(_demand, request, workspace)
-    if host is not None:
+    demand = await asyncio.to_thread(_demand, request, workspace, report)
+    if request.trains and demand is None:
+        pass  # what machine the training needs is not known
+    elif host is not None:
         machine = await _check_machine(host, request, demand, report, workspace.folder, look_at or look_at_machine)
     else:
         try:
@@ -614,13 +616,14 @@ def _limits(request: RunRequest, settings: Settings, report: PreflightReport) ->
 # --- memory ---------------------------------------------------------------------------------------------------------------
 
 
-def _demand(request: RunRequest, workspace: Workspace) -> Demand | None:
-    """Return the demand of the training; None for other work, or for invalid settings, which the plan reports."""
+def _demand(request: RunRequest, workspace: Workspace, report: PreflightReport) -> Demand | None:
+    """Return the demand of the training; None for other work, or for invalid settings, which are reported."""
     if not request.trains:
         return None
     try:
         return find_demand(request, workspace.folder)
-    except InputError:
+    except InputError as error:
+        report.refuse("training", error)
         return None
 
 

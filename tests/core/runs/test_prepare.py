@@ -460,6 +460,16 @@ async def test_a_model_that_does_not_fit_is_said_before_anything_is_rented(
     assert (prepared.record is None) == (state == "missing")
 
 
+async def test_settings_that_cannot_be_used_are_said_and_no_machine_is_called_fine(
+    project: Path, store: RunStore, prime: PrimeSimulator
+) -> None:
+    (project / "t.yaml").write_text("model_name_or_path: a/b\n")
+    prepared = await _prepare(project, store, RunRequest(provider="prime", training=Path("t.yaml")), starts=False)
+    assert [check.name for check in prepared.missing] == ["training"]
+    assert "model_name_or_path is model" in (prepared.missing[0].fix or "")
+    assert "machine" not in {check.name for check in prepared.checks} and prepared.choice is None
+
+
 @pytest.mark.parametrize("size", ["3B", "7B", "14B", "32B"])
 @pytest.mark.parametrize("group", [4, 5, 6])
 async def test_art_takes_the_cheapest_machine_that_holds_the_model(
