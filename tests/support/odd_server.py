@@ -136,6 +136,12 @@ def answer(message):
             return ok({**page, "nextCursor": str(at + 1)} if at < 4 else page)
         return ok({"tools": tools()})
     if method == "tools/call":
+        if mode == "raw":  # these bytes for an answer, with the call's id in place of $ID and the one before it of $LAST
+            line = os.fsencode(argument).replace(b"$ID", str(ident).encode()).replace(b"$LAST", str(ident - 1).encode())
+            sys.stdout.buffer.write(line + b"\n")
+            return sys.stdout.buffer.flush()
+        if mode == "rpc_error":
+            return no(*json.loads(argument))
         if mode == "refuse_call":
             return no(-32602, "no such tool here")
         return ok(call(params))

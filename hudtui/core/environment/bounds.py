@@ -5,11 +5,15 @@ A few bytes of JSON become a Python object of hundreds, so values are counted be
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import ConnectError
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.calls import Calls
 
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """Bytes of one message."""
@@ -125,12 +129,18 @@ class ServerMessages:
     Args:
         incoming: The stream of messages.
         name: The server's name.
+        calls: Told of each answer; those to no call are left out.
     """
 
-    def __init__(self, incoming: Any, name: str) -> None:
+    def __init__(self, incoming: Any, name: str, calls: Calls) -> None:
         self._incoming = incoming
         self._name = name
+        self._calls = calls
         self._asked = 0
+        self.gone = asyncio.Event()
+        """Set when no more messages can come."""
+        self.why: Exception | None = None
+        """What the transport last failed with."""
         self.raw = False
         """Hide results from the SDK, which validates them as a whole; `raw_result` returns them."""
 
@@ -147,11 +157,20 @@ class ServerMessages:
             ConnectError: The server asks without end, and does not answer.
         """
         while True:
-            item = await self._incoming.receive()
-            message: Any = getattr(item, "message", None)
+            try:
+                item = await self._incoming.receive()
+            except Exception:
+                self.gone.set()
+                raise
+            if isinstance(item, Exception):
+                self.why = item  # the transport has failed the call already, or is about to end
+                continue
+            message: Any = item.message
             answered = hasattr(message, "result")
             if answered or not hasattr(message, "method"):
                 self._asked = 0
+                if not self._calls.take(message.id, getattr(message, "error", None)):
+                    continue
                 if self.raw and answered:
                     message.result = {**_ANY_RESULT, "_meta": {_RAW: _Hidden.of(message.result)}}
                 return item

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -27,6 +28,7 @@ from hudtui.core.environment.source import Source, with_engine
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult, read_result, read_tools
 from hudtui.core.errors import ConnectError, SourceError
 from hudtui.core.events import Progress
+from hudtui.core.text import clean_line
 from hudtui.core.trust import require
 from hudtui.core.variables import Lookup
 
@@ -68,7 +70,7 @@ class EnvironmentSession:
             timeout: Seconds; None for the session's own limit.
 
         Raises:
-            ConnectError: The server died, or did not answer in time.
+            ConnectError: The server died, did not answer in time, answered with what is no answer, or has lost the session.
         """
         route = self._routes.get(name)
         if route is None:
@@ -77,10 +79,15 @@ class EnvironmentSession:
             route = (self.links[0], name)
         link, tool = route
         try:
-            raw = await link.request("tools/call", {"name": tool, "arguments": dict(arguments)}, timeout=timeout)
+            result = read_result(await link.request("tools/call", {"name": tool, "arguments": dict(arguments)}, timeout=timeout))
         except RpcError as error:
-            return ToolResult((ContentBlock("text", text=error.message),), None, True)
-        result = read_result(raw)
+            result = ToolResult((ContentBlock("text", text=error.message),), None, True)
+        if result.is_error and name in self._tools and _unknown(tool, result.text):
+            raise ConnectError(
+                f"the server {link.spec.name!r} no longer has the tool {clean_line(tool, 80)}, which it listed",
+                why=f"It answered: {link.secrets.hide(clean_line(result.text, 200))}",
+                fix="Another server answers at its address, or it was started again with other tools. Connect again.",
+            )
         return replace(result, over=True) if link.over else result
 
     async def list_tools(self) -> None:
@@ -186,6 +193,17 @@ async def connect(
         await _close_all(links, hurry=isinstance(error, asyncio.CancelledError))
         raise
     await _close_all(links, hurry=False)
+
+
+def _unknown(tool: str, text: str) -> bool:
+    """Whether the text of an error says, and says no more than, that the server does not know a tool."""
+    name = rf"['\"`]?{re.escape(tool)}['\"`]?"
+    says = (
+        rf"(?:unknown|no such|no) tool(?: named)?:? {name}",
+        rf"tool:? {name} (?:was |is )?(?:not found|unknown|not registered|does not exist|not available)",
+        rf"tool not found:? {name}",
+    )
+    return re.fullmatch(rf"(?:mcp error -?\d+: )?(?:{'|'.join(says)})\.?", text.strip(), re.IGNORECASE) is not None
 
 
 def mask_result(result: ToolResult, secrets: Secrets) -> ToolResult:

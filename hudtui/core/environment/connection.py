@@ -14,8 +14,8 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hudtui.core.environment.asking import LOGIN_REQUEST, Answerer, Patience, sdk_callbacks
 from hudtui.core.environment.bounds import (
@@ -26,16 +26,11 @@ from hudtui.core.environment.bounds import (
     limit_stream,
     raw_result,
 )
-from hudtui.core.environment.errors import (
-    ResponseInfo,
-    explain_failure,
-    http_status_error,
-    start_error,
-    timeout_error,
-    too_much_error,
-)
+from hudtui.core.environment.calls import Call, Calls, ClientMessages
+from hudtui.core.environment.errors import explain_failure, rpc_fault, start_error, timeout_error, too_much_error
 from hudtui.core.environment.servers import Secrets, ServerSpec
 from hudtui.core.environment.stdio import ServerProcess, child_environment, run_server
+from hudtui.core.environment.web import HttpWatch, web_client
 from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.http import past_proxies, tls_context
 from hudtui.core.text import clean_line
@@ -45,6 +40,8 @@ if TYPE_CHECKING:
 
     from hudtui.core.environment.login import ServerLogin
 
+T = TypeVar("T")
+
 MAX_PAGES = 1000
 """Pages of one listing that are requested."""
 
@@ -52,7 +49,6 @@ MAX_LISTED = 10_000
 """Entries of one listing that are kept."""
 
 _log = logging.getLogger("hudtui.environment")
-_ENDED = ("Server returned an error response", "Session terminated", "Not Found")
 
 
 class RpcError(Exception):
@@ -98,7 +94,8 @@ class ServerConnection:
         self._session: ClientSession | None = None
         self._messages: ServerMessages | None = None
         self._process: ServerProcess | None = None
-        self._responses: list[ResponseInfo] = []
+        self._calls = Calls(spec.name, secrets.hide)
+        self._watch = HttpWatch(spec, written=written, secrets=secrets, calls=self._calls, seconds=timeout)
         self._failure: BaseException | None = None
         self._excess: str | None = None
         """Which limit an HTTP response exceeded."""
@@ -120,9 +117,9 @@ class ServerConnection:
     @property
     def refused(self) -> bool:
         """Whether the server at a URL answered, and the answer was that it does not know MCP's requests or this path."""
-        if not self._responses:
+        if not self._watch.responses:
             return False
-        return self._responses[-1].status < 500 and self._responses[-1].status not in (401, 403, 407, 429)
+        return self._watch.responses[-1].status < 500 and self._watch.responses[-1].status not in (401, 403, 407, 429)
 
     @property
     def stray_output(self) -> tuple[int, str]:
@@ -215,19 +212,18 @@ class ServerConnection:
         if self._session is None or self._owner is None or self._owner.done():
             raise self._why()
         limit = self.timeout if timeout is None else timeout
-        before = len(self._responses)
         message = _request_type()(method=method, params=None if params is None else dict(params))
-        try:
-            async with self.patience.limit(limit):
-                return raw_result(await self._session.send_request(message, EmptyResult))
-        except TimeoutError:
-            asked = f"{method} {clean_line(str(params['name']), 60)}" if params and "name" in params else method
-            raise timeout_error(self.spec, limit, self._process, self.secrets, asked) from None
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            raise await self._broken() from None
-        except MCPError as error:
-            latest = self._responses[-1] if len(self._responses) > before else None
-            raise await self._request_error(error, method, latest) from None
+        asked = f"{method} {clean_line(str(params['name']), 60)}" if params and "name" in params else method
+        with self._calls.waiting(asked, params, limit) as call:
+            try:
+                async with self.patience.limit(limit):
+                    return raw_result(await _unless_faulty(call, self._session.send_request(message, EmptyResult)))
+            except TimeoutError:
+                raise timeout_error(self.spec, limit, self._process, self.secrets, asked) from None
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                raise await self._broken() from None
+            except MCPError as error:
+                raise await self._request_error(error, call) from None
 
     async def pages(self, method: str, field: str) -> tuple[list[Any], list[str]]:
         """All entries of a listing, page by page, and warnings where the server's paging makes no sense.
@@ -286,15 +282,13 @@ class ServerConnection:
     async def _over_pipes(self) -> None:
         command, cleanup = self.spec.to_start()
         try:
-            async with run_server(command, env=child_environment(self.spec.env), cwd=self.spec.cwd, cleanup=cleanup) as (
-                process,
-                *pipes,
-            ):
+            env = child_environment(self.spec.env)
+            async with run_server(command, self._calls, env=env, cwd=self.spec.cwd, cleanup=cleanup) as (process, *pipes):
                 self._process = process
                 process.hurry = self._stop.is_set()
                 try:
                     await asyncio.to_thread(_import_sdk)
-                    await self._serve(*pipes, gone=process.gone)
+                    await self._serve(*pipes)
                 except Exception:
                     await process.settle()
                     raise
@@ -321,8 +315,9 @@ class ServerConnection:
 
             def client(
                 headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
-            ) -> httpx2.AsyncClient:
-                return httpx2.AsyncClient(
+            ) -> Any:
+                return web_client(
+                    self._watch,
                     headers=headers,
                     timeout=patience,
                     auth=auth,
@@ -337,7 +332,8 @@ class ServerConnection:
             return
         from mcp.client.streamable_http import streamable_http_client
 
-        async with httpx2.AsyncClient(
+        async with web_client(
+            self._watch,
             headers=headers,
             auth=login,
             verify=tls,
@@ -359,19 +355,21 @@ class ServerConnection:
 
         return login_for(url, answerer=self.answerer, patience=self.patience, hidden=self.secrets)
 
-    async def _serve(self, incoming: Any, outgoing: Any, *, gone: asyncio.Event | None = None) -> None:
+    async def _serve(self, incoming: Any, outgoing: Any) -> None:
         """Hold a session open over a pair of streams, until `close` or until the other side is gone."""
         from mcp import ClientSession
         from mcp.types import Implementation
 
         from hudtui import __version__
 
-        messages = ServerMessages(incoming, self.spec.name)
+        messages = ServerMessages(incoming, self.spec.name, self._calls)
+        told = ClientMessages(outgoing, self._calls)
         about = Implementation(name="hudtui", version=__version__)
         asked = self.secrets.hide(clean_line(self.spec.where if self.spec.url else self.spec.name, 120))
         callbacks = sdk_callbacks(asked, self.answerer, self.patience)
-        async with ClientSession(messages, outgoing, client_info=about, message_handler=_ignore, **callbacks) as session:
-            await self._shake_hands(session)
+        async with ClientSession(messages, told, client_info=about, message_handler=_ignore, **callbacks) as session:
+            with self._calls.waiting("initialize", None, self.timeout, handshake=True) as call:
+                await _unless_faulty(call, self._shake_hands(session))
             info, known = session.server_info, session.server_capabilities
             self.server = (info.name, info.version) if info is not None else ("", "")
             self.protocol = session.protocol_version or ""
@@ -380,14 +378,14 @@ class ServerConnection:
             messages.raw = True
             self._messages, self._session = messages, session
             self._ready.set()
-            waits = [asyncio.ensure_future(event.wait()) for event in (self._stop, gone) if event is not None]
+            waits = [asyncio.ensure_future(event.wait()) for event in (self._stop, messages.gone)]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for wait in waits:
                     wait.cancel()
             if not self._stop.is_set():
-                raise ConnectionResetError("the server has closed its standard output")
+                raise messages.why or ConnectionResetError("the server has closed the connection")
 
     async def _shake_hands(self, session: ClientSession) -> None:
         from mcp import MCPError
@@ -398,8 +396,8 @@ class ServerConnection:
             await session.initialize()
             return
         except MCPError as error:
-            refused = bool(self._responses) and (
-                self._responses[-1].status in (401, 403, 407, 429) or self._responses[-1].status >= 500
+            refused = bool(self._watch.responses) and (
+                self._watch.responses[-1].status in (401, 403, 407, 429) or self._watch.responses[-1].status >= 500
             )
             if error.code == CONNECTION_CLOSED or refused:
                 raise
@@ -425,12 +423,8 @@ class ServerConnection:
         most = MAX_LOGIN_BYTES if login else MAX_MESSAGE_BYTES
         counter = MessageSizeCounter(events=kind.startswith("text/event-stream"), most=most if encoding == "identity" else 0)
         response.stream = limit_stream(response.stream, counter, self._ignore_excess if login else self._note_excess)
-        if login:
-            return
-        if response.request.method == "POST" or self.spec.sse:
-            self._responses[:-20] = []
-            challenge, location = headers.get("www-authenticate", ""), headers.get("location", "")
-            self._responses.append(ResponseInfo(response.status_code, str(response.request.url), kind, challenge, location))
+        if not login:
+            response.stream = self._watch.watch_body(response, response.stream)
 
     @staticmethod
     def _ignore_excess(words: str) -> None:
@@ -439,34 +433,24 @@ class ServerConnection:
     def _note_excess(self, words: str) -> None:
         self._excess = words
 
-    async def _request_error(self, error: Any, method: str, latest: ResponseInfo | None) -> Exception:
-        """The error of a request that the SDK failed with an `MCPError`; `latest` is the HTTP response to it, if one came."""
+    async def _request_error(self, error: Any, call: Call) -> Exception:
+        """The error of a request that the SDK failed with an `MCPError`."""
         from mcp.types import CONNECTION_CLOSED
 
-        name = self.spec.name
         if self._excess is not None:
             return self._excess_error()
-        if error.code == CONNECTION_CLOSED and (
-            self._owner is None or self._owner.done() or error.message == "Connection closed"
-        ):
+        if error.code == CONNECTION_CLOSED and error.message == "Connection closed" and not self._calls.has_answered(call):
             return await self._broken()
-        if latest is not None and latest.status >= 300 and error.message in _ENDED:
-            if error.message == "Session terminated":
-                return ConnectError(
-                    f"the server {name!r} has ended the session", why=f"It answered {latest.status}.", fix="Connect again."
-                )
-            return http_status_error(latest, self.spec, self.written, self.secrets)
         if error.message.startswith("SSE stream"):
             return ConnectError(
-                f"the server {name!r} broke off its answer to {method}",
+                f"the server {self.spec.name!r} broke off its answer to {call.asked}",
                 why=error.message,
                 fix="It may have been over 1 MiB, which this version of the MCP SDK does not accept: use mcp 2.3."
                 if self._small_events
                 else None,
             )
-        if latest is not None and latest.status < 300 and error.message.startswith("Unexpected content type"):
-            return explain_failure(error, self.spec, written=self.written, process=None, responses=[latest], secrets=self.secrets)
-        return RpcError(error.code, error.message)
+        fault = rpc_fault(self.spec.name, error.code, self.secrets.hide(error.message), call) if call.of_tool else None
+        return fault or RpcError(error.code, error.message)
 
     def _excess_error(self) -> ConnectError:
         words, self._excess = self._excess or "", None
@@ -488,10 +472,31 @@ class ServerConnection:
             self.spec,
             written=self.written,
             process=self._process,
-            responses=self._responses,
+            responses=self._watch.responses,
             secrets=self.secrets,
             connected=self._ready.is_set(),
         )
+
+
+async def _unless_faulty(call: Call, work: Coroutine[Any, Any, T]) -> T:
+    """Wait for the answer to a call.
+
+    Raises:
+        ConnectError: It turns out that none can come, or what came is none.
+    """
+    task = asyncio.ensure_future(work)
+    first: set[asyncio.Future[Any]] = {task, call.fault}
+    try:
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if not call.fault.done():
+            return await task
+        raise call.fault.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=1.0)
+        elif not task.cancelled():
+            task.exception()  # what became of it is told by the fault
 
 
 async def _keep_origin(response: Any) -> None:

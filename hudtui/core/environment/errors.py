@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from hudtui.core.environment.asking import LOGIN_REQUEST
 from hudtui.core.environment.bundled import BUNDLED
@@ -19,6 +20,7 @@ from hudtui.core.text import clean, clean_line, did_you_mean
 from hudtui.core.variables import variable_names
 
 if TYPE_CHECKING:
+    from hudtui.core.environment.calls import Call
     from hudtui.core.environment.stdio import ServerProcess
 
 # The fix for what a program writes to standard error before it ends.
@@ -43,6 +45,14 @@ _FIXES = (
 )
 _NO_IMAGE = r"image not known|no such image|unable to find image|image .* not found locally"
 _UNKNOWN_HOST = r"name or service not known|nodename nor servname|temporary failure in name|no address associated|getaddrinfo"
+_SESSION_GONE, _INVALID_PARAMS = -32001, -32602
+_PROTOCOL_CODES = (-32700, -32601)
+"""The server cannot read what every client sends, or does not know tool calls."""
+_SERVER_CODES = range(-32099, -31999)
+_NO_SESSION = r"(?i)session|(?:not|before) (?:been )?initiali[sz]|^invalid request parameters$"
+_BUSY = r"(?i)too many requests|rate.?limit|quota|overloaded|service unavailable|bad gateway|gateway time"
+_CUT_OFF = r"(?i)connection (?:was |is )?(?:closed|lost|reset|refused)|not connected|transport|upstream|shut(?:ting)? ?down"
+_HOST_REFUSED = r"(?i)invalid (?:host|origin)|(?:host|origin)\b.{0,80}\bnot allowed|misdirected"
 _CHECK_PATH = "Check the path: MCP endpoints usually end in /mcp or /sse."
 _ASK_LESS = "Ask it for less at a time, or check what it does."
 _PUBLIC_HEADERS = ("mcp-image", "environment-name", "run-id")
@@ -58,6 +68,49 @@ class ResponseInfo:
     challenge: str = ""
     """The `WWW-Authenticate` header."""
     location: str = ""
+    text: str = ""
+    """What the body of an error says, in one line, secrets masked."""
+    session: bool = False
+    """The request was one of a session."""
+
+    @property
+    def said(self) -> str:
+        """The status, with the server's words."""
+        return f"{self.status}: {self.text}" if self.text else str(self.status)
+
+
+def lost_session(name: str, why: str) -> ConnectError:
+    """The server no longer has the session of this connection."""
+    return ConnectError(
+        f"the server {name!r} has ended the session",
+        why=why,
+        fix="It was started again, or a proxy led the call to another copy of it. Connect again.",
+    )
+
+
+def rpc_fault(name: str, code: int, message: str, call: Call | None) -> ConnectError | None:
+    """The error for an answer with a JSON-RPC error that is about the connection, and not about what was asked; else None.
+
+    Args:
+        name: The server's name.
+        code: The code of the error.
+        message: Its text, secrets masked.
+        call: What was asked. An error about a session may mean one that its own arguments name.
+    """
+    said = f"It answered: {clean_line(message, 300)} ({code})."
+    if code == _SESSION_GONE or session_words(message, call):
+        return lost_session(name, said)
+    busy = code in (429, *range(500, 600)) or (code != _INVALID_PARAMS and re.search(_BUSY, message) is not None)
+    if busy or code in _PROTOCOL_CODES or (code in _SERVER_CODES and re.search(_CUT_OFF, message)):
+        return ConnectError(f"the server {name!r} cannot answer", why=said, fix="Check the server's log, and connect again.")
+    return None
+
+
+def session_words(message: str, call: Call | None) -> bool:
+    """Whether the text of an error says that the server does not know the session of the connection."""
+    if call is not None and call.mentions("session") and "session" in message.lower():
+        return False
+    return re.search(_NO_SESSION, message) is not None
 
 
 def leaf_errors(error: BaseException) -> Iterator[BaseException]:
@@ -249,6 +302,16 @@ def _http_failed(
 def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerSpec, secrets: Secrets) -> ConnectError:
     """The error for an unsuccessful HTTP status, or for a web page."""
     url, status = secrets.hide(mask_url(spec.url or "")), response.status
+    said = f"It says: {response.text}" if response.text else None
+    if status in (400, 403, 421) and re.search(_HOST_REFUSED, response.text):
+        host = clean_line(urlsplit(spec.url or "").netloc.rpartition("@")[2], 100)
+        return ConnectError(
+            f"{status}: {url} does not take requests for this host name",
+            why=said,
+            fix=f"Servers on the MCP SDK answer only to names that they allow, by default those of their own machine. Allow "
+            f"{host!r} there (Python: TransportSecuritySettings(allowed_hosts=[...]) in transport_security; TypeScript: "
+            "allowedHosts), or call the server by a name that it allows.",
+        )
     if status in (401, 403, 407):
         return _unauthorized(response, url, written, secrets)
     if "html" in response.content_type and status < 400:
@@ -265,6 +328,7 @@ def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerS
     if status == 404:
         return ConnectError(
             f"404: there is no MCP endpoint at {url}",
+            why=said,
             fix="Check the path: MCP endpoints usually end in /mcp (streamable HTTP) or /sse.",
         )
     if status in (405, 406, 415):
@@ -272,21 +336,26 @@ def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerS
             ("event streams", "streamable HTTP", "/mcp") if spec.sse else ("streamable HTTP", "an SSE endpoint", "/sse")
         )
         return ConnectError(
-            f"{status}: {url} does not take MCP requests over {here}", fix=f"If it is {other}, its path usually ends in {path}."
+            f"{status}: {url} does not take MCP requests over {here}",
+            why=said,
+            fix=f"If it is {other}, its path usually ends in {path}.",
         )
     if status == 429:
-        return ConnectError(f"429: {url} asks to send fewer requests", fix="Wait a little, and try again.")
+        return ConnectError(f"429: {url} asks to send fewer requests", why=said, fix="Wait a little, and try again.")
     if status >= 500:
         return ConnectError(
-            f"{status}: the server at {url} failed", fix="Try again in a while, and check the server's log if it is yours."
+            f"{status}: the server at {url} failed",
+            why=said,
+            fix="Try again in a while, and check the server's log if it is yours.",
         )
-    return ConnectError(f"{status}: {url} refused the request", why=clean_line(response.content_type, 60) or None)
+    return ConnectError(f"{status}: {url} refused the request", why=said or clean_line(response.content_type, 60) or None)
 
 
 def _unauthorized(response: ResponseInfo, url: str, written: ServerSpec, secrets: Secrets) -> ConnectError:
     keys = {name: value for name, value in written.headers.items() if name.lower() not in _PUBLIC_HEADERS}
     holder = next((name for name in keys if name.lower() == "authorization"), next(iter(keys), None))
     challenge = f"It asks for: {secrets.hide(clean_line(response.challenge, 200))}" if response.challenge else None
+    challenge = challenge or (f"It says: {response.text}" if response.text else None)
     if holder is None:
         header = "Give them as a header: --header 'Authorization=Bearer $NAME_OF_YOUR_KEY', or `headers` in the mcp_config."
         oauth = not response.challenge or "bearer" in response.challenge.lower()

@@ -22,6 +22,7 @@ from hudtui.core.environment.bounds import MessageSizeCounter, MessageTooLargeEr
 from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.errors import ResponseInfo, http_status_error, leaf_errors, timeout_error, too_much_error
 from hudtui.core.environment.servers import mask_url
+from hudtui.core.environment.web import web_client
 from hudtui.core.errors import ConnectError
 from hudtui.core.http import past_proxies, tls_context
 from hudtui.core.text import clean_line
@@ -144,7 +145,8 @@ class OpenEnvConnection(ServerConnection):
         # Compressed, a small response could unpack to any size.
         headers = {"accept-encoding": "identity", **self.spec.headers}
         hooks: dict[str, list[Any]] = {"response": [self._note_response]}
-        return httpx2.AsyncClient(
+        return web_client(
+            self._watch,
             headers=headers,
             timeout=httpx2.Timeout(self.timeout),
             verify=tls_context(),

@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES, MessageSizeCounter, MessageTooLargeError
+from hudtui.core.environment.calls import Calls, is_answer, mended
 from hudtui.core.text import clean
 
 if TYPE_CHECKING:
@@ -54,12 +55,13 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def run_server(
-    command: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None, cleanup: Sequence[str] = ()
+    command: Sequence[str], calls: Calls, *, env: Mapping[str, str], cwd: str | None = None, cleanup: Sequence[str] = ()
 ) -> AsyncIterator[tuple[ServerProcess, Incoming, Outgoing]]:
     """A server process and its two message streams, for the length of the block.
 
     Args:
         command: Program and arguments.
+        calls: Told of answers that cannot be read.
         env: Its whole environment; see `child_environment`.
         cwd: Its working folder; None for ours.
         cleanup: A command that removes what the server leaves elsewhere, such as a container. It runs, and is not waited for,
@@ -73,7 +75,7 @@ async def run_server(
     guard = _start_guard(cleanup) if cleanup else None
     forced = True
     try:
-        incoming, outgoing = await process.attach()
+        incoming, outgoing = await process.attach(calls)
         yield process, incoming, outgoing
     finally:
         try:
@@ -124,7 +126,7 @@ class ServerProcess:
         while self._stderr_size - len(self._stderr[0]) >= _TAIL:
             self._stderr_size -= len(self._stderr.popleft())
 
-    async def attach(self) -> tuple[Incoming, Outgoing]:
+    async def attach(self, calls: Calls) -> tuple[Incoming, Outgoing]:
         """Attach to the three pipes; returns the message streams."""
         loop = asyncio.get_running_loop()
         process = self._process
@@ -136,7 +138,7 @@ class ServerProcess:
             transport, _ = await loop.connect_read_pipe(protocol, stream)
             self._readers.append(transport)
         self._writer = await loop.connect_write_pipe(_Writer, process.stdin)
-        return Incoming(self, reader), Outgoing(*self._writer)
+        return Incoming(self, reader, calls), Outgoing(*self._writer)
 
     async def exited(self, seconds: float) -> bool:
         """Wait for the process to end; returns whether it has."""
@@ -210,9 +212,10 @@ class ServerProcess:
 class Incoming:
     """Messages from the server, as `ServerMessages` reads them."""
 
-    def __init__(self, process: ServerProcess, reader: asyncio.StreamReader) -> None:
+    def __init__(self, process: ServerProcess, reader: asyncio.StreamReader, calls: Calls) -> None:
         self._process = process
         self._reader = reader
+        self._calls = calls
         self._lines: deque[bytes] = deque()
         self._parts: list[bytes] = []
         self._size = 0
@@ -238,8 +241,11 @@ class Incoming:
                 self._process.excess = str(error)
                 break
             try:
-                message = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+                message = SessionMessage(jsonrpc_message_adapter.validate_json(mended(line), by_name=False))
             except ValueError:
+                if is_answer(line):
+                    self._calls.check(mended(line))
+                    continue
                 self._process.stray += 1
                 self._stray += 1
                 self._process.first_stray = self._process.first_stray or line[:400].decode(errors="replace")

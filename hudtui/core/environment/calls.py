@@ -1,0 +1,255 @@
+"""The calls of one connection that wait for an answer, and what becomes of an answer that is none.
+
+An answer that cannot be read, or that is for another call, fails the call that waits for it at once, with the server's words: who
+waits would otherwise learn of it by the time limit, and without them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from hudtui.core.errors import ConnectError
+from hudtui.core.http import error_message
+from hudtui.core.text import clean_line
+
+TWICE_PATIENCE = 1.5
+"""Seconds that a call waits on after an answer to an earlier call came once more: the right one may be behind it."""
+
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.", re.DOTALL
+)
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_MARK = "\N{REPLACEMENT CHARACTER}".encode()
+_ID = re.compile(rb'"id"\s*:\s*("[^"\\]{1,64}"|-?[0-9]{1,18})')
+_MEMBER = re.compile(rb'"(?:jsonrpc|result|error)"\s*:')
+_SHOWN = 300
+
+
+def mended(data: bytes) -> bytes:
+    """JSON as it came, with a replacement mark for each wrong byte and for each half of a surrogate pair."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        data = data.decode("utf-8", "replace").encode()
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    return _ESCAPES.sub(_without_half, data) if _SURROGATE.search(data) else data
+
+
+def _without_half(found: re.Match[bytes]) -> bytes:
+    escape = found[0]
+    return _MARK if len(escape) == 6 else escape
+
+
+def is_answer(line: bytes) -> bool:
+    """Whether a line that cannot be read was meant as an answer, and is not a program's other output."""
+    text = line.strip()
+    return (text.startswith((b"{", b"[{")) or b'"jsonrpc"' in text) and _MEMBER.search(text) is not None
+
+
+class Call:
+    """A request that waits for its answer."""
+
+    def __init__(self, asked: str, params: Mapping[str, Any] | None, until: float, *, handshake: bool) -> None:
+        self.asked = asked
+        """The method and what it is about, for messages."""
+        self.params = params
+        self.until = until
+        """When it is given up, in the loop's time."""
+        self.handshake = handshake
+        self.id: Any = None
+        self.waits = True
+        self.fault: asyncio.Future[ConnectError] = asyncio.get_running_loop().create_future()
+        """Done when no answer can come, or when what came is none."""
+
+    @property
+    def of_tool(self) -> bool:
+        """Whether it is a call of a tool, and not a question about what the server has."""
+        return self.asked.startswith("tools/call")
+
+    def mentions(self, word: str) -> bool:
+        """Whether the call itself, or its arguments, hold a word: an error about it may then be about the arguments."""
+        return word in f"{self.asked} {json.dumps(self.params, default=str)}".lower()
+
+
+_CALL: ContextVar[Call | None] = ContextVar("hudtui.call", default=None)
+
+
+class Calls:
+    """What a connection was asked and has not answered, the oldest first.
+
+    Args:
+        name: The server's name.
+        hide: Masks secrets.
+    """
+
+    def __init__(self, name: str, hide: Callable[[str], str]) -> None:
+        self._name = name
+        self._hide = hide
+        self._waiting: list[Call] = []
+        self._sent: set[str] = set()
+        self._answered: set[str] = set()
+
+    @contextmanager
+    def waiting(self, asked: str, params: Mapping[str, Any] | None, seconds: float, *, handshake: bool = False) -> Iterator[Call]:
+        """A call, for the length of the block; the requests that are sent in it are its own."""
+        call = Call(asked, params, asyncio.get_running_loop().time() + seconds, handshake=handshake)
+        self._waiting.append(call)
+        before = _CALL.set(call)
+        try:
+            yield call
+        finally:
+            _CALL.reset(before)
+            call.waits = False
+            self._waiting.remove(call)
+
+    def sent(self, number: Any) -> None:
+        """Note the id of a request."""
+        self._sent.add(str(number))
+        if (call := _CALL.get()) is not None:
+            call.id = number
+
+    def find(self, number: Any) -> Call | None:
+        """The call that waits for the answer with an id."""
+        return next((call for call in self._waiting if str(call.id) == str(number)), None)
+
+    def fail(self, error: ConnectError, number: Any = None) -> None:
+        """Fail the call with an id; without one, or if no call has it, the one that has waited longest."""
+        call = self.find(number) if number is not None else None
+        call = call or (self._waiting[0] if self._waiting else None)
+        if call is not None and not call.fault.done():
+            call.fault.set_result(error)
+
+    def take(self, number: Any, error: Any) -> bool:
+        """Note an answer that came. Returns whether it is for a call that was made, and not answered before.
+
+        Args:
+            number: Its id.
+            error: The error that it holds, if it holds one.
+        """
+        key = str(number)
+        if number is None:
+            self.fail(self._malformed(getattr(error, "message", "") or "an error without an id"))
+            return False
+        if key in self._answered:
+            if self._waiting:
+                call = self._waiting[0]
+                error = self._other(number, call)
+                asyncio.get_running_loop().call_later(TWICE_PATIENCE, self._fail_one, call, error)
+            return False
+        if key not in self._sent:
+            if self._waiting:
+                self.fail(self._other(number, self._waiting[0]))
+            return False
+        self._answered.add(key)
+        return True
+
+    def has_answered(self, call: Call) -> bool:
+        """Whether the server itself has answered a call."""
+        return str(call.id) in self._answered
+
+    def check(self, data: bytes, number: Any = None) -> None:
+        """Fail the waiting call if `data` is no message of the protocol, or is the answer to another call.
+
+        Args:
+            data: One message.
+            number: The id of the request that `data` came in answer to, where the transport tells.
+        """
+        from mcp.types import jsonrpc_message_adapter
+        from pydantic import ValidationError
+        from pydantic_core import from_json
+
+        try:
+            value = from_json(data)
+        except ValueError:
+            found = _ID.search(data)
+            known = found[1].strip(b'"').decode() if found else None
+            self.fail(self._malformed(data.decode("utf-8", "replace"), known or number), known or number)
+            return
+        try:
+            read = jsonrpc_message_adapter.validate_python(value, by_name=False)
+        except ValidationError:
+            if isinstance(value, dict) and "method" in value:
+                return  # a malformed question of the server's own: no call waits for it
+            known = value.get("id") if isinstance(value, dict) else None
+            self.fail(self._malformed(_said(value), known or number), known or number)
+            return
+        other = getattr(read, "id", None)
+        call = None if number is None or other is None or hasattr(read, "method") else self.find(number)
+        if call is not None and str(other) != str(number):
+            self.fail(self._other(other, call), number)
+
+    def _fail_one(self, call: Call, error: ConnectError) -> None:
+        if call.waits and not call.fault.done():
+            call.fault.set_result(error)
+
+    def _malformed(self, said: str, number: Any = None) -> ConnectError:
+        call = (self.find(number) if number is not None else None) or (self._waiting[0] if self._waiting else None)
+        to = f" to {call.asked}" if call is not None else ""
+        text = self._hide(clean_line(said, _SHOWN)).strip()
+        if call is not None and call.handshake:
+            return ConnectError(
+                f"the server {self._name!r} does not answer as an MCP server",
+                why=f"It said: {text}" if text else "Its answer is empty.",
+                fix="Check the command; at a URL, the path: MCP endpoints usually end in /mcp or /sse.",
+            )
+        return ConnectError(
+            f"the server {self._name!r} gave an answer{to} that is not of the protocol",
+            why=f"It said: {text}" if text else "The answer is empty.",
+            fix="Check the server's log, or use another version of it.",
+        )
+
+    def _other(self, number: Any, call: Call) -> ConnectError:
+        return ConnectError(
+            f"the server {self._name!r} answered another call than {call.asked}",
+            why=f"It answered the id {clean_line(str(number), 40)}, and was asked {clean_line(str(call.id), 40)}.",
+            fix="Check the server, and any proxy in front of it.",
+        )
+
+
+class ClientMessages:
+    """The messages to a server as a session writes them; notes the ids of its requests.
+
+    Args:
+        outgoing: The stream of messages.
+        calls: Told of each request.
+    """
+
+    def __init__(self, outgoing: Any, calls: Calls) -> None:
+        self._outgoing = outgoing
+        self._calls = calls
+
+    async def send(self, item: Any, /) -> None:
+        """Write one message."""
+        message = item.message
+        if hasattr(message, "method") and getattr(message, "id", None) is not None:
+            self._calls.sent(message.id)
+        await self._outgoing.send(item)
+
+    async def aclose(self) -> None:
+        await self._outgoing.aclose()
+
+    async def __aenter__(self) -> ClientMessages:
+        await self._outgoing.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._outgoing.__aexit__(*error)
+
+
+def _said(message: Any) -> str:
+    """The words of a message that is not of the protocol."""
+    if isinstance(message, dict):
+        error = message.get("error")
+        if isinstance(error, dict) and isinstance(error.get("message"), str):
+            code = error.get("code")
+            return str(error["message"]) + ("" if isinstance(code, int) else f" (error code {json.dumps(code, default=str)})")
+        if isinstance(error, str):
+            return error
+    text = json.dumps(message, ensure_ascii=False, default=str)
+    return error_message(text) if isinstance(message, dict) and "detail" in message else text
