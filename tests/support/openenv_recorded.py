@@ -146,7 +146,7 @@ def echoing() -> Callable[[dict[str, Any]], Any]:
 
 
 class Recorded:
-    """A server: `answer` makes the answer to each message: a value, raw text, None for none, or an exception that closes."""
+    """A server: `answer` makes the answer to each message: values, raw text, None for none, or an exception that closes."""
 
     def __init__(self, action: Any, session: Callable[[], Callable[[dict[str, Any]], Any]], *, status: int = 200) -> None:
         self.action = action
@@ -190,8 +190,9 @@ class Recorded:
                     if isinstance(given, Exception):
                         await web.close(1011, str(given))
                         return
-                    if given is not None:
-                        await web.send_text(given if isinstance(given, str) else json.dumps(given))
+                    for one in given if isinstance(given, list) else [given]:
+                        if one is not None:
+                            await web.send_text(one if isinstance(one, str) else json.dumps(one))
             except (WebSocketDisconnect, asyncio.CancelledError):
                 pass
             finally:

@@ -25,6 +25,7 @@ _ESCAPES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.", re.DOTALL
 )
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_BYTE_ORDER = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
 _MARK = "\N{REPLACEMENT CHARACTER}".encode()
 _ID = re.compile(rb'"id"\s*:\s*("[^"\\]{1,64}"|-?[0-9]{1,18})')
 _MEMBER = re.compile(rb'"(?:jsonrpc|result|error)"\s*:')
@@ -37,7 +38,8 @@ def mended(data: bytes) -> bytes:
         data.decode()
     except UnicodeDecodeError:
         data = data.decode("utf-8", "replace").encode()
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    if _BYTE_ORDER in data[:16]:  # before the JSON, or behind the name of an event's field
+        data = data[:16].replace(_BYTE_ORDER, b"") + data[16:]
     return _ESCAPES.sub(_without_half, data) if _SURROGATE.search(data) else data
 
 

@@ -97,6 +97,8 @@ class ServerConnection:
         self._calls = Calls(spec.name, secrets.hide)
         self._watch = HttpWatch(spec, written=written, secrets=secrets, calls=self._calls, seconds=timeout)
         self._failure: BaseException | None = None
+        self._failed = asyncio.Event()
+        """Set when the connection is gone and the reason known."""
         self._excess: str | None = None
         """Which limit an HTTP response exceeded."""
         self._small_events = False
@@ -289,8 +291,10 @@ class ServerConnection:
                 try:
                     await asyncio.to_thread(_import_sdk)
                     await self._serve(*pipes)
-                except Exception:
+                except Exception as error:
                     await process.settle()
+                    self._failure = error  # who waits need not wait for the end of the process
+                    self._failed.set()
                     raise
         except (OSError, ValueError) as error:
             if self._process is not None:
@@ -459,7 +463,9 @@ class ServerConnection:
     async def _broken(self) -> HudtuiError:
         """Why the connection that just failed a request is gone. Lets the owner task finish first: it has the reason."""
         if self._owner is not None:
-            await asyncio.wait({self._owner}, timeout=3.0)
+            known = asyncio.ensure_future(self._failed.wait())
+            await asyncio.wait({self._owner, known}, timeout=3.0, return_when=asyncio.FIRST_COMPLETED)
+            known.cancel()
         return self._why()
 
     def _why(self) -> HudtuiError:

@@ -278,6 +278,8 @@ def _http_failed(
                 why=text or type(leaf).__name__,
                 fix="Check the server's log, and connect again.",
             )
+        if isinstance(leaf, ConnectionResetError):
+            return ConnectError(f"{url} broke off the connection", fix="Check the server's log, and connect again.")
         if isinstance(leaf, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
             return ConnectError(f"{url} is not an address that can be reached", why=text)
         if isinstance(leaf, httpx2.HTTPStatusError) and last is None:

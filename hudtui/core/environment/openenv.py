@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from hudtui.core.environment.bounds import MessageSizeCounter, MessageTooLargeError
+from hudtui.core.environment.calls import mended
 from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.errors import ResponseInfo, http_status_error, leaf_errors, timeout_error, too_much_error
 from hudtui.core.environment.servers import mask_url
@@ -37,7 +39,13 @@ _LARGEST = 1e300
 """A larger number is not a reward."""
 _DONE = "done"
 _OWN = frozenset({SETUP, EVALUATE})
-_AGENTS_FAULT = frozenset({"VALIDATION_ERROR", "EXECUTION_ERROR", "UNKNOWN_TYPE", "INVALID_JSON"})
+_AGENTS_FAULT = frozenset({"VALIDATION_ERROR", "EXECUTION_ERROR"})
+_STATE_LOST = (
+    r"(?i)session|no episode|\breset\b.{0,30}\b(?:first|before|begins)|\bcall reset|not (?:been )?(?:reset|initiali[sz]ed)"
+)
+"""What a server says of a step that knows nothing of the episode under way."""
+_EXTRA_SECONDS = 0.001
+"""Seconds that are waited, before each message, for one that nobody asked for."""
 _SCHEMES = {"ws": "http", "wss": "https", "http": "http", "https": "https"}
 _METHOD_NOT_FOUND = -32601
 _REFUSED = -32000
@@ -96,6 +104,12 @@ class OpenEnvConnection(ServerConnection):
         self._notes: list[str] = []
         self._rewards: list[float] | None = None
         """Of the steps of the episode under way; None before the first episode."""
+        self._steps = 0
+        """Steps of the episode under way."""
+        self._no_reward = ""
+        """What stood for a reward in the episode under way, and is none."""
+        self._last: str | bytes | None = None
+        """The last answer, as it came."""
 
     async def answers(self) -> bool:
         """Whether an OpenEnv server is at the address. Asks over HTTP alone, and never raises."""
@@ -275,6 +289,8 @@ class OpenEnvConnection(ServerConnection):
             raise RpcError(_REFUSED, "the arguments cannot be written as JSON") from None
         try:
             async with asyncio.timeout(limit):
+                if not self._owed:
+                    await self._drop_repeated(socket)
                 await socket.send_text(text)
                 self._owed += 1
                 while True:
@@ -282,6 +298,9 @@ class OpenEnvConnection(ServerConnection):
                     self._owed -= 1
                     if self._owed == 0:
                         break
+                self._last = answer
+        except ConnectError:
+            raise
         except TimeoutError:
             raise timeout_error(self.spec, limit, None, self.secrets, str(message["type"])) from None
         except WebSocketDisconnect as error:
@@ -298,8 +317,19 @@ class OpenEnvConnection(ServerConnection):
             raise self._foreign("a message without a type")
         return found
 
+    async def _drop_repeated(self, socket: Any) -> None:
+        """Take an answer that came twice off the socket: answers have no ids, and the next call would take it for its own.
+
+        Raises:
+            ConnectError: Another message came that nobody asked for.
+        """
+        with contextlib.suppress(TimeoutError):
+            while await socket.receive_text(timeout=_EXTRA_SECONDS) == self._last:
+                pass
+            raise self._foreign("a message that nobody asked for")
+
     def _read(self, raw: str | bytes) -> Any:
-        data = raw.encode("utf-8", "replace") if isinstance(raw, str) else raw
+        data = mended(raw.encode("utf-8", "replace") if isinstance(raw, str) else raw)
         try:
             MessageSizeCounter(most=_MOST_BYTES).take(data)
             return json.loads(data)
@@ -323,7 +353,7 @@ class OpenEnvConnection(ServerConnection):
 
     async def _reset(self, arguments: dict[str, Any], timeout: float | None) -> Mapping[str, Any]:
         observation, _, done = await self._observe({"type": "reset", "data": arguments}, timeout)
-        self._rewards, self.over = [], done
+        self._rewards, self.over, self._steps, self._no_reward = [], done, 0, ""
         return _result(observation, {})
 
     async def _step(self, name: str, arguments: dict[str, Any], timeout: float | None) -> Mapping[str, Any]:
@@ -336,6 +366,7 @@ class OpenEnvConnection(ServerConnection):
         action = {"type": "call_tool", "tool_name": name, "arguments": arguments} if self._tool_calls else arguments
         observation, reward, done = await self._observe({"type": "step", "data": action}, timeout)
         assert self._rewards is not None
+        self._steps += 1
         if reward is not None:
             self._rewards.append(reward)
         self.over = done
@@ -351,7 +382,13 @@ class OpenEnvConnection(ServerConnection):
             await self._step(_DONE, {}, timeout)
         rewards = self._rewards or []
         reward = (sum(rewards) if which == "sum" else rewards[-1]) if rewards else 0.0
-        found = {"reward": reward, "rewards": len(rewards), "done": self.over}
+        found: dict[str, Any] = {"rewards": len(rewards), "done": self.over}
+        if self._no_reward:
+            found["problem"] = f"a step had the reward {self._no_reward}, which is no number"
+        elif self._steps and self.over and not rewards:
+            found["problem"] = "the episode is over, and no step had a reward"
+        else:
+            found = {"reward": reward, **found}
         return {"content": [{"type": "text", "text": json.dumps(found)}], "structuredContent": found}
 
     async def _observe(self, message: Mapping[str, Any], timeout: float | None) -> tuple[Mapping[str, Any], float | None, bool]:
@@ -366,7 +403,8 @@ class OpenEnvConnection(ServerConnection):
         data = data if isinstance(data, Mapping) else {}
         if answer["type"] == "error":
             text = str(data.get("message") or "no reason given") + _details(data.get("errors"))
-            if data.get("code") in _AGENTS_FAULT:
+            lost = message["type"] == "step" and re.search(_STATE_LOST, text) is not None
+            if data.get("code") in _AGENTS_FAULT and not lost:
                 raise RpcError(_REFUSED, text)
             raise ConnectError(
                 f"the OpenEnv server {self._shown} cannot continue this session",
@@ -378,6 +416,8 @@ class OpenEnvConnection(ServerConnection):
             raise self._foreign(f"{clean_line(answer['type'], 40)} where an observation was expected")
         reward = data.get("reward")
         found = float(reward) if isinstance(reward, int | float) and abs(reward) <= _LARGEST else None
+        if reward is not None and found is None:
+            self._no_reward = clean_line(repr(reward), 60)
         return observation, found, data.get("done") is True
 
 

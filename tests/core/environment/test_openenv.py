@@ -289,3 +289,88 @@ async def test_a_certificate_counts_only_from_an_authority_that_is_known(scheme,
             assert "guess 0..9" in (await session.call_tool("setup", {"seed": 4})).text
             assert (await session.call_tool("step", {"number": 4})).over
     assert server.open == 0
+
+
+# Faults
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("EXECUTION_ERROR", "no episode is under way: reset begins one"),
+        ("EXECUTION_ERROR", "Environment not reset. Call reset() first."),
+        ("EXECUTION_ERROR", "Session 7 not found"),
+        ("UNKNOWN_TYPE", "Unknown message type"),
+        ("INVALID_JSON", "Invalid JSON"),
+        ("SESSION_ERROR", "the episode broke off"),
+    ],
+)
+async def test_a_server_that_has_lost_the_episode_is_a_fault(code, message):
+    def session():
+        return lambda asked: observed({"hint": "begun"}) if asked["type"] == "reset" else refused(code, message)
+
+    async with session_with(Recorded(GUESS, session)) as client:
+        await client.call_tool("setup", {})
+        with pytest.raises(ConnectError, match="cannot continue this session") as caught:
+            await client.call_tool("step", {"number": 1})
+    assert message in caught.value.why
+
+
+@pytest.mark.parametrize("extra", ["the same", "another"])
+async def test_an_answer_that_comes_twice_is_not_taken_for_the_next_one(extra):
+    def session():
+        def answer(asked):
+            if asked["type"] == "reset":
+                return observed({"hint": "begun"})
+            first = observed({"hint": f"answer {asked['data']['number']}"}, 0.25)
+            return [first, first if extra == "the same" else observed({"hint": "who?"}, 1.0)]
+
+        return answer
+
+    async with session_with(Recorded(GUESS, session)) as client:
+        await client.call_tool("setup", {})
+        assert (await client.call_tool("step", {"number": 1})).structured["hint"] == "answer 1"
+        await asyncio.sleep(0.1)
+        if extra == "the same":
+            assert (await client.call_tool("step", {"number": 2})).structured["hint"] == "answer 2"
+            assert (await client.call_tool("evaluate", {})).structured["reward"] == 0.5
+        else:
+            with pytest.raises(ConnectError, match="does not speak OpenEnv"):
+                await client.call_tool("step", {"number": 2})
+
+
+@pytest.mark.parametrize(
+    ("rewards", "done", "held"),
+    [
+        ([None, None], True, False),  # over, and nothing was said
+        ([None, 0.0], True, True),
+        ([None, None], False, True),  # rewards that come at the end alone: it was not reached
+        ([0.5, "1.0"], True, False),
+        ([float("inf"), 0.5], False, False),
+    ],
+)
+async def test_an_episode_without_a_reward_is_not_worth_nothing(rewards, done, held):
+    def session():
+        left = list(rewards)
+
+        def answer(asked):
+            if asked["type"] == "reset":
+                return observed({"hint": "begun"})
+            reward = left.pop(0)
+            return {"type": "observation", "data": {"observation": {"hint": "x"}, "reward": reward, "done": done and not left}}
+
+        return answer
+
+    async with session_with(Recorded(GUESS, session)) as client:
+        await client.call_tool("setup", {})
+        for _ in rewards:
+            await client.call_tool("step", {"number": 1})
+        found = (await client.call_tool("evaluate", {})).structured
+    assert ("reward" in found) == held
+    assert held or found["problem"]
+
+
+async def test_halves_of_surrogate_pairs_become_replacement_marks():
+    answer = '{"type": "observation", "data": {"observation": {"hint": "half \\ud83d"}, "reward": 0.0, "done": false}}'
+    async with session_with(Recorded(GUESS, once(answer))) as client:
+        assert (await client.call_tool("step", {"number": 1})).structured["hint"] == "half �"
