@@ -142,8 +142,9 @@ class Gatherer:
                 self._open.pop(key, None)
         metrics, episode = one.trajectory.metrics, one.episode
         told = f" error={clean_line(episode.error, 200)!r}" if episode.error else ""
+        reward = f"{one.trajectory.reward:.4g}" if episode.ok else "none"
         self._say(
-            f"rollout {clean_line(task.id, 60)}#{number} reward={one.trajectory.reward:.4g} turns={metrics['num_turns']} "
+            f"rollout {clean_line(task.id, 60)}#{number} reward={reward} turns={metrics['num_turns']} "
             f"stop={episode.stop} seconds={episode.seconds.get('total', 0.0):.1f}{told}"
         )
         if not self._told_of_range and (warning := reward_warning(episode.scores.task_completion)) is not None:
@@ -272,6 +273,7 @@ class Training:
         _require_any(played)
         self._keep(chosen, played)
         rewards = [one.trajectory.reward for group in played for one in group]
+        groups = [group for group in groups if group.trajectories]  # ART takes no empty ones
         equal = all(_equal([one.reward for one in group.trajectories]) for group in groups)
         if equal:
             say(f"warning: step {step}: the rewards of each group are equal, so that there is nothing to learn from it")
@@ -365,8 +367,9 @@ class Training:
         info = {"step": step, "split": "eval", "model": self.recipe.model}
         played = await gatherer.groups(self.held_out, self._chat(model, step), info=info, version=step, group=1)
         self._keep(self.held_out, played)
-        groups = [art.TrajectoryGroup([one.trajectory for one in group]) for group in played]
-        await model.log(groups, step=step, split="val")
+        groups = [art.TrajectoryGroup([one.trajectory]) for group in played for one in group if one.episode.ok]
+        if groups:
+            await model.log(groups, step=step, split="val")
         return {f"eval_{name}": value for name, value in _means([one for group in played for one in group]).items()}
 
     def _keep(self, tasks: Sequence[Task], played: Sequence[Sequence[Played]]) -> None:
@@ -490,12 +493,15 @@ def tasks_of_step(tasks: Sequence[Task], done: int, count: int, *, seed: int) ->
 
 
 def _means(played: Sequence[Played]) -> dict[str, float]:
-    scores = [one.episode.scores for one in played]
+    whole = [one for one in played if one.episode.ok]  # what broke off says nothing about the model
+    means = {"broken": 1 - len(whole) / len(played)}
+    if not whole:
+        return means
     return {
-        "reward": statistics.fmean(one.trajectory.reward for one in played),
-        "task_completion": statistics.fmean(one.task_completion for one in scores),
-        "turns": statistics.fmean(float(one.trajectory.metrics["num_turns"]) for one in played),
-        "broken": statistics.fmean(float(not one.episode.ok) for one in played),
+        "reward": statistics.fmean(one.trajectory.reward for one in whole),
+        "task_completion": statistics.fmean(one.episode.scores.task_completion for one in whole),
+        "turns": statistics.fmean(float(one.trajectory.metrics["num_turns"]) for one in whole),
+        **means,
     }
 
 

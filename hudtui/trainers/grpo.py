@@ -304,12 +304,13 @@ def for_trainer(played: Sequence[TrainingEpisode]) -> dict[str, Any]:
     """Return episodes in the form that TRL expects from a rollout function.
 
     An episode that ended before its first reply has no log probabilities: its only token is masked, and its log probability is 0.
+    An episode without a reward is masked whole, so that no term of the loss is made of it.
     """
     known = any(one.logprobs is not None for one in played)
     return {
         "prompt_ids": [one.prompt_ids for one in played],
         "completion_ids": [one.completion_ids for one in played],
-        "env_mask": [one.mask for one in played],
+        "env_mask": [one.mask if one.reward is not None else [0] * len(one.mask) for one in played],
         "logprobs": [one.logprobs or [0.0] * len(one.completion_ids) for one in played] if known else None,
         "episode_reward": [one.reward for one in played],
     }

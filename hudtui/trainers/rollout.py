@@ -168,11 +168,7 @@ class EpisodeRunner:
             self.warn(text)
         missing = [one.episode for one in played if one.episode.ok and not one.episode.scores.reward_found]
         for episode in missing:
-            failed = episode.info.get("evaluation_error") or episode.info.get("no_reward")
-            self._say(
-                f"the evaluation of {clean_line(episode.task_id, 80)} gave no reward that is a number"
-                + (f" ({clean_line(str(failed), 200)})" if failed else "")
-            )
+            self._say(f"the evaluation of {clean_line(episode.task_id, 80)} gave no reward: its own parts alone count")
 
         outside = (text for one in played if (text := reward_warning(one.episode.scores.task_completion)) is not None)
         if not self._told_of_range and (text := next(outside, None)) is not None:

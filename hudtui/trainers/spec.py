@@ -20,6 +20,7 @@ import asyncio
 import atexit
 import inspect
 import keyword
+import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
@@ -41,6 +42,11 @@ T = TypeVar("T")
 _TAKEN = frozenset({"reset", "get_reward"})
 _SIMPLE: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict, "array": list}
 _LONGEST = 1_000
+_TRIES = 3
+"""Times that an environment is started for one episode."""
+_HOPELESS = 8
+"""Episodes in a row that may not begin before the training ends."""
+_log = logging.getLogger(__name__)
 
 
 class HudtuiSpec:
@@ -137,7 +143,7 @@ class HudtuiSpec:
 
 
 def hudtui_reward(
-    environments: Sequence[Any] | None = None, environment_reward: Sequence[float] | None = None, **columns: Any
+    environments: Sequence[Any] | None = None, environment_reward: Sequence[float | None] | None = None, **columns: Any
 ) -> list[float | None]:
     """The reward of each rollout, as TRL asks for it.
 
@@ -147,7 +153,7 @@ def hudtui_reward(
         columns: Further columns of the batch, which are not used.
     """
     if environment_reward is not None:
-        return [float(reward) for reward in environment_reward]
+        return [None if reward is None else float(reward) for reward in environment_reward]
     return [environment.reward for environment in environments or ()]
 
 
@@ -193,20 +199,31 @@ class ToolEnvironment:
             row: The other columns of the dataset, which are not used.
 
         Returns:
-            The task's prompt with what its set-up answered.
+            The task's prompt with what its set-up answered. Where the environment fails again and again, words that say so: the
+            episode is over then, and has no reward.
 
         Raises:
-            RunError: The environment cannot be started, or the set-up failed.
+            RunError: There is no such task, or several episodes in a row could not begin.
         """
         from hudtui.core.openenv.messages import Refused
 
         self._reward, self._over = None, True
-        try:
-            answer = self._loaded.run(self._session.reset({"task_id": task_id}))
-        except Refused as refused:
-            raise RunError(f"the task {clean_line(str(task_id), 80)} does not begin", why=refused.message) from None
-        self._over = False
-        return str(answer["observation"]["text"])
+        name, why = clean_line(str(task_id), 80), ""
+        for _ in range(_TRIES):
+            try:
+                answer = self._loaded.run(self._session.reset({"task_id": task_id}))
+            except Refused as refused:
+                why = refused.message
+                if refused.code == "VALIDATION_ERROR":
+                    raise RunError(f"the task {name} does not begin", why=why) from None
+                continue
+            self._over, self._loaded.lost = False, 0
+            return str(answer["observation"]["text"])
+        self._loaded.lost += 1
+        if self._loaded.lost >= _HOPELESS:
+            raise RunError(f"the task {name} does not begin, as {_HOPELESS - 1} before it", why=why)
+        _log.warning("an episode of %s does not begin, and is left out: %s", name, clean_line(why, 300))
+        return "The environment does not answer: this episode is over."
 
     @property
     def reward(self) -> float | None:
@@ -239,6 +256,8 @@ class _Loaded:
         self._thread: threading.Thread | None = None
         self._guard = threading.Lock()
         self.sessions: list[EpisodeSession] = []
+        self.lost = 0
+        """Episodes in a row that could not begin."""
         try:
             self.served, actions = self.run(_read(plan))
             self.tools = tuple(tool for tool in actions if _nameable(tool))

@@ -43,14 +43,15 @@ class TrainingLog:
         prefix = "" if split == "train" else f"{split}/"
         for one in played:
             scores, episode = one.episode.scores, one.episode
-            values = {
-                "task_completion": scores.task_completion,
-                "tool_execution": scores.tool_execution,
-                "format_compliance": scores.format_compliance,
-                "turns": float(len(episode.turns)),
-                "broken": float(not episode.ok),
-                "seconds": episode.seconds.get("total", 0.0),
-            }
+            values = {"broken": float(one.reward is None)}
+            if one.reward is not None:  # what broke off says nothing about the model
+                values |= {
+                    "task_completion": scores.task_completion,
+                    "tool_execution": scores.tool_execution,
+                    "format_compliance": scores.format_compliance,
+                    "turns": float(len(episode.turns)),
+                    "seconds": episode.seconds.get("total", 0.0),
+                }
             for name, value in values.items():
                 if math.isfinite(value):
                     self._counts.setdefault(prefix + name, []).append(value)

@@ -145,6 +145,59 @@ def test_an_episode_that_broke_off_has_no_reward(spec: HudtuiSpec) -> None:
     assert spec.reward_funcs(environments=[environment]) == [None]
 
 
+def test_an_episode_whose_evaluation_fails_has_no_reward(spec: HudtuiSpec, own_world: Path) -> None:
+    records = json.loads((own_world / "tasks.json").read_text())
+    records[0]["evaluate_tool"]["arguments"] = {"name": "max_number", "target": "high"}
+    (own_world / "odd.json").write_text(json.dumps(records[:1]))
+    odd = HudtuiSpec("c.yaml", "odd.json")
+    try:
+        environments = [odd.environment_factory() for _ in range(2)]
+        for environment in environments:
+            environment.reset()
+        environments[0].left()
+        assert odd.reward_funcs(environments=environments) == [None, None]
+    finally:
+        odd.close()
+
+
+def test_an_environment_that_does_not_begin_is_tried_again_and_left_out_until_it_is_hopeless(
+    spec: HudtuiSpec, own_world: Path
+) -> None:
+    flaky = own_world / "flaky.py"  # it starts at every third time
+    flaky.write_text(
+        "import os, sys\nfrom pathlib import Path\nfile = Path(sys.argv[1])\n"
+        "count = len(file.read_text()) if file.exists() else 0\n"
+        "file.write_text('x' * (count + 1))\n"
+        "if count % 3 < 2 or (file.parent / 'down').exists():\n    sys.exit('no board')\n"
+        "from hudtui.envs.text_2048.__main__ import main\nsys.argv = sys.argv[:1]\nmain()\n"
+    )
+    records = json.loads((own_world / "tasks.json").read_text())
+    records[0]["mcp_config"]["env"] |= {"args": [str(flaky), str(own_world / "count")]}
+    (own_world / "count").write_text("xx")
+    (own_world / "flaky.json").write_text(json.dumps(records[:1]))
+    odd = HudtuiSpec("c.yaml", "flaky.json")
+    try:
+        environment = odd.environment_factory()
+        assert "Play 1." in environment.reset()
+        assert environment.reward is not None
+        (own_world / "down").touch()
+        for _ in range(7):
+            assert "does not answer" in environment.reset()
+            assert environment.left() == "error: the episode is over"
+            assert odd.reward_funcs(environments=[environment]) == [None]
+        with pytest.raises(RunError, match="does not begin, as 7 before it") as caught:
+            environment.reset()
+        assert "no board" in str(caught.value.why)
+        (own_world / "down").unlink()
+        assert "Play 1." in environment.reset()
+    finally:
+        odd.close()
+
+
+def test_rewards_that_the_trainer_has_collected_keep_their_gaps(spec: HudtuiSpec) -> None:
+    assert spec.reward_funcs(environment_reward=[1, None, 0.5]) == [1.0, None, 0.5]
+
+
 def test_foreign_schemas_become_types_as_far_as_they_can() -> None:
     schema = {
         "type": "object",
