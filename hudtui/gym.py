@@ -4,7 +4,7 @@
 
     gym = Gym.load("configs/2048.yaml", "tasks.jsonl")
     groups = await gym.play_groups(gym.tasks, policy, size=8)
-    rewards = [[episode.scores.reward for episode in group] for group in groups]
+    rewards = [[episode.scores.reward for episode in group if episode.ok] for group in groups]  # the others were broken off
 
 `__all__` is the public Python API. What is promised about it stands in docs/python.md.
 """

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hudtui.core.rollouts.outcome import EvalSummary
 
 _SHOWN_PROBLEMS = 10
+_SHOWN_CAUSES = 5
 
 
 class Via(StrEnum):
@@ -63,8 +64,9 @@ async def evaluate(
 ) -> None:
     """Play every task with a policy or a model, score the episodes, and keep their traces.
 
-    A line for each episode goes to standard error, the table of rewards (or JSON) to standard output. Exit code 1 if
-    every episode failed, or if the others were not played because the endpoint or the environment is gone.
+    A line for each episode goes to standard error, the table of rewards (or JSON) to standard output. Episodes that
+    broke off count in no mean. Exit code 1 if there are such episodes, or if the others were not played because the
+    endpoint or the environment is gone.
     """
     if request.limit == 0:
         raise typer.BadParameter("must be at least 1; -1 plays all tasks", param_hint="--limit")
@@ -75,8 +77,14 @@ async def evaluate(
     asked, platform, gym = _of_gym(tasks, config, request, env_args)
     asked = replace(asked, limit=None if asked.limit == -1 else asked.limit, group=asked.group or 1)
     ended = await _play(asked, platform, gym if via is Via.VERIFIERS else None, as_json=as_json)
-    if ended.failed == ended.expected:
-        console.say("error: every episode failed")
+    if ended.failed:
+        which = "every episode" if ended.failed == ended.expected else f"{ended.failed} of {ended.expected} episodes"
+        again = "; --resume plays what is missing" if via is Via.HUDTUI else ""
+        console.say(f"error: {which} broke off, and count{'s' if ended.failed == 1 else ''} in no mean{again}")
+        for cause, count in list(ended.causes.items())[:_SHOWN_CAUSES]:
+            console.say(f"  {count} x {cause}")
+        if len(ended.causes) > _SHOWN_CAUSES:
+            console.say(f"  ... and {len(ended.causes) - _SHOWN_CAUSES} other causes")
         raise typer.Exit(console.FOUND)
 
 
@@ -193,10 +201,11 @@ def reward_table(summary: EvalSummary) -> list[str]:
     rows: list[Sequence[str]] = [("task", "episodes", "reward", "completion", "tools", "format", "turns", "stop")]
     for task, outcomes in summary.by_task().items():
         stops = dict.fromkeys(outcome.stop for outcome in outcomes)
+        whole = [outcome for outcome in outcomes if not outcome.failed]
         means = [
-            fmean(getattr(outcome, name) for outcome in outcomes)
+            f"{fmean(getattr(outcome, name) for outcome in whole):.3f}" if whole else "-"
             for name in ("reward", "task_completion", "tool_execution", "format_compliance")
         ]
         turns = f"{fmean(outcome.turns for outcome in outcomes):.1f}".removesuffix(".0")
-        rows.append((task, str(len(outcomes)), *(f"{mean:.3f}" for mean in means), turns, ", ".join(stops)))
+        rows.append((task, str(len(outcomes)), *means, turns, ", ".join(stops)))
     return console.columns(rows, right=range(1, len(rows[0]) - 1))

@@ -397,14 +397,14 @@ async def export(
                 typer.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
                 await asyncio.sleep(0)  # a signal may end it
         if skipped:
-            console.say(f"{plural(skipped, 'episode')} without a reply left out")
+            console.say(f"{plural(skipped, 'episode')} left out: no reply, or broken off")
     else:
         made = await asyncio.to_thread(export_results, index, numbers, chosen, output, replace=force)
         if as_json:
             found = {"path": str(made.path), "format": made.form, "episodes": made.episodes}
             console.out_json({**found, "skipped": made.skipped, "bytes": made.size})
         else:
-            left = f", {plural(made.skipped, 'episode')} without a reply left out" if made.skipped else ""
+            left = f", {plural(made.skipped, 'episode')} left out: no reply, or broken off" if made.skipped else ""
             console.say(f"{plural(made.episodes, 'episode')} written as {made.form}{left}")
             console.out(str(made.path))
     _say_unread(index)

@@ -355,17 +355,21 @@ def print_view(view: RunView, record: RunRecord | None = None, job: TelemetryJob
     console.table(("STAGE", "STATE", "EXIT", "TIME"), ends)
     if view.result.rows:
         console.out()
-        rows = [
-            (row.task, f"{row.reward:.3f}", str(row.episodes), _number(row.turns), str(row.errors)) for row in view.result.rows
-        ]
+        rows = [(row.task, _mean(row.reward), str(row.episodes), _number(row.turns), str(row.errors)) for row in view.result.rows]
         console.table(("TASK", "REWARD", "EPISODES", "TURNS", "ERRORS"), rows)
-        console.out(f"mean reward {view.result.reward:.3f} over {view.result.episodes} episodes")
+        whole, broken = view.result.episodes - view.result.errors, view.result.errors
+        lost = f"; {broken} broke off and count in no mean" if broken else ""
+        console.out(f"mean reward {_mean(view.result.reward)} over {whole} episodes{lost}")
     elif view.result.steps:
         console.out()
         steps = [_step_cells(row) for row in view.result.steps[-_STEPS:]]
         console.table(("STEP", "REWARD", "STD", "LOSS", "LENGTH", "SECONDS"), steps)
         if len(view.result.steps) > _STEPS:
             console.say(f"the newest {_STEPS} steps; all: hudtui runs show {run.id} --json")
+
+
+def _mean(reward: float | None) -> str:
+    return "-" if reward is None else f"{reward:.3f}"
 
 
 def _step_cells(row: StepRow) -> tuple[str, ...]:

@@ -86,17 +86,28 @@ def test_another_environment_than_the_tasks_name():
     Path("tasks.json").write_text(json.dumps([record(1, mcp_config=broken)]))
     result = invoke("tasks.json", "-c", "c.yaml", "--max-turns", 2)
     assert result.exit_code == 1
-    assert "/nowhere/at-all" in result.stderr and "error: every episode failed" in result.stderr
+    assert "/nowhere/at-all" in result.stderr and "error: every episode broke off" in result.stderr
     result = invoke("tasks.json", "-c", "c.yaml", "--max-turns", 2, "--source", "text-2048", "--json")
     assert (result.exit_code, json.loads(result.stdout)["failed"]) == (0, 0)
 
 
-def test_some_failures_are_no_failure_of_the_command():
+def test_episodes_that_broke_off_count_in_no_mean_and_the_exit_code_and_the_summary_say_so():
     broken = record(3, mcp_config={"env": {"command": "/nowhere/at-all"}})
     Path("tasks.json").write_text(json.dumps([record(1), broken]))
     result = invoke("tasks.json", "-c", "c.yaml", "--max-turns", 2, "--json")
     told = json.loads(result.stdout)
-    assert (result.exit_code, told["failed"], told["stops"]) == (0, 1, {"max_turns": 1, "error": 1})
+    assert (result.exit_code, told["failed"], told["stops"]) == (1, 1, {"max_turns": 1, "error": 1})
+    (whole,) = [one for row in told["tasks"] for one in row["episodes"] if one["stop"] == "max_turns"]
+    assert told["reward"] == whole["reward"] > 0 and told["reward_std"] is None
+    assert [row["reward"] for row in told["tasks"]] == [whole["reward"], None]
+    assert told["scores"]["format_compliance"] == whole["format_compliance"]
+    ((cause, count),) = told["causes"].items()
+    assert "/nowhere/at-all" in cause and count == 1
+    assert "error: 1 of 2 episodes broke off, and counts in no mean" in result.stderr and f"1 x {cause}" in result.stderr
+    rows = [json.loads(line) for line in Path(told["out"], "metrics.jsonl").read_text().splitlines()]
+    assert {row["task"]: (row.get("reward"), row["errors"]) for row in rows} == {"t1": (whole["reward"], 0), "t3": (None, 1)}
+    again = invoke("tasks.json", "-c", "c.yaml", "--max-turns", 2)
+    assert [line.split()[2] for line in again.stdout.splitlines()[1:]] == [f"{whole['reward']:.3f}", "-"]
 
 
 def test_unusable_tasks_are_left_out_and_named():

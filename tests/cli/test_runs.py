@@ -122,7 +122,7 @@ def test_a_run_that_fails_is_a_failure(workspace: Path) -> None:
     task = {"id": "a", "prompt": "p", "mcp_config": {"env": {"command": "false"}}, "evaluate_tool": {"name": "evaluate"}}
     (workspace / "tasks.json").write_text(json.dumps([task]))
     done = hudtui("runs", "start", "-f", code=1)
-    assert "✗ failed: play failed (exit 1): every episode failed" in done.stdout
+    assert "✗ failed: play failed (exit 1): every episode broke off" in done.stdout
     (workspace / "tasks.json").write_text('[{"id": "a", "prompt": "no environment"}]')
     refused = hudtui("runs", "start", "-f", code=2)
     assert "0 of 1 task of" in refused.stderr and "mcp_config: required" in refused.stderr, "what would fail is not started"

@@ -198,7 +198,7 @@ async def test_a_reward_that_is_no_number_teaches_nothing(
     played = await players(connect, warn=warned.append).play([game("a"), game("b")], BatchReplies(script(LEFT)))
     by_reward = {one.episode.scores.reward_found: one.reward for one in played}
     assert by_reward[False] is None and by_reward[True] is not None and by_reward[True] > 0.4
-    assert any("broke off and is left out" in text and "holds no reward" in text for text in warned)
+    assert any("broke off and is left out" in text and "the evaluator returned " in text for text in warned)
 
 
 async def test_a_reward_outside_its_range_is_told_once(players: Any, game: Callable[..., Task], script: Any) -> None:
@@ -215,7 +215,7 @@ async def test_where_no_evaluation_gives_a_reward_the_form_alone_does_not_count(
 ) -> None:
     with pytest.raises(RunError, match="fails for every task") as caught:
         await players(odd(None), warn=lambda _: None).play([game("a"), game("b")], BatchReplies(script(LEFT, "nothing")))
-    assert "holds no reward" in str(caught.value.why)
+    assert "the evaluator returned " in str(caught.value.why)
 
 
 async def test_a_connection_that_breaks_ends_its_episode_alone(players: Any, game: Callable[..., Task], script: Any) -> None:

@@ -545,7 +545,7 @@ async def _test_first(app: Any, pilot: Any, settle: Any) -> str:
                 "setup_tool": ...,
                 "evaluate_tool": {"name": "judge"},
             },
-            "the evaluator returned no `reward`",
+            "the evaluator returned no",
         ),
         ({"mcp_config": {"a": {"command": "/no/such/program"}}}, "the environment failed"),
         (

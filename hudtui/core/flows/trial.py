@@ -149,15 +149,14 @@ async def _trial(task: Task, lookup: Lookup, timeout: float) -> Trial:
     except HudtuiError as error:
         first, *rest = error.lines()
         return outcome("error", f"the environment failed: {first}", *rest)
+    if (complaint := episode.info.get("evaluation_error")) is not None:
+        fix = "An evaluator answers with `reward` (0 to 1), as structured content or as JSON text."
+        broken = complaint.startswith("the evaluator ")
+        return outcome("error", complaint if broken else f"the evaluator is broken: {complaint}", fix)
     if episode.stop == "error":
         return outcome("error", str(episode.error))
-    if (complaint := episode.info.get("evaluation_error")) is not None:
-        return outcome("error", f"the evaluator is broken: it answered with an error: {complaint}")
     if not task.evaluate:
         return outcome("success", "set-up works; no evaluator: set `rubric.reward` in the configuration")
-    if not episode.scores.reward_found:
-        fix = "An evaluator answers with `reward` (0 to 1), as structured content or as JSON text."
-        return outcome("error", str(episode.info.get("no_reward", "the evaluator returned no `reward`")), fix)
     reward = episode.scores.task_completion
     if (told := reward_warning(reward)) is not None:
         return outcome("warning", told, reward=reward)

@@ -96,10 +96,10 @@ def find_reward(result: ToolResult) -> tuple[float, bool]:
     A sentence holds no reward, whatever numbers it names. A reward that is not finite is none: see `why_no_reward`.
 
     Returns:
-        The reward, and whether the answer holds one. The reward of an error answer is 0, and so is that of an answer without one.
+        The reward, and whether the answer holds one. An error answer holds none.
     """
     if result.is_error:
-        return 0.0, True
+        return 0.0, False
     found = _first_number(result)
     return (0.0, False) if found is None or not math.isfinite(found) else (found, True)
 

@@ -121,7 +121,7 @@ class _Count:
         if not self.written:
             raise InputError(
                 "there is no episode to write",
-                why="None of the chosen episodes has a reply." if self.skipped else "No episode is chosen.",
+                why="None of the chosen episodes has a reply and came to its end." if self.skipped else "No episode is chosen.",
             )
 
 
@@ -338,12 +338,12 @@ def sft_row(transcript: Transcript) -> dict[str, Any] | None:
     """Return an episode as a row for fine-tuning: the messages before the agent's first reply, and those up to its last reply.
 
     Content is text. Calls have OpenAI's form, with their arguments as JSON text, so that all rows have columns of the same types.
-    Returns None if the episode has no reply.
+    Returns None if the episode has no reply, or if an error ended it.
     """
     messages = list(transcript.messages)
     while messages and messages[-1].get("role") != "assistant":
         messages.pop()
-    if not messages or not transcript.turns:
+    if not messages or not transcript.turns or transcript.entry.failed:
         return None
     said, begin = [_sft_message(message) for message in messages], len(transcript.opening)
     row: dict[str, Any] = {"prompt": said[:begin], "completion": said[begin:]}

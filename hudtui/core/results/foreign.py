@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hudtui.core.plain import convert
-from hudtui.core.results.values import EpisodeEntry, TranscriptCall, TranscriptImage, TranscriptTurn
+from hudtui.core.results.values import BROKEN_OFF, EpisodeEntry, TranscriptCall, TranscriptImage, TranscriptTurn
 from hudtui.core.rollouts.values import Message
 
 T = TypeVar("T")
@@ -157,8 +157,10 @@ class Place:
         seconds: float | None = None,
         started_at: str | None = None,
     ) -> EpisodeEntry:
-        """Return the entry of the next episode of this line."""
+        """Return the entry of the next episode of this line. An episode that an error ended has no reward."""
         names = tuple(parts)
+        if error is not None or stop in BROKEN_OFF:
+            reward = None
         self.number += 1
         return EpisodeEntry(
             number=self.number - 1,

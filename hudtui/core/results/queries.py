@@ -215,7 +215,7 @@ class PassTable:
 def pass_table(
     entries: Iterable[EpisodeEntry], ks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64), *, solved_at: float = SOLVED
 ) -> PassTable:
-    """Return pass@k for each task and over all tasks. Failed episodes, and those without a reward, count as not solved.
+    """Return pass@k for each task and over all tasks. Episodes without a reward count as not solved, failed ones not at all.
 
     The episodes of a task count together, regardless of run and step. For a task, values of k above its number of episodes are
     left out.
@@ -223,7 +223,7 @@ def pass_table(
     counts: dict[str, list[int]] = {}
     for entry in entries:
         count = counts.setdefault(entry.task, [0, 0])
-        count[0] += 1
+        count[0] += not entry.failed
         count[1] += entry.reward is not None and entry.reward >= solved_at and not entry.failed
     wanted = sorted({k for k in ks if k >= 1})
     tasks = tuple(TaskPasses(task, n, c, {k: pass_at_k(n, c, k) for k in wanted if k <= n}) for task, (n, c) in counts.items())

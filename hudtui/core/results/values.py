@@ -15,6 +15,8 @@ Format = Literal["hudtui", "verifiers", "verifiers-old", "art-jsonl", "atif"]
 """Formats of JSON lines: traces of hudtui; `traces.jsonl` of verifiers 0.4; `results.jsonl` of earlier verifiers; trajectories of
 ART from before it wrote Parquet files; documents of ATIF."""
 
+BROKEN_OFF = frozenset(("error", "cancelled"))
+"""Ends of an episode that did not come to an end of its own."""
 EXPECTED_STOPS = frozenset(("done", "max_turns"))
 """Values of `stop` for hudtui's episodes that were played to the end."""
 
@@ -59,7 +61,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
     rollout: int | None
     """Number of the rollout of its task, from 0; None if it is not recorded."""
     reward: float | None
-    """None without a valid reward."""
+    """None without a valid reward, and for an episode that an error ended: what it scored until then says nothing."""
     part_names: tuple[str, ...]
     part_values: tuple[float, ...]
     stop: str
@@ -82,7 +84,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
     @property
     def failed(self) -> bool:
         """Whether an error ended the episode."""
-        return self.error is not None or self.stop in ("error", "cancelled")
+        return self.error is not None or self.stop in BROKEN_OFF
 
     @property
     def tokens(self) -> int | None:

@@ -8,8 +8,10 @@ Scores (spec in `hudtui.core.gym.rubric`):
 
 - An *attempt* of tool execution is a reply whose tool text is a call other than `done`; it is a *success* when the call reached
   the environment and was not answered with an error. A reply without a readable call costs format compliance alone.
-- A task with several evaluate calls makes them all; the first answer that holds a reward counts. An error answer is a reward of
-  0, and `info["evaluation_error"]` says so.
+- A task with several evaluate calls makes them all; the first answer that holds a reward counts.
+- A fault of the environment is no score. An evaluation that answers with an error before a reward is found, and one without a
+  reward where the configuration has no reward code of its own, end the episode with `error`; so does a call that the connection
+  cannot carry out. `info["evaluation_error"]` says what is wrong with an evaluation.
 - The user's own parts of the reward (`rubric.reward`) are asked once, when all else is known.
 - An episode whose set-up failed, or whose connection broke, is not evaluated.
 """
@@ -17,6 +19,7 @@ Scores (spec in `hudtui.core.gym.rubric`):
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -252,25 +255,34 @@ class EpisodePlayer:
     async def judge(self) -> Scores:
         """Call the task's evaluate tools now, and take their reward as task completion.
 
+        `info["evaluation_error"]` says afterwards what is wrong with their answers, if something is.
+
         `finish` does this by itself. A person who plays may look earlier; what an early look does to the environment is the
         environment's affair.
         """
         began = perf_counter()
         completion, found, evaluation = 0.0, False, None
-        for name in ("evaluation_error", "no_reward"):
-            self.info.pop(name, None)
+        wrong: str | None = None
+        no_reward = ""
         for call in self.task.evaluate:
             result = await self._call(call, "evaluation")
             if result is None:
                 break
-            if not found:
+            if found:
+                continue
+            if result.is_error:
+                wrong = wrong or f"{call.name} answered with an error: {result.text or 'no reason given'}"
+            elif wrong is None:
                 completion, found = gym_scores.find_reward(result)
-                evaluation = evaluation_value(result)
-                if result.is_error:  # scores 0, and is not to be mistaken for an agent that earned nothing
-                    self.info["evaluation_error"] = shorten(result.text or "no reason given", _ERROR_LIMIT)
-                elif not found and not self.config.reward:
-                    self.info["no_reward"] = gym_scores.why_no_reward(result)
-        self._completion, self._found, self._evaluation = completion if found else 0.0, found, evaluation
+                if not found:
+                    no_reward = gym_scores.why_no_reward(result)
+            evaluation = evaluation_value(result)
+        if no_reward and not found and wrong is None and not self.config.reward:
+            wrong = f"{no_reward}; it answered {json.dumps(evaluation, ensure_ascii=False, default=str)}"
+        self._completion, self._found, self._evaluation = completion, found, evaluation
+        self.info.pop("evaluation_error", None)
+        if wrong is not None:
+            self.info["evaluation_error"] = shorten(wrong, _ERROR_LIMIT)
         self._seconds["evaluate"] += perf_counter() - began
         return self.scores
 
@@ -294,6 +306,9 @@ class EpisodePlayer:
             self._end(stop)
         if self._evaluable:
             await self.judge()
+        if self._evaluable and (wrong := self.info.get("evaluation_error")) is not None:
+            self._evaluable = False
+            self._end("error", f"the evaluation failed: {wrong}")
         if self._evaluable and self.config.reward:
             try:
                 self._own = await own_scores(self.config, self.record(), self.task)

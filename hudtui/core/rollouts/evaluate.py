@@ -91,11 +91,9 @@ class EpisodeDone:
         episode = self.episode
         of = f"/{self.total}" if self.total else ""
         rollout = f" rollout={self.rollout}" if self.group > 1 else ""
-        why = str(episode.info.get("no_reward") or "no reward found")
-        reward = f"reward={episode.scores.reward:.3f}" + ("" if episode.scores.reward_found else f" ({clean_line(why, 200)})")
+        found = "" if episode.scores.reward_found else " (no reward found)"
+        reward = f"reward={episode.scores.reward:.3f}{found}" if episode.ok else "reward=none"
         error = f' error="{clean_line(episode.error, 300)}"' if episode.error else ""
-        if failed := episode.info.get("evaluation_error"):
-            error += f' evaluation_error="{clean_line(str(failed), 300)}"'
         return (
             f"episode {self.number}{of} task={clean_line(episode.task_id, 80)}{rollout} {reward} "
             f"turns={len(episode.turns)} stop={episode.stop}{error}"

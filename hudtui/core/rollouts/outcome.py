@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import Any
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import ENDED, Episode, plain_number
 from hudtui.core.tasks.task import Task
+from hudtui.core.text import clean_line
 
 TRACES = "traces.jsonl"
 METRICS = "metrics.jsonl"
@@ -78,18 +80,25 @@ class EvalSummary:
 
     @property
     def failed(self) -> int:
-        """Episodes that something broke off."""
+        """Episodes that something broke off. They count in no mean: they say nothing about the policy."""
         return sum(outcome.failed for outcome in self.outcomes)
 
     @property
+    def causes(self) -> dict[str, int]:
+        """Why episodes broke off, in words, with their numbers; the most frequent first."""
+        counted = Counter(clean_line(one.error or one.stop, 300) for one in self.outcomes if one.failed)
+        return dict(counted.most_common())
+
+    @property
     def reward(self) -> float | None:
-        """Mean reward of all episodes, the broken ones included as what they scored; None without episodes."""
-        return fmean(outcome.reward for outcome in self.outcomes) if self.outcomes else None
+        """Mean reward of the episodes that came to an end of their own; None without any."""
+        return mean_reward(self.outcomes)
 
     @property
     def reward_std(self) -> float | None:
-        """Spread of the rewards; None for fewer than two episodes."""
-        return stdev(outcome.reward for outcome in self.outcomes) if len(self.outcomes) > 1 else None
+        """Spread of their rewards; None for fewer than two."""
+        rewards = [outcome.reward for outcome in self.outcomes if not outcome.failed]
+        return stdev(rewards) if len(rewards) > 1 else None
 
     def by_task(self) -> dict[str, tuple[EpisodeOutcome, ...]]:
         """The outcomes of each task, in order."""
@@ -107,19 +116,26 @@ class EvalSummary:
             "episodes": len(self.outcomes),
             "expected": self.expected,
             "failed": self.failed,
-            "reward": None if self.reward is None else plain_number(self.reward),
+            "reward": self.reward,
             "reward_std": None if self.reward_std is None else plain_number(self.reward_std),
             "scores": _means(self.outcomes),
             "stops": stops,
+            "causes": self.causes,
             "tasks": [
                 {
                     "task": task,
-                    "reward": plain_number(fmean(outcome.reward for outcome in outcomes)),
+                    "reward": mean_reward(outcomes),
                     "episodes": [outcome.to_json() for outcome in outcomes],
                 }
                 for task, outcomes in self.by_task().items()
             ],
         }
+
+
+def mean_reward(outcomes: Iterable[EpisodeOutcome]) -> float | None:
+    """The mean reward of the episodes that came to an end of their own; None without any."""
+    rewards = [outcome.reward for outcome in outcomes if not outcome.failed]
+    return plain_number(fmean(rewards)) if rewards else None
 
 
 def summarise(outcomes: Iterable[EpisodeOutcome], tasks: Sequence[Task], group: int = 1) -> EvalSummary:
@@ -130,16 +146,20 @@ def summarise(outcomes: Iterable[EpisodeOutcome], tasks: Sequence[Task], group: 
 
 
 def metrics_line(step: int, outcomes: Sequence[EpisodeOutcome], *, tasks: int) -> dict[str, Any]:
-    """The metrics of one task's rollouts, as a line of `metrics.jsonl`: the step of as many as there are tasks."""
-    rewards = [outcome.reward for outcome in outcomes]
+    """The metrics of one task's rollouts, as a line of `metrics.jsonl`: the step of as many as there are tasks.
+
+    Episodes that broke off count in `episodes`, `errors`, `turns` and `seconds` alone; without another there is no `reward`.
+    """
+    rewards = [outcome.reward for outcome in outcomes if not outcome.failed]
     line: dict[str, Any] = {
         "step": step,
         "total_steps": tasks,
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "task": outcomes[0].task,
         "episodes": len(outcomes),
-        "reward": plain_number(fmean(rewards)),
     }
+    if rewards:
+        line["reward"] = plain_number(fmean(rewards))
     if len(rewards) > 1:
         line["reward_std"] = plain_number(stdev(rewards))
     line |= _means(outcomes)
@@ -154,6 +174,7 @@ def metrics_line(step: int, outcomes: Sequence[EpisodeOutcome], *, tasks: int) -
 
 def _means(outcomes: Sequence[EpisodeOutcome]) -> dict[str, float]:
     names = ("task_completion", "tool_execution", "format_compliance")
+    outcomes = [outcome for outcome in outcomes if not outcome.failed]
     means = {name: fmean(getattr(outcome, name) for outcome in outcomes) for name in names} if outcomes else {}
     for name in dict.fromkeys(name for outcome in outcomes for name in outcome.own):
         means[name] = fmean(outcome.own.get(name, 0.0) for outcome in outcomes)

@@ -218,7 +218,7 @@ class _SpellingV6(_Spelling):
     def end_trace(self, trace: str, record: Mapping[str, Any], *, failed: bool) -> Iterator[_Post]:
         body = {
             "status": "error" if failed else "completed",
-            "reward": record["scores"]["reward"],
+            "reward": None if failed else record["scores"]["reward"],
             "error": record["error"],
             "evaluation_result": record["evaluation"],
             "stop_reason": record["stop"],

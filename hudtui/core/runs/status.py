@@ -50,7 +50,8 @@ class ResultRow:
     """The result of one task."""
 
     task: str
-    reward: float
+    reward: float | None
+    """None if all its episodes broke off."""
     reward_std: float | None
     episodes: int
     turns: float | None
@@ -87,8 +88,9 @@ class RunResult:
 
     @property
     def reward(self) -> float | None:
-        """Return the mean reward over the tasks, or None without tasks."""
-        return fmean(row.reward for row in self.rows) if self.rows else None
+        """Return the mean reward over the tasks that have one, or None without any."""
+        rewards = [row.reward for row in self.rows if row.reward is not None]
+        return fmean(rewards) if rewards else None
 
     @property
     def episodes(self) -> int:
@@ -319,14 +321,15 @@ def result_rows(metrics: MetricsReader) -> tuple[ResultRow, ...]:
     found: dict[str, ResultRow] = {}
     for row in metrics.rows:
         task = row.get("task")
-        if isinstance(task, str) and (reward := _float(row.get("reward"))) is not None:
+        reward, errors = _float(row.get("reward")), int(_float(row.get("errors")) or 0)
+        if isinstance(task, str) and (reward is not None or errors):
             found[task] = ResultRow(
                 task=clean_line(task, 200),
                 reward=reward,
                 reward_std=_float(row.get("reward_std")),
                 episodes=int(_float(row.get("episodes")) or 1),
                 turns=_float(row.get("turns")),
-                errors=int(_float(row.get("errors")) or 0),
+                errors=errors,
             )
     return tuple(found.values())
 

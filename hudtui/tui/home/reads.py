@@ -112,7 +112,7 @@ def _read(view: RunView, record: RunRecord) -> RunRead:
         reward="" if view.reward is None else f"{view.reward:.3f}",
         rewards=tuple(point.y for point in points),
         curve=tuple((point.x, point.y) for point in points) if len(points) > 1 else (),
-        tasks=tuple((row.task, row.reward) for row in view.result.rows),
+        tasks=tuple((row.task, row.reward) for row in view.result.rows if row.reward is not None),
         step=(view.step or "") if not view.result.rows else "",
         stage=clean_line(summary.stage or "", 30) if summary.active else "",
         left="" if view.left is None else span(view.left),

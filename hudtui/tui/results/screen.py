@@ -812,7 +812,7 @@ class ResultsScreen(HudtuiScreen):
         words = f"Writing {plural(len(numbers), 'episode')}. {{key:results.cancel}} cancels"
         made = await export_episodes(self.app, index, numbers, self.app.folder, self._open_name, begins=lambda: self.busy(words))
         if made is not None:
-            left = f"; {plural(made.skipped, 'episode')} without a reply left out" if made.skipped else ""
+            left = f"; {plural(made.skipped, 'episode')} left out: no reply, or broken off" if made.skipped else ""
             self.say(f"{plural(made.episodes, 'episode')} written to {self.app.workspace.relative(made.path)}{left}", "success")
 
     async def _ask_which(self) -> list[int]:

@@ -160,7 +160,7 @@ def result_table(result: RunResult) -> tuple[tuple[str, ...], list[tuple[str, ..
     tasks: list[tuple[str, ...]] = [
         (
             row.task,
-            pad(f"{row.reward:.3f}", 6),
+            pad(_told(row.reward, ".3f"), 6),
             _told(row.reward_std, ".3f"),
             str(row.episodes),
             _told(row.turns, "g"),

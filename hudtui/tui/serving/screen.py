@@ -104,7 +104,7 @@ class ServingScreen(HudtuiScreen):
         self._decided: set[str] = set()
         """Fields that the user has chosen: defaults of the project do not replace them."""
         self._lines: deque[Content] = deque(maxlen=_MOST_LINES)
-        self._episodes, self._rewards = 0, 0.0
+        self._episodes, self._played, self._rewards = 0, 0, 0.0
         self._server, self._events = ServerPane(), EventsPane()
 
     def content(self) -> Iterable[Widget]:
@@ -250,7 +250,7 @@ class ServingScreen(HudtuiScreen):
         from hudtui.core.flows.serve import serve_environment
 
         self._lines.clear()
-        self._episodes, self._rewards = 0, 0.0
+        self._episodes, self._played, self._rewards = 0, 0, 0.0
         settings = await asyncio.to_thread(self.app.project.settings)
         try:
             self._starting = True
@@ -265,7 +265,9 @@ class ServingScreen(HudtuiScreen):
                         self._add(event.message, "$warning" if event.severity != "info" else "")
                     else:
                         self._episodes += 1
-                        self._rewards += event.episode.scores.reward
+                        if event.episode.ok:
+                            self._played += 1
+                            self._rewards += event.episode.scores.reward
                         self._add(event.line(), "$error" if event.episode.stop == "error" else "")
                     self._show_state()
         except asyncio.CancelledError:
@@ -291,7 +293,7 @@ class ServingScreen(HudtuiScreen):
             self.refresh_bindings()
             return
         load = serving.load()
-        mean = f", mean reward {self._rewards / self._episodes:.3f}" if self._episodes else ""
+        mean = f", mean reward {self._rewards / self._played:.3f}" if self._played else ""
         denied = f", {load.denied:,} denied" if load.denied else ""
         rows = {
             "address": serving.url,

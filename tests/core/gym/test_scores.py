@@ -83,7 +83,7 @@ def result(structured: Any = None, *texts: str, error: bool = False) -> ToolResu
         (result({"reward": float("-inf")}, '{"reward": 1}'), 0.0, False),
         (result({"reward": -1.5}), -1.5, True),
         (result({"reward": 0}), 0.0, True),
-        (result({"reward": 1}, error=True), 0.0, True),
+        (result({"reward": 1}, error=True), 0.0, False),
         (result({"reward": 10**400}), 0.0, False),
         (result({"subscores": {"a": 1, "b": 0.5}, "weights": {"a": 0.5, "b": 0.5}}), 0.75, True),
         (result({"subscores": {"a": 1, "b": 0.5}, "weights": {"a": 0.5}}), 0.5, True),

@@ -58,7 +58,7 @@ def test_own_episodes(tmp_path: Path, form: Callable[..., Any]) -> None:
     (first, second) = index.groups()
     assert first.key == GroupKey(tmp_path.name, "train", 7, "a") and first.numbers == (0, 1, 2)
     assert (first.reward, first.reward_std, first.reward_min, first.reward_max) == (0.25, 0.25, 0.0, 0.5)
-    assert (second.failed, second.reward) == (1, 0.0) and index.members(second)[0].error == "the server died"
+    assert (second.failed, second.reward) == (1, None) and index.members(second)[0].error == "the server died"
     entry = index.entries[1]
     assert (entry.reward, entry.turns, entry.rollout, entry.stop, entry.seconds) == (0.25, 2, 1, "done", 2.5)
     assert (entry.prompt_tokens, entry.completion_tokens, entry.tokens) == (10, 3, 13)
@@ -105,7 +105,7 @@ def test_verifiers(tmp_path: Path) -> None:
     index = read(path)
     entries = index.entries
     assert [entry.task for entry in entries] == ["b", "b", "c", "d (agent-0)", "d (agent-1)", "lost"]
-    assert [entry.reward for entry in entries[:3]] == pytest.approx([0.6, 0.1, 0.6])
+    assert [entry.reward for entry in entries[:3]] == [pytest.approx(0.6), None, pytest.approx(0.6)]
     assert entries[0].parts == {"task": 1.0, "form": 1.0, "attempts": 2.0}
     assert (entries[0].turns, entries[0].stop, entries[0].seconds, entries[0].tokens) == (3, "done_tool", 3.0, 37)
     assert entries[1].failed and entries[1].error == "ToolError: port 8001 is closed"

@@ -97,12 +97,12 @@ def test_pass_at_k_of_more_than_there_are_is_refused() -> None:
 def test_pass_table() -> None:
     rewards = {"a": [1.0, 0.0, 0.0, 1.0], "b": [0.0, 0.0], "c": [1.0]}
     entries = [entry(reward, task=task) for task, found in rewards.items() for reward in found]
-    entries.append(entry(1.0, task="c", error="it broke", stop="error"))  # no success, whatever its reward
+    entries.append(entry(1.0, task="c", error="it broke", stop="error"))  # says nothing, whatever its reward
     entries.append(entry(None, task="c"))
     table = pass_table(entries, (1, 2, 4, 8))
-    assert [(one.task, one.episodes, one.solved) for one in table.tasks] == [("a", 4, 2), ("b", 2, 0), ("c", 3, 1)]
+    assert [(one.task, one.episodes, one.solved) for one in table.tasks] == [("a", 4, 2), ("b", 2, 0), ("c", 2, 1)]
     assert table.tasks[0].rates == {1: 0.5, 2: pytest.approx(5 / 6), 4: 1.0}
-    assert table.rates[1] == pytest.approx((0.5 + 0 + 1 / 3) / 3) and table.rates[4] == 1.0
+    assert table.rates[1] == pytest.approx((0.5 + 0 + 1 / 2) / 3) and table.rates[4] == 1.0
     assert dict(table.counted) == {1: 3, 2: 3, 4: 1}
     assert pass_table([entry(0.7)], (1,), solved_at=0.7).rates == {1: 1.0}
 

@@ -12,6 +12,7 @@ from hudtui.core.rollouts.chat import PolicyError
 from hudtui.core.rollouts.episode import EpisodePlayer, judging_actions
 from hudtui.core.rollouts.observation import OBSERVATION_LIMIT
 from hudtui.core.rollouts.policy import policy_source
+from hudtui.core.rollouts.reward import with_reward
 from hudtui.core.rollouts.trace import transcript
 from hudtui.core.rollouts.values import KeptImage, plain_number
 from hudtui.core.tasks.task import ToolCall
@@ -362,24 +363,61 @@ async def test_of_several_evaluations_the_first_reward_counts(session, config, t
     assert [name for name, _ in session.calls].count("evaluate") == 3
 
 
-async def test_an_answer_without_reward_is_told_from_a_reward_of_nothing(session, config, task):
+async def test_an_evaluation_without_a_reward_is_a_fault_and_a_reward_of_nothing_is_none(session, config, task):
     session.before = lambda name, arguments: text("well played") if name == "evaluate" else None
     episode = await play(session, config, task, saying(DONE))
-    assert (episode.scores.reward_found, episode.evaluation) == (False, "well played")
+    assert (episode.stop, episode.scores.reward_found, episode.evaluation) == ("error", False, "well played")
+    assert "the evaluator returned no `reward`" in episode.error and "well played" in episode.error
     session.before = lambda name, arguments: text('{"reward": 0}') if name == "evaluate" else None
     episode = await play(session, config, task, saying(DONE))
-    assert episode.scores.reward_found and episode.scores.task_completion == 0
+    assert (episode.stop, episode.error, episode.scores.task_completion) == ("done", None, 0)
+    assert episode.scores.reward_found
 
 
-async def test_an_evaluation_that_fails_is_no_mere_zero(session, config, task):
+async def test_an_evaluation_without_a_reward_is_none_where_code_of_ones_own_judges(session, config, task, tmp_path):
+    (tmp_path / "parts.py").write_text("def half(episode, task):\n    return 0.5\n")
+    session.before = lambda name, arguments: text("well played") if name == "evaluate" else None
+    episode = await play(session, with_reward(config, "parts.py:half", tmp_path), task, saying(DONE))
+    assert (episode.stop, episode.scores.own) == ("done", {"half": 0.5})
+    session.before = lambda name, arguments: text("no target", is_error=True) if name == "evaluate" else None
+    episode = await play(session, with_reward(config, "parts.py:half", tmp_path), task, saying(DONE))
+    assert (episode.stop, episode.scores.own) == ("error", {})
+
+
+async def test_an_evaluation_that_fails_ends_the_episode_with_an_error(session, config, task):
+    session.before = lambda name, arguments: text("no such target", is_error=True) if name == "evaluate" else None
+    episode = await play(session, config, task, saying(LEFT, DONE))
+    assert (episode.stop, episode.ok, episode.scores.reward_found) == ("error", False, False)
+    assert episode.error == "the evaluation failed: evaluate answered with an error: no such target"
+    assert episode.info["evaluation_error"] in episode.error
+
+
+@pytest.mark.parametrize(
+    ("answers", "stop", "completion"),
+    [
+        (('{"reward": 0.5}', None), "done", 0.5),  # what fails after the reward takes nothing away
+        ((None, '{"reward": 0.5}'), "error", 0.0),  # the verdict that failed is not replaced by another one's
+        (("fine", None), "error", 0.0),
+        (("fine", "good"), "error", 0.0),
+    ],
+)
+async def test_of_several_evaluations_a_failure_before_the_reward_counts(session, config, task, answers, stop, completion):
+    left = iter([text("broken", is_error=True) if one is None else text(one) for one in answers])
+    session.before = lambda name, arguments: next(left) if name == "evaluate" else None
+    episode = await play(session, config, replace(task, evaluate=task.evaluate * 2), saying(DONE))
+    assert (episode.stop, episode.scores.task_completion) == (stop, completion)
+
+
+async def test_an_early_look_that_fails_does_not_end_the_episode(session, config, task):
     session.before = lambda name, arguments: text("no such target", is_error=True) if name == "evaluate" else None
     player = EpisodePlayer(session, config, task)
     await player.start()
     assert (await player.judge()).task_completion == 0
-    assert player.info["evaluation_error"] == "no such target"
+    assert "no such target" in player.info["evaluation_error"] and player.stop is None
     session.before = None
     episode = await player.finish()
     assert episode.scores.task_completion > 0 and "evaluation_error" not in episode.info
+    assert episode.stop == "cancelled"
 
 
 async def test_observations_are_bounded_with_a_note(session, config, task):

@@ -157,9 +157,7 @@ async def test_an_environment_that_cannot_be_reached(run, tasks, world, tmp_path
     stops = {event.episode.task_id: event.episode.stop for event in done(events)}
     assert stops == {"t0": "max_turns", "t1": "error", "t2": "max_turns", "t3": "max_turns"}
     (failed,) = [event for event in done(events) if event.episode.stop == "error"]
-    assert (
-        failed.line() == 'episode 2/4 task=t1 reward=0.000 (no reward found) turns=0 stop=error error="no such image; Build it."'
-    )
+    assert failed.line() == 'episode 2/4 task=t1 reward=none turns=0 stop=error error="no such image; Build it."'
     assert len(list(read_trace(tmp_path / "out" / "traces.jsonl"))) == 4
 
 
@@ -188,7 +186,9 @@ async def test_a_connection_that_closes_badly_spoils_no_episode(run, tasks, worl
 async def test_a_failed_evaluation_shows_in_the_log(run, tasks):
     broken = replace(tasks[0], evaluate=(ToolCall("evaluate", {"name": "max_number", "target": "\x1b[2Jhigh"}),))
     (event,) = done(await run([broken]))
-    assert re.search(r'reward=0\.200 turns=12 stop=max_turns evaluation_error="max_number.target must be .*high', event.line())
+    assert re.search(
+        r'reward=none turns=12 stop=error error="the evaluation failed: .*max_number.target must be .*high', event.line()
+    )
     assert "\x1b" not in event.line()
 
 
