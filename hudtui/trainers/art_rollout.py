@@ -73,6 +73,8 @@ class ToolRollouts:
     config: GymConfig
     connect: Connect
     limits: RolloutLimits
+    judged: bool = False
+    """A judge gives the rewards."""
 
     def __post_init__(self) -> None:
         self.config = replace(self.config, examples=())  # they show calls as text
@@ -122,6 +124,7 @@ class _Play:
                 images=True,
                 keep_images=False,
                 timeout=rollouts.limits.call_seconds,
+                judged_later=rollouts.judged,
             )
             stop = "error"
             try:

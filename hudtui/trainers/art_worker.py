@@ -237,6 +237,7 @@ class Training:
             config,
             connector(None, out, with_python_variable(lookup), timeout=recipe.timeout),
             RolloutLimits(recipe.max_turns or config.max_turns, recipe.timeout, recipe.episode_timeout),
+            judged=recipe.ruler is not None,
         )
 
     async def run(self) -> int:

@@ -87,6 +87,7 @@ class EpisodePlayer:
         keep_images: Keep the images of answers in the record, for people who read it.
         limit: Characters of one observation.
         timeout: Seconds for one call; None for the session's own limit.
+        judged_later: Something else gives the reward afterwards: an evaluation without one is no failure.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class EpisodePlayer:
         keep_images: bool = True,
         limit: int = OBSERVATION_LIMIT,
         timeout: float | None = None,
+        judged_later: bool = False,
     ) -> None:
         self.session = session
         self.config = config
@@ -119,6 +121,7 @@ class EpisodePlayer:
         self._opening_images: list[KeptImage] = []
         self._limit = limit
         self._timeout = timeout
+        self._needs_reward = not (judged_later or config.reward)
         self._agent = agent_settings(task)
         own = {name: "is not allowed in this task" for name in session.tools if not self._agent.allows(name)}
         own |= dict.fromkeys((call.name for call in task.evaluate), "judges this task")
@@ -277,7 +280,7 @@ class EpisodePlayer:
                 if not found:
                     no_reward = gym_scores.why_no_reward(result)
             evaluation = evaluation_value(result)
-        if no_reward and not found and wrong is None and not self.config.reward:
+        if no_reward and not found and wrong is None and self._needs_reward:
             wrong = f"{no_reward}; it answered {json.dumps(evaluation, ensure_ascii=False, default=str)}"
         self._completion, self._found, self._evaluation = completion, found, evaluation
         self.info.pop("evaluation_error", None)

@@ -384,6 +384,14 @@ async def test_an_evaluation_without_a_reward_is_none_where_code_of_ones_own_jud
     assert (episode.stop, episode.scores.own) == ("error", {})
 
 
+async def test_an_evaluation_without_a_reward_is_none_where_a_judge_follows(session, config, task):
+    session.before = lambda name, arguments: text("well played") if name == "evaluate" else None
+    player = EpisodePlayer(session, config, task, judged_later=True)
+    await player.start()
+    await player.step(DONE)
+    assert (await player.finish()).stop == "done"
+
+
 async def test_an_evaluation_that_fails_ends_the_episode_with_an_error(session, config, task):
     session.before = lambda name, arguments: text("no such target", is_error=True) if name == "evaluate" else None
     episode = await play(session, config, task, saying(LEFT, DONE))
