@@ -65,7 +65,7 @@ async def evaluate(
     """Play every task with a policy or a model, score the episodes, and keep their traces.
 
     A line for each episode goes to standard error, the table of rewards (or JSON) to standard output. Episodes that
-    broke off count in no mean. Exit code 1 if there are such episodes, or if the others were not played because the
+    broke off count in no mean. Exit code 1 if an episode broke off, or if the others were not played because the
     endpoint or the environment is gone.
     """
     if request.limit == 0:
