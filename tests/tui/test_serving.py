@@ -176,7 +176,7 @@ def test_picture_while_it_listens(snap: Any, game: Path, size: tuple[int, int]) 
         screen.serving = Serving(
             "http://127.0.0.1:8000", "k3-a-token", "tasks", 12, actions, 64, load=lambda: ServerLoad(3, 1_204, 1)
         )
-        screen._episodes, screen._rewards = 2, 0.9
+        screen._episodes, screen._played, screen._rewards = 2, 2, 0.9
         screen._add("episode 1 task=small reward=0.400 turns=20 stop=max_turns", "")
         screen._add("a client was answered VALIDATION_ERROR: there is no task board-9", "$warning")
         screen._add("episode 2 task=small reward=0.500 turns=18 stop=done", "")
