@@ -56,7 +56,7 @@ MALFORMED_ANSWERS = {
     "deep": '{"jsonrpc":"2.0","id":$ID,"result":' + '{"a":' * 3000 + "1" + "}" * 3001,
 }
 MESSAGE_FAULTS = {name: words for name, (_, _, words) in ERRORS.items()} | dict.fromkeys(MALFORMED_ANSWERS, MALFORMED)
-MESSAGE_FAULTS["wrong id"] = OTHER
+MESSAGE_FAULTS |= {"wrong id": OTHER, "null id": f"(?:{MALFORMED}|{CANNOT})[\\s\\S]*what"}
 """Faults that are a message -> what the error of the episode says."""
 
 STDIO_FAULTS = MESSAGE_FAULTS | {

@@ -19,9 +19,9 @@ from hudtui.core.http import error_message, retry_after
 
 _TOO_BUSY = (429, 502, 503)
 """Statuses of a server, or of a proxy in front of it, that has done nothing yet."""
-_AGAIN = 4
+_AGAIN = 3
 """Times that a request is sent again."""
-_FIRST_WAIT = 0.08
+_FIRST_WAIT = 0.1
 """Seconds before the first of them, where the server names none; twice as long before each further one."""
 _TEXT_SECONDS = 2.0
 """Seconds that the body of an error may take."""
