@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,7 +80,7 @@ async def gpus(
         console.out_json(_to_json(market, simulated, selection, choice, absent, limit, demand))
         return
     if selection.found:
-        _print(selection.found[:limit], simulated, fit)
+        _print(selection.found[:limit], simulated, fit, selection.doubts)
     if demand is not None:
         console.say("")
         console.say(f"FITS is for a training of {demand.title}, {demand.size}.")
@@ -104,7 +104,9 @@ async def gpus(
         console.say(absent["prime"])
 
 
-def _print(offers: tuple[Offer, ...], simulated: frozenset[str], fit: Callable[[Offer], Fit] | None) -> None:
+def _print(
+    offers: tuple[Offer, ...], simulated: frozenset[str], fit: Callable[[Offer], Fit] | None, doubts: Mapping[Offer, str]
+) -> None:
     from hudtui.core.compute.choose import price_text
 
     columns: list[tuple[str, Callable[[Offer], str]]] = [
@@ -117,12 +119,18 @@ def _print(offers: tuple[Offer, ...], simulated: frozenset[str], fit: Callable[[
         ("REGION", lambda offer: " ".join(word for word in (offer.region, offer.country) if word) or "–"),
         ("STOCK", lambda offer: offer.stock or "–"),
         ("SETUP", lambda offer: "–" if offer.setup_minutes is None else f"{offer.setup_minutes:g} min"),
-        ("NOTE", compute.notes_text),
+        (
+            "NOTE",
+            lambda offer: ", ".join(filter(None, ("! doubtful price" if offer in doubts else "", compute.notes_text(offer)))),
+        ),
     ]
     if fit is not None:
         columns.insert(3, ("FITS", lambda offer: fit(offer).mark))
     right = [place for place, (title, _) in enumerate(columns) if title in ("VRAM", "PRICE/H", "PER GPU", "SETUP")]
     compute.table([title for title, _ in columns], [[cell(offer) for _, cell in columns] for offer in offers], right=right)
+    for offer in offers:
+        if offer in doubts:
+            console.say(f"! {offer.short}: {doubts[offer]}; it is rented only if you name it.")
 
 
 def _per_gpu(offer: Offer) -> str:
@@ -141,7 +149,7 @@ def _to_json(
     demand: Demand | None,
 ) -> dict[str, Any]:
     def row(offer: Offer) -> dict[str, Any]:
-        told = {**offer.to_json(), "simulated": offer.provider in simulated}
+        told = {**offer.to_json(), "simulated": offer.provider in simulated, "doubtful": selection.doubts.get(offer)}
         return told if demand is None else {**told, "fit": demand.fit(offer).to_json()}
 
     return {

@@ -86,7 +86,6 @@ async def _choose(providers: Mapping[str, Provider], spec: str | None, request: 
     from hudtui.core.compute import choose
     from hudtui.core.compute.gpus import parse_spec
     from hudtui.core.compute.provider import find_offer
-    from hudtui.core.compute.values import Query
     from hudtui.core.errors import InputError
 
     query, demand = request.query, request.demand()
@@ -96,7 +95,7 @@ async def _choose(providers: Mapping[str, Provider], spec: str | None, request: 
     if named is None and bare:
         raise InputError("say which GPUs", fix="For instance: hudtui pods create 2xA100, or --min-vram 80.")
     if named is not None:
-        choice = choose.choose([named], query=Query(gpu_types=(named.gpu_type,)))
+        choice = choose.choose(market.found, named=named)
     else:
         fit = None if demand is None else demand.fit
         wanted = parse_spec(spec) if spec else None

@@ -156,7 +156,7 @@ def test_filters(sim: PrimeSimulator, run: Run, words: list[str], expected: list
 
 
 def test_nothing_fits(sim: PrimeSimulator, run: Run) -> None:
-    assert "Nearest, with 1 GPU" in run("gpus", "3xH100", rc=2).stderr
+    assert "Nearest, with 2 GPUs: 2x H100_80GB" in run("gpus", "3xH100", rc=2).stderr
     done = run("gpus", "L40", "--json", rc=2)
     assert json.loads(done.stdout)["error"]["fix"] == "Near it: L40S_48GB."
     assert "sorted by 'luck'" in run("gpus", "--sort", "luck", rc=2).stderr

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any, Literal, get_args
 
 from hudtui.core.compute.fit import Fit
-from hudtui.core.compute.gpus import GpuSpec, fits_socket, has_gpu, resolve
+from hudtui.core.compute.gpus import GpuSpec, fits_socket, has_gpu, resolve, split_type
 from hudtui.core.compute.limits import money
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import InputError
@@ -27,6 +28,8 @@ November 2026. If a currency rises above its rate, its offers are sorted too ear
 """
 OWN_PROVIDERS = ("ssh", "local")
 """Providers of machines that the user owns: more GPUs than requested cost nothing there."""
+_DOUBTFUL = 0.1
+"""Share of the median price of a model below which a price is doubted: spot machines cost a third, and clearances a fifth."""
 _LITTLE = ("low",)
 _NONE = ("unavailable", "none", "out of stock", "not confirmed")
 
@@ -59,6 +62,8 @@ class OfferSelection:
 
     found: tuple[Offer, ...]
     rejected: tuple[RejectedOffer, ...]
+    doubts: Mapping[Offer, str] = field(default_factory=dict)
+    """Why the prices of some of them are hardly right; see `doubtful_prices`."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,35 @@ class OfferChoice:
 def price_text(price: Price) -> str:
     """Return the hourly price as text: `$2.10`; with `~` if it may change, `unknown` if it is not stated."""
     return ("~" if price.variable else "") + money(price.hourly, price.currency) if price.stated else "unknown"
+
+
+def doubtful_prices(market: Iterable[Offer]) -> dict[Offer, str]:
+    """Return the offers whose prices are hardly right, each with the reason: at or below 0, or a tenth of what the others ask.
+
+    A GPU is compared with the same model of others on the market. Machines of the user's own are never among them. Such an offer
+    is shown, and is rented only if it is named.
+    """
+    offers = [offer for offer in market if offer.price.stated and offer.provider not in OWN_PROVIDERS]
+    asked: dict[tuple[str, float | None], list[float]] = defaultdict(list)
+    for offer in offers:
+        if offer.price.hourly > 0 and has_gpu(offer):
+            asked[split_type(offer.gpu_type)].append(_gpu_in_usd(offer))
+    usual = {kind: median(prices) for kind, prices in asked.items()}
+    found: dict[Offer, str] = {}
+    for offer in offers:
+        kind = split_type(offer.gpu_type)
+        if offer.price.hourly <= 0:
+            found[offer] = f"{price_text(offer.price)} is no price"
+        elif has_gpu(offer):
+            price, prices = _gpu_in_usd(offer), asked[kind]
+            others = max(prices) if len(prices) == 2 else usual[kind]
+            if price < _DOUBTFUL * others:
+                found[offer] = f"it is less than a tenth of the usual {money(others)} for a {clean_line(offer.gpu_type, 40)}"
+    return found
+
+
+def _gpu_in_usd(offer: Offer) -> float:
+    return price_in_usd(offer) / max(offer.gpu_count, 1)
 
 
 def price_in_usd(offer: Offer, hours: float | None = None) -> float:
@@ -120,11 +154,12 @@ def select(
             rejected.append(RejectedOffer(offer, objections))
         else:
             found.append(offer)
-    key = _sort_key(order, hours)
+    key, doubts = _sort_key(order, hours), doubtful_prices(market)
+    found.sort(key=key)
     if fit is not None:
         ranks = {id(offer): fit(offer).rank for offer in found}
-        return OfferSelection(tuple(sorted(found, key=lambda offer: (ranks[id(offer)], key(offer)))), tuple(rejected))
-    return OfferSelection(tuple(sorted(found, key=key)), tuple(rejected))
+        found.sort(key=lambda offer: ranks[id(offer)])
+    return OfferSelection(tuple(found), tuple(rejected), doubts)
 
 
 def choose(
@@ -135,23 +170,38 @@ def choose(
     order: str = "price",
     hours: float | None = None,
     fit: Callable[[Offer], Fit] | None = None,
+    named: Offer | None = None,
 ) -> OfferChoice:
     """Return the first offer in the given order, by default the cheapest. Arguments as for `select`.
 
-    Machines without a stated price come last in an order by price.
+    Machines without a stated price come last in an order by price. An offer with a doubtful price is never chosen; `named` is one
+    that the user has named, which is taken whatever its price.
 
     Raises:
         InputError: No offer meets all conditions; the error lists the failed conditions and the nearest offer.
     """
+    if named is not None:
+        doubt = doubtful_prices(offers).get(named)
+        only = select([named], query=Query(gpu_types=(named.gpu_type,)))
+        if not only.found:
+            raise _nothing(only, None)
+        reasons = _reasons(named, only, order, hours, False, fit)
+        return OfferChoice(named, (*([f"Its price is doubtful: {doubt}."] if doubt else []), *reasons))
     query = query or Query()
     wanted = (
         spec if spec is None or spec.counted or query.gpu_count is not None else GpuSpec(1, spec.name, spec.memory, spec.socket)
     )
     selection = select(offers, query=query, spec=wanted, order=order, hours=hours, fit=fit)
     if not selection.found:
-        raise _nothing(selection.rejected, wanted)
-    best = selection.found[0]
-    return OfferChoice(best, tuple(_reasons(best, selection, order, hours, wanted is not spec, fit)), selection.rejected)
+        raise _nothing(selection, wanted)
+    sound = tuple(offer for offer in selection.found if offer not in selection.doubts)
+    if not sound:
+        raise _only_doubtful(selection)
+    doubted, selection = selection.found[: selection.found.index(sound[0])], replace(selection, found=sound)
+    best = sound[0]
+    reasons = [*_reasons(best, selection, order, hours, wanted is not spec, fit)]
+    reasons += [f"Passed over: {_brief(offer)}: {selection.doubts[offer]}." for offer in doubted[:2]]
+    return OfferChoice(best, tuple(reasons), selection.rejected)
 
 
 def _objections(offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[str, ...]) -> Iterable[OfferMismatch]:
@@ -288,7 +338,11 @@ def _reasons(
         yield f"For ranking, prices in other currencies are rounded up at rates of {RATES_FROM}: {rates}."
     if best.stock.lower() in _LITTLE:
         yield "There are few of them: it may be gone when you rent it."
-    left_out = [item for item in selection.rejected if _one_step_away(item) and price_in_usd(item.offer) < price_in_usd(best)]
+    left_out = [
+        item
+        for item in selection.rejected
+        if _one_step_away(item) and price_in_usd(item.offer) < price_in_usd(best) and item.offer not in selection.doubts
+    ]
     for item in sorted(left_out, key=lambda item: price_in_usd(item.offer))[:2]:
         yield f"Cheaper, but left out: {_brief(item.offer)}: {item.reason}."
     own = next((offer for offer in others if offer.provider in OWN_PROVIDERS and not offer.price.stated), None)
@@ -309,6 +363,15 @@ def _brief(offer: Offer) -> str:
     return f"{gpus} at {price_text(offer.price)} ({where}{', spot' if offer.spot else ''})"
 
 
+def _only_doubtful(selection: OfferSelection) -> InputError:
+    first = selection.found[0]
+    return InputError(
+        "every offer that fits has a doubtful price",
+        why="; ".join(f"{_brief(offer)}: {selection.doubts[offer]}" for offer in selection.found[:3]),
+        fix=f"Take one all the same by naming it, such as {first.short}; or ask for other GPUs.",
+    )
+
+
 _HINTS: dict[str, Callable[[Offer], str]] = {
     "count": lambda offer: f"with {offer.gpu_count} GPU{'s' * (offer.gpu_count != 1)}",
     "socket": lambda offer: f"with the socket {clean_line(offer.socket, 20) or 'unknown'}",
@@ -320,7 +383,22 @@ _HINTS: dict[str, Callable[[Offer], str]] = {
 }
 
 
-def _nothing(rejected: Sequence[RejectedOffer], spec: GpuSpec | None) -> InputError:
+def _nearest_counts(rejected: Sequence[RejectedOffer], spec: GpuSpec | None) -> list[Offer]:
+    """The cheapest offers with the next smaller and the next larger number of GPUs, of those that only lack the number."""
+    only = [item.offer for item in rejected if [objection.kind for objection in item.objections] == ["count"]]
+    only.sort(key=lambda offer: (not offer.price.stated, price_in_usd(offer)))
+    if spec is None:
+        return only[:1]
+    sizes = {offer.gpu_count for offer in only}
+    near = {
+        max((size for size in sizes if size < spec.count), default=None),
+        min((size for size in sizes if size > spec.count), default=None),
+    }
+    return [next(offer for offer in only if offer.gpu_count == size) for size in sorted(size for size in near if size)]
+
+
+def _nothing(selection: OfferSelection, spec: GpuSpec | None) -> InputError:
+    rejected = [item for item in selection.rejected if item.offer not in selection.doubts] or selection.rejected
     what = f"no offer fits {spec}" if spec is not None else "no offer fits"
     if not rejected:
         return InputError(what, why="There are no offers at all at the moment.")
@@ -332,7 +410,9 @@ def _nothing(rejected: Sequence[RejectedOffer], spec: GpuSpec | None) -> InputEr
     for item in sorted(of_type, key=lambda item: (not item.offer.price.stated, price_in_usd(item.offer))):
         if len(item.objections) == 1 and item.objections[0].kind in _HINTS:
             near.setdefault(item.objections[0].kind, item.offer)
-    hints = [f"{_HINTS[kind](offer)}: {_brief(offer)}" for kind, offer in near.items()]
+    counts_near = _nearest_counts(of_type, spec)
+    pairs = [(kind, offer) for kind, offer in near.items() if kind != "count"] + [("count", offer) for offer in counts_near]
+    hints = [f"{_HINTS[kind](offer)}: {_brief(offer)}" for kind, offer in pairs]
     return InputError(
         what,
         why=f"{len(of_type)} of the kind are left out: {why}." if of_type else None,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hudtui.core.compute.choose import OWN_PROVIDERS, OfferChoice, choose, price_in_usd, select
+from hudtui.core.compute.choose import OWN_PROVIDERS, OfferChoice, choose, doubtful_prices, price_in_usd, select
 from hudtui.core.compute.fit import Fit
 from hudtui.core.compute.gpus import has_gpu
 from hudtui.core.compute.values import Offer, Query
@@ -80,6 +80,8 @@ class OfferList:
     choice: OfferChoice | None = None
     nothing: tuple[str, ...] = ()
     """Why no offer fits, for people."""
+    doubts: Mapping[Offer, str] = field(default_factory=dict)
+    """The offers with doubtful prices, and why; see `choose.doubtful_prices`."""
 
 
 def arrange(
@@ -107,7 +109,7 @@ def arrange(
         choice = choose(named, query=wanted.query, order=order, fit=fit) if named else None
     except InputError as error:
         nothing = tuple(error.lines()) if wanted.query != Query() else ("No machine with a GPU is on offer.",)
-    return OfferList(tuple(shown), len(offers), choice, nothing)
+    return OfferList(tuple(shown), len(offers), choice, nothing, doubtful_prices(offers))
 
 
 def _plain(offers: Sequence[Offer], query: Query) -> list[Offer]:

@@ -118,13 +118,15 @@ class OffersPane(TablePane[Offer]):
         style = "table--muted" if part is not None and part.remembered else ""
         low = offer.stock.lower() in ("low", "unavailable")
         verdict = self.fit(offer)
+        doubtful = offer in self.found.doubts
+        best = choice is not None and choice.offer == offer
         return (
-            ("★", "table--ok") if choice is not None and choice.offer == offer else "",
+            ("★", "table--ok") if best else ("!", "table--warning") if doubtful else "",
             (offer.gpu_type or "no GPU", style),
             (str(offer.gpu_count or "–"), style),
             (f"{amount(offer.gpu_memory)}G" if offer.gpu_memory else "–", style),
             *(() if verdict is None else ((verdict.mark, style or _FIT_STYLES[verdict.state]),)),
-            (price_of(offer), style),
+            (price_of(offer), "table--warning" if doubtful else style),
             (money(offer.gpu_hour, offer.price.currency) if offer.price.stated and offer.gpu_count else "–", style),
             ("spot", "table--warning") if offer.spot else "",
             (who(offer), style),
@@ -225,6 +227,8 @@ def offer_lines(
 
     if price.stated:
         fact("price", f"{price_of(offer)} an hour for the machine", "bold")
+        if offer in listed.doubts:
+            fact("", f"! doubtful: {listed.doubts[offer]}; it is never chosen by itself", "$warning")
         if offer.gpu_count > 1:
             fact("", f"{money(offer.gpu_hour, price.currency)} for one GPU and hour")
     else:

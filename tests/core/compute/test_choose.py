@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.choose import ORDERS, choose, price_in_usd, price_text, select
+from hudtui.core.compute.choose import ORDERS, choose, doubtful_prices, price_in_usd, price_text, select
 from hudtui.core.compute.gpus import parse_spec
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import InputError
@@ -217,3 +218,56 @@ def test_the_order_of_the_market_does_not_matter(market: list[Offer], random: An
 def test_memory_is_that_of_one_gpu_also_in_the_order() -> None:
     market = [offer("eight", "A100_40GB", count=8, price=8.0), offer("one", "A100_80GB", price=1.3)]
     assert names(select(market, order="vram").found) == ["one", "eight"]
+
+
+@pytest.mark.parametrize("price", [0.0, -1.0, 0.01, 0.2])
+def test_a_price_that_is_hardly_one_is_shown_and_never_picked(price: float) -> None:
+    odd = offer("odd", price=price)
+    market = (*MARKET, odd)
+    for order in ORDERS:
+        choice = choose(market, spec=parse_spec("1xH100"), order=order)
+        assert choice.offer.id not in ("odd", "gone"), order
+    choice = choose(market, spec=parse_spec("1xH100"))
+    assert any("Passed over" in reason and "(odd)" in reason for reason in choice.reasons)
+    selection = select(market, spec=parse_spec("1xH100"))
+    assert odd in selection.found and list(selection.doubts) == [odd]
+    named = choose(market, named=odd)
+    assert named.offer == odd and "doubtful" in named.reasons[0]
+    with pytest.raises(InputError, match="every offer that fits has a doubtful price") as caught:
+        choose(market, spec=parse_spec("1xH100"), query=Query(clouds=("odd",)))
+    assert odd.short in str(caught.value)
+    with pytest.raises(InputError) as nothing:
+        choose(market, spec=parse_spec("1xH100"), query=Query(min_vram=90))
+    assert "(odd)" not in str(nothing.value)
+
+
+@pytest.mark.parametrize(
+    ("market", "doubted"),
+    [
+        ((offer("a", price=2.1), offer("b", price=0.2)), ["b"]),
+        ((offer("a", price=2.1), offer("b", price=0.22)), []),
+        ((offer("only", price=0.01),), []),
+        ((offer("a", count=8, price=16.0), offer("b", count=1, price=1.9), offer("c", count=8, price=1.0)), ["c"]),
+        ((offer("a", price=2.1), offer("euro", price=Price(0.15, "EUR"))), ["euro"]),
+        ((offer("a", price=2.1), offer("b", "A100_80GB", price=0.2)), []),
+        ((offer("a", price=2.1), offer("mine", price=0.0, provider="ssh"), offer("here", price=0.0, provider="local")), []),
+        ((offer("a", price=2.1), offer("own cloud", price=Price(0.0, stated=False), provider="sky")), []),
+        ((offer("a", "CPU_NODE", price=2.0), offer("b", "CPU_NODE", price=0.02)), []),
+        ((offer("a", "CPU_NODE", price=2.0), offer("b", "CPU_NODE", price=0.0)), ["b"]),
+        ((offer("a", price=2.1), offer("spot", price=0.4, spot=True), offer("spot free", price=0.0, spot=True)), ["spot free"]),
+        ((offer("a", price=2.1), offer("b", price=2.2), offer("c", price=2.3), offer("d", price=float("1e-9"))), ["d"]),
+    ],
+)
+def test_prices_that_are_doubted(market: tuple[Offer, ...], doubted: list[str]) -> None:
+    assert names(doubtful_prices(market)) == doubted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "near"),
+    [("9xH100", ["8x", "16x"]), ("3xH100", ["2x", "4x"]), ("32xH100", ["16x"]), ("9xH100-SXM", ["8x", "16x"])],
+)
+def test_the_nearest_numbers_of_gpus_are_named(wanted: str, near: list[str]) -> None:
+    market = [offer(f"n{count}", count=count, price=2.0 * count, socket="SXM5") for count in (1, 2, 4, 8, 16)]
+    with pytest.raises(InputError) as caught:
+        choose(market, spec=parse_spec(wanted))
+    assert re.findall(r"\d+x(?= H100)", caught.value.fix or "") == near
