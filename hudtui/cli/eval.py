@@ -198,7 +198,21 @@ def reward_table(summary: EvalSummary) -> list[str]:
     """The rewards of each task as lines of a table, means where a task was played more than once."""
     from statistics import fmean
 
-    rows: list[Sequence[str]] = [("task", "episodes", "reward", "completion", "tools", "format", "turns", "stop")]
+    from hudtui.core.text import clean_line
+
+    own = list(dict.fromkeys(name for outcome in summary.outcomes for name in outcome.own))
+    titles = (
+        "task",
+        "episodes",
+        "reward",
+        "completion",
+        "tools",
+        "format",
+        *(clean_line(name, 40) for name in own),
+        "turns",
+        "stop",
+    )
+    rows: list[Sequence[str]] = [titles]
     for task, outcomes in summary.by_task().items():
         stops = dict.fromkeys(outcome.stop for outcome in outcomes)
         whole = [outcome for outcome in outcomes if not outcome.failed]
@@ -206,6 +220,8 @@ def reward_table(summary: EvalSummary) -> list[str]:
             f"{fmean(getattr(outcome, name) for outcome in whole):.3f}" if whole else "-"
             for name in ("reward", "task_completion", "tool_execution", "format_compliance")
         ]
+        judged = {name: [outcome.own[name] for outcome in whole if name in outcome.own] for name in own}
+        parts = (f"{fmean(values):.3f}" if values else "" for values in judged.values())
         turns = f"{fmean(outcome.turns for outcome in outcomes):.1f}".removesuffix(".0")
-        rows.append((task, str(len(outcomes)), *means, turns, ", ".join(stops)))
+        rows.append((task, str(len(outcomes)), *means, *parts, turns, ", ".join(stops)))
     return console.columns(rows, right=range(1, len(rows[0]) - 1))

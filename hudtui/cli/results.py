@@ -144,12 +144,12 @@ async def stats(
 
     pass@k is the chance that at least one of k rollouts of a task solves it, estimated without bias from its rollouts.
     """
-    from hudtui.core.results.queries import failures, histogram, pass_table
+    from hudtui.core.results.queries import failures, histogram, pass_table, unsolved
 
     index = await _index(results)
     entries = _chosen(index, wanted)
     rewards = [entry.reward for entry in entries if entry.reward is not None]
-    bars, causes = histogram(entries), failures(entries)
+    bars, causes, missed = histogram(entries), failures(entries), unsolved(entries, solved_at=solved_at)
     table = pass_table(entries, k, solved_at=solved_at) if k else pass_table(entries, solved_at=solved_at)
     mean = sum(rewards) / len(rewards) if rewards else None
     if as_json:
@@ -160,10 +160,12 @@ async def stats(
                 "reward": mean,
                 "failed": sum(len(cause.numbers) for cause in causes),
                 "histogram": [{"low": bar.low, "high": bar.high, "episodes": bar.count} for bar in bars],
-                "failures": [
-                    {"cause": one.cause, "episodes": len(one.numbers), "tasks": one.tasks, "example": one.example,
-                     "numbers": list(one.numbers)} for one in causes
-                ],
+                **{
+                    name: [
+                        {"cause": one.cause, "episodes": len(one.numbers), "tasks": one.tasks, "example": one.example,
+                         "numbers": list(one.numbers)} for one in found
+                    ] for name, found in (("failures", causes), ("unsolved", missed))
+                },
                 "pass": {
                     "solved_at": solved_at,
                     "rates": {str(k): rate for k, rate in table.rates.items()},
@@ -188,10 +190,11 @@ async def stats(
         console.out(f"\npass@k (solved: a reward of {solved_at:g} or more)")
         for place, rate in table.rates.items():
             console.out(f"  pass@{place:<4} {rate:.3f}  ({plural(table.counted[place], 'task')})")
-    if causes:
-        console.out("\nfailures")
-        for cause in causes:
-            console.out(f"  {len(cause.numbers):>8,}  {clean_line(cause.cause, 150)}")
+    for title, found in (("failures", causes), ("not solved", missed)):
+        if found:
+            console.out(f"\n{title}")
+        for cause in found:
+            console.out(f"  {len(cause.numbers):>8,}  {clean_line(cause.cause.removeprefix('not solved, '), 150)}")
     _say_unread(index)
 
 

@@ -99,7 +99,7 @@ def test_a_policy_pauses_at_a_turn_and_the_end_of_the_input_ends_the_episode() -
     play("--policy", "greedy", "--take-over", 3, "--task", "two", said="left()\n")
     (episode,) = kept()
     assert episode.task_id == "two" and episode.info["played_by"] == ["greedy", "greedy", "by hand"]
-    assert episode.stop == "cancelled" and episode.scores.reward_found
+    assert episode.stop == "ended" and episode.scores.reward_found
 
 
 def test_without_a_policy_nothing_can_be_given_to_it() -> None:

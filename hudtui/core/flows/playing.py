@@ -52,7 +52,7 @@ from hudtui.core.rollouts.trace import (
     turn_to_json,
     write_episode,
 )
-from hudtui.core.rollouts.values import Complete, Episode, KeptImage, Scores, Turn
+from hudtui.core.rollouts.values import ENDED_BY_HAND, Complete, Episode, KeptImage, Scores, Turn
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
 from hudtui.core.yaml_doc import append_items
@@ -386,7 +386,7 @@ class Playing:
                 self.running = False
                 if player.stop != "error":
                     yield Progress("evaluate", "evaluating")
-                await player.finish()
+                await player.finish(ENDED_BY_HAND)
             file = await asyncio.to_thread(self._keep)
             if (telemetry := self._telemetry) is not None:
                 yield Progress("telemetry", "sending the trace")

@@ -53,6 +53,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     info = head.info
     usage = mapping(info.get("usage"))
     found = head.scores.get("reward_found") is not False
+    parts = {part: head.scores.get(part) for part in _PARTS if found or part != "task_completion"}
     split, count = info.get("split"), whole(head.turn_count)
     return [
         place.entry(
@@ -62,7 +63,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
             split=name(split) if isinstance(split, str) else "",
             rollout=whole(info.get("rollout")),
             reward=number(head.scores.get("reward")),
-            parts=numbers({part: head.scores.get(part) for part in _PARTS if found or part != "task_completion"}),
+            parts=numbers({**parts, **mapping(head.scores.get("own"))}),
             stop=name(head.stop),
             error=error_text(head.error),
             turns=len(head.turns) if count is None else count,

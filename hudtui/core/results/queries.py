@@ -11,7 +11,15 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Literal
 
-from hudtui.core.results.values import EpisodeEntry, GroupKey, ResultGroup, Transcript, TranscriptCall, TranscriptTurn
+from hudtui.core.results.values import (
+    EpisodeEntry,
+    GroupKey,
+    ResultGroup,
+    Transcript,
+    TranscriptCall,
+    TranscriptTurn,
+    stop_words,
+)
 from hudtui.core.row_filter import Fields
 
 SOLVED = 1.0
@@ -105,22 +113,48 @@ def _cause(error: str) -> str:
 
 @dataclass(frozen=True)
 class FailureCause:
-    """Episodes that failed for the same reason."""
+    """Episodes that failed, or did not solve their task, for the same reason."""
 
     cause: str
     numbers: tuple[int, ...]
     """`EpisodeEntry.number`."""
     example: str
-    """The error of the first episode."""
+    """The error, or else the end, of the first episode."""
     tasks: int
     """Number of different tasks."""
 
 
 def failures(entries: Iterable[EpisodeEntry]) -> tuple[FailureCause, ...]:
     """Return the failed episodes by their causes, the most frequent first."""
+    return _by_cause((cause_of(entry), entry) for entry in entries)
+
+
+def unsolved(entries: Iterable[EpisodeEntry], *, solved_at: float = SOLVED) -> tuple[FailureCause, ...]:
+    """Return the episodes that came to an end without solving their task, by their ends, the most frequent first."""
+    return _by_cause((_shortcoming(entry, solved_at), entry) for entry in entries)
+
+
+def _shortcoming(entry: EpisodeEntry, solved_at: float) -> str | None:
+    parts = entry.parts
+    reached = parts.get("task_completion", entry.reward)
+    if entry.failed or reached is None or reached >= solved_at:
+        return None
+    form, tools = parts.get("format_compliance"), parts.get("tool_execution")
+    if form == 0:
+        how = ": no reply holds a call"
+    elif tools == 0:
+        how = ": no call succeeded"
+    elif tools is not None and tools < 1:
+        how = ": some calls were refused or failed"
+    else:
+        how = ": some replies are out of form" if form is not None and form < 1 else ""
+    return f"not solved, {stop_words(entry.stop)}{how}"
+
+
+def _by_cause(told: Iterable[tuple[str | None, EpisodeEntry]]) -> tuple[FailureCause, ...]:
     found: dict[str, list[EpisodeEntry]] = {}
-    for entry in entries:
-        if (cause := cause_of(entry)) is not None:
+    for cause, entry in told:
+        if cause is not None:
             found.setdefault(cause, []).append(entry)
     causes = [
         FailureCause(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hudtui.core.rollouts.values import Message
+from hudtui.core.rollouts.values import ENDED_BY_HAND, Message
 
 Format = Literal["hudtui", "verifiers", "verifiers-old", "art-jsonl", "atif"]
 """Formats of JSON lines: traces of hudtui; `traces.jsonl` of verifiers 0.4; `results.jsonl` of earlier verifiers; trajectories of
@@ -17,7 +17,7 @@ ART from before it wrote Parquet files; documents of ATIF."""
 
 BROKEN_OFF = frozenset(("error", "cancelled"))
 """Ends of an episode that did not come to an end of its own."""
-EXPECTED_STOPS = frozenset(("done", "max_turns"))
+EXPECTED_STOPS = frozenset(("done", "max_turns", ENDED_BY_HAND))
 """Values of `stop` for hudtui's episodes that were played to the end."""
 
 
@@ -96,6 +96,11 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> GroupKey:
         """The group that the episode belongs to."""
         return GroupKey(self.run, self.split, self.step, self.task)
+
+
+def stop_words(stop: str) -> str:
+    """Why an episode ended, as people say it."""
+    return "ended by you" if stop == ENDED_BY_HAND else stop
 
 
 class GroupKey(msgspec.Struct, frozen=True, gc=False):

@@ -11,6 +11,9 @@ from hudtui.core.errors import HudtuiError
 ENDED = ("done", "max_turns", "context")
 """Values of `Episode.stop` of episodes that came to an end of their own and were evaluated."""
 
+ENDED_BY_HAND = "ended"
+"""`Episode.stop` of an episode that the person who played it ended."""
+
 Message = Mapping[str, Any]
 """A chat message: `{"role": "system"|"user"|"assistant", "content": str | list of parts}` (OpenAI's form)."""
 
@@ -90,7 +93,8 @@ class Episode:
     turns: tuple[Turn, ...]
     scores: Scores
     stop: str
-    """Why it ended: `done`, `max_turns`, `context` (no room for another reply), `error` or `cancelled`."""
+    """Why it ended: `done`, `max_turns`, `context` (no room for another reply), `ended` (by who played it), `error` or
+    `cancelled`."""
     error: str | None = None
     """What broke the episode off, in words, when `stop` is `error`."""
     evaluation: Any = None

@@ -10,7 +10,7 @@ from hudtui.core.flows.playing import PlayedTurn, PlayStarted
 from hudtui.core.gym.json_safe import dumps
 from hudtui.core.gym.schema_examples import literal
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.rollouts.values import Episode, KeptImage, Scores
+from hudtui.core.rollouts.values import ENDED_BY_HAND, Episode, KeptImage, Scores
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
 
@@ -19,6 +19,8 @@ _MOST_LINES = 14
 """Lines of one answer; Enter shows all."""
 _BAR = 10
 """Cells of a bar."""
+_TITLE = 14
+"""Cells of a bar's title."""
 _LONGEST = 500
 """Characters of a line."""
 
@@ -75,7 +77,8 @@ def turn_lines(event: PlayedTurn, picture: Picture) -> Content:
 def end_lines(episode: Episode) -> Content:
     """Why the episode is over; of an episode without a reward, the evaluator's answer."""
     why = f": {clean_line(episode.error, 400)}" if episode.error else ""
-    lines = [Content.assemble((" ■  ", "bold $accent"), (f"the episode is over ({episode.stop}){why}", "bold"))]
+    stop = "Ended by you" if episode.stop == ENDED_BY_HAND else f"the episode is over ({episode.stop})"
+    lines = [Content.assemble((" ■  ", "bold $accent"), (f"{stop}{why}", "bold"))]
     failed = episode.info.get("evaluation_error")
     if failed:
         lines.append(Content.assemble(("    ✗ ", "bold $error"), "the evaluator failed: ", clean_line(str(failed), 400)))
@@ -105,24 +108,32 @@ def score_lines(scores: Scores, config: GymConfig, before: Scores | None, *, jud
         key: The key that evaluates.
     """
     lines = []
-    for name, title in (("task_completion", "task"), ("tool_execution", "tools"), ("format_compliance", "format")):
+    for name, title in (("task_completion", "task"), ("tool_execution", "tool calls ok"), ("format_compliance", "format")):
         value = getattr(scores, name)
-        note = f" x {config.weights[name]:g}"
+        note = _weight(config.weights[name])
         if name == "task_completion" and not judged:
             note += f"  {key} evaluates"
         elif name == "task_completion" and not scores.reward_found:
             note += "  no reward found"
         lines.append(_bar(title, value, note, None if before is None else value - getattr(before, name)))
+    for name, value in scores.own.items():
+        weight = 1.0 if config.own_parts is None else config.own_parts.weight(name)
+        moved = None if before is None or name not in before.own else value - before.own[name]
+        lines.append(_bar(clean_line(name, 60), value, _weight(weight), moved))
     moved = None if before is None else scores.reward - before.reward
     lines.append(_bar("reward", scores.reward, "", moved, bold=True))
     return Content("\n").join(lines)
+
+
+def _weight(weight: float) -> str:
+    return f" x {weight:g}" if weight else " (weight 0)"
 
 
 def _bar(title: str, value: float, note: str, moved: float | None, *, bold: bool = False) -> Content:
     full = round(min(max(value, 0.0), 1.0) * _BAR)
     change = "" if not moved or abs(moved) < 0.0005 else f"  {'▲' if moved > 0 else '▼'} {moved:+.3f}"
     return Content.assemble(
-        (pad(title, 8), "bold $primary" if bold else "$primary"),
+        (pad(cut(title, _TITLE - 1), _TITLE), "bold $primary" if bold else "$primary"),
         ("█" * full, "$success"),
         ("░" * (_BAR - full), _MUTED),
         (f" {value:.3f}", "bold" if bold else ""),

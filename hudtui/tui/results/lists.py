@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from hudtui.core.results.queries import EPISODE_FIELDS, GROUP_FIELDS, FailureCause, pass_table
-from hudtui.core.results.values import EXPECTED_STOPS
+from hudtui.core.results.values import EXPECTED_STOPS, stop_words
 from hudtui.tui.results.transcript import episode_name, reward_text, time_text
 from hudtui.tui.widgets.table_pane import TablePane
 from hudtui.tui.widgets.virtual_table import Cell, Column
@@ -118,10 +118,13 @@ def key_text(key: GroupKey) -> str:
 
 
 class FailureList(TablePane[FailureCause]):
-    """The episodes that ended with an error, grouped by its cause."""
+    """The episodes that ended with an error, grouped by its cause, and those that did not solve their task, by their ends."""
 
     BORDER_TITLE, NOUN = "Failures", "cause"
-    HELP = "Episodes that ended with an error, by its cause. The episodes of the chosen cause are listed below."
+    HELP = (
+        "Episodes that ended with an error, by its cause; then those that ended without solving their task, by how they ended. "
+        "The episodes of the chosen cause are listed below."
+    )
 
     def __init__(self) -> None:
         super().__init__(
@@ -132,8 +135,12 @@ class FailureList(TablePane[FailureCause]):
             ),
             {"cause": lambda row: row.cause, "episodes": lambda row: len(row.numbers), "tasks": lambda row: row.tasks},
             key=lambda row: row.cause,
-            cells=lambda row: ((row.cause, "table--error"), str(len(row.numbers)), str(row.tasks)),
-            empty="No episode ended with an error.",
+            cells=lambda row: (
+                (row.cause, "table--warning" if row.cause.startswith("not solved, ") else "table--error"),
+                str(len(row.numbers)),
+                str(row.tasks),
+            ),
+            empty="No episode ended with an error, and each solved its task.",
             id="results-failures",
         )
 
@@ -184,7 +191,7 @@ class EpisodeList(TablePane["EpisodeEntry"]):
         cells: tuple[Cell, ...] = (
             ("◆" if self._is_marked(row) else "") + episode_name(row),
             reward_text(row.reward),
-            (f"✗ {row.error or row.stop}" if row.failed else row.stop, style),
+            (f"✗ {row.error or row.stop}" if row.failed else stop_words(row.stop), style),
             str(row.turns),
             "" if row.tokens is None else f"{row.tokens:,}",
             ("" if row.seconds is None else time_text(row.seconds), "table--muted"),

@@ -15,7 +15,7 @@ from hudtui.core.gym.reply import split_reply
 from hudtui.core.results.foreign import content_images, content_text
 from hudtui.core.results.images import describe_image, images_by_turn
 from hudtui.core.results.queries import word_diff
-from hudtui.core.results.values import EXPECTED_STOPS
+from hudtui.core.results.values import stop_words
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.tui.widgets.words import span
 
@@ -85,7 +85,7 @@ def episode_name(entry: EpisodeEntry) -> str:
 
 def stop_style(entry: EpisodeEntry) -> str:
     """Return the style for the reason why an episode ended."""
-    return "bold $error" if entry.failed else "$success" if entry.stop in EXPECTED_STOPS else "$warning"
+    return "bold $error" if entry.failed else "$success" if entry.stop == "done" else "$warning"
 
 
 def head_lines(entry: EpisodeEntry, transcript: Transcript | None) -> list[Content]:
@@ -93,7 +93,10 @@ def head_lines(entry: EpisodeEntry, transcript: Transcript | None) -> list[Conte
     first: list[Any] = [(f"reward {reward_text(entry.reward)}", "bold $primary")]
     for name, value in entry.parts.items():
         first += [("  " + clean_line(name, 40).replace("_", " ") + " ", _MUTED), f"{value:.3g}"]
-    second: list[Any] = [(clean_line(entry.stop, 60) or "no reason given", stop_style(entry)), f"  {plural(entry.turns, 'turn')}"]
+    second: list[Any] = [
+        (clean_line(stop_words(entry.stop), 60) or "no reason given", stop_style(entry)),
+        f"  {plural(entry.turns, 'turn')}",
+    ]
     if entry.seconds is not None:
         second.append(f"  {time_text(entry.seconds)}")
     if transcript is not None and (parts := _timings(transcript.seconds)):

@@ -147,7 +147,7 @@ async def test_one_turn_at_a_time_and_a_pause(project: Project) -> None:
 
     events = await played(playing, steer)
     assert asked == [1, 2, 2, 4]  # a pause while it is paused asks again
-    assert events[-1].episode.stop == "cancelled" and events[-1].episode.scores.reward_found
+    assert events[-1].episode.stop == "ended" and events[-1].episode.scores.reward_found
     assert len(events[-1].episode.turns) == 3
 
 

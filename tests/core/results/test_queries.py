@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 from statistics import fmean
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from hudtui.core.results.queries import (
     pass_at_k,
     pass_table,
     step_map,
+    unsolved,
     word_diff,
 )
 from hudtui.core.results.values import EpisodeEntry, GroupKey, ResultGroup
@@ -79,6 +81,36 @@ def test_causes() -> None:
     ]
     assert found[0].example == told[0] and cause_of(entries[6]) is None
     assert [one.number for one in arrange(entries, EPISODE_FIELDS, wanted='cause:"the server"')] == [0, 1, 8]
+
+
+def test_ends_without_a_solution_are_causes_too() -> None:
+    def ended(number: int, stop: str, completion: float, tools: float, form: float) -> EpisodeEntry:
+        names = ("task_completion", "tool_execution", "format_compliance")
+        made = entry(0.5, task=f"t{number % 2}", number=number, stop=stop)
+        return msgspec.structs.replace(made, part_names=names, part_values=(completion, tools, form))
+
+    entries = [
+        ended(0, "max_turns", 0, 0, 0),
+        ended(1, "max_turns", 0, 0, 0),
+        ended(2, "max_turns", 0.5, 0, 0.6),
+        ended(3, "done", 0.5, 0.5, 1),
+        ended(4, "done", 0.5, 1, 0.9),
+        ended(5, "ended", 0, 1, 1),
+        ended(6, "done", 1, 1, 1),
+        entry(0.2, number=7, stop="context"),
+        entry(1.0, number=8),
+        entry(None, number=9),
+        entry(0.0, number=10, stop="error", error="x"),
+    ]
+    assert [(one.cause, one.numbers, one.tasks) for one in unsolved(entries)] == [
+        ("not solved, max_turns: no reply holds a call", (0, 1), 2),
+        ("not solved, max_turns: no call succeeded", (2,), 1),
+        ("not solved, done: some calls were refused or failed", (3,), 1),
+        ("not solved, done: some replies are out of form", (4,), 1),
+        ("not solved, ended by you", (5,), 1),
+        ("not solved, context", (7,), 1),
+    ]
+    assert not unsolved(entries, solved_at=0.0)
 
 
 @given(st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
