@@ -110,6 +110,13 @@ async def init(
             "--per-value", help="Write a tool with one small enum parameter as one action per value: left() right() up() down()."
         ),
     ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--tools", metavar="NAMES", help="Only these tools: names with commas, also with * and ?; repeatable."),
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", metavar="NAMES", help="Leave these tools out, in the same form.")
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the environment.")] = None,
     to_stdout: Annotated[bool, typer.Option("--stdout", help="Print the YAML instead of writing a file.")] = False,
     live: Annotated[
@@ -121,12 +128,14 @@ async def init(
 ) -> None:
     """Write a configuration for an environment: the system prompt, and the tool call that each action becomes.
 
-    The agent gets the environment's tools, without setup and evaluation. An existing file is never overwritten without --force.
+    The agent gets the environment's tools, without setup and evaluation, and without those whose description says that they are
+    deprecated, unless --tools names them. An existing file is never overwritten without --force.
     """
     if to_stdout and output is not None:
         raise typer.BadParameter("these options exclude each other", param_hint="--stdout, --output")
     from hudtui.cli.analyses import look, say_warnings
     from hudtui.core.flows.generate import default_file, make_config, require_free, write_config
+    from hudtui.core.gym.generate import ToolChoice
     from hudtui.core.project import open_project
 
     project = open_project()
@@ -138,11 +147,14 @@ async def init(
         require_free(project, target)  # before the environment is started in vain
     analysis = await look(place, live=live or place.kind != "lock", timeout=request.timeout)
     say_warnings(analysis)
+    choice = ToolChoice(_names(only), _names(without))
     made: Generated | None
     if target is None:
-        made = make_config(project, analysis, name=name, per_value=per_value)
+        made = make_config(project, analysis, name=name, per_value=per_value, choice=choice)
     else:
-        made = await write_config(project, analysis, Terminal(), file=target, name=name, per_value=per_value, replace=force)
+        made = await write_config(
+            project, analysis, Terminal(), file=target, name=name, per_value=per_value, choice=choice, replace=force
+        )
     assert made is not None  # there was no question to decline
     if as_json:
         found = [finding.to_json() for finding in made.findings]
@@ -153,6 +165,10 @@ async def init(
     else:
         console.out(str(target))
     _report(made, per_value=per_value)
+
+
+def _names(given: list[str] | None) -> tuple[str, ...]:
+    return tuple(name for text in given or () for part in text.split(",") if (name := part.strip()))
 
 
 def _summary(plan: Draft, target: Path | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hudtui.core.events import Progress
 from hudtui.core.files import write_atomic
 from hudtui.core.flows.person import Person
 from hudtui.core.gym.environment_name import config_file_name
-from hudtui.core.gym.generate import Draft, render, usable_draft
+from hudtui.core.gym.generate import ALL_TOOLS, Draft, ToolChoice, render, usable_draft
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.lint.findings import Finding
 from hudtui.core.project import Project
@@ -75,7 +75,13 @@ def require_free(project: Project, file: Path) -> None:
 
 
 def make_config(
-    project: Project, analysis: Analysis, *, name: str | None = None, per_value: bool = False, file: Path | None = None
+    project: Project,
+    analysis: Analysis,
+    *,
+    name: str | None = None,
+    per_value: bool = False,
+    choice: ToolChoice = ALL_TOOLS,
+    file: Path | None = None,
 ) -> Generated:
     """Make a configuration for the project's platform. Writes nothing.
 
@@ -84,12 +90,13 @@ def make_config(
         analysis: The analysis of the environment.
         name: The name of the environment; taken from the source by default.
         per_value: Write tools with one small enum parameter as one action for each value.
+        choice: Which tools become actions.
         file: The file that findings name.
 
     Raises:
-        InputError: The environment has no tool for an agent.
+        InputError: The environment has no tool for an agent, or none of a name that is chosen.
     """
-    draft = usable_draft(analysis, name=name, per_value=per_value)
+    draft = usable_draft(analysis, name=name, per_value=per_value, choice=choice)
     text = render(draft, platform=project.platform)
     findings = lint(text, name=str(file or "generated.yaml"), tools={tool.name: tool for tool in analysis.tools})
     return Generated(draft, text, findings, file)
@@ -103,6 +110,7 @@ async def write_config(
     file: Path | None = None,
     name: str | None = None,
     per_value: bool | None = None,
+    choice: ToolChoice = ALL_TOOLS,
     replace: bool | None = None,
 ) -> Generated | None:
     """Write a configuration for an environment, and ask for what is not given.
@@ -116,6 +124,7 @@ async def write_config(
         file: Where to write it, in the project folder or anywhere else. A file that the user is asked for is in the folder.
         name: The name of the environment; taken from the source by default.
         per_value: See `make_config`.
+        choice: See `make_config`.
         replace: False refuses to replace a file, True replaces it without a question.
 
     Returns:
@@ -124,7 +133,7 @@ async def write_config(
     Raises:
         InputError: The environment has no tool for an agent, or the file cannot be written.
     """
-    offered = (await asyncio.to_thread(usable_draft, analysis)).per_value
+    offered = (await asyncio.to_thread(usable_draft, analysis, choice=choice)).per_value
     if file is None:
         file = await _ask_for_file(project, person, default_file(analysis.image or analysis.source))
         if file is None:
@@ -136,7 +145,7 @@ async def write_config(
         replace = True
     if per_value is None:
         per_value = bool(offered) and await _ask_for_values(person, offered)
-    made = await asyncio.to_thread(make_config, project, analysis, name=name, per_value=per_value, file=file)
+    made = await asyncio.to_thread(make_config, project, analysis, name=name, per_value=per_value, choice=choice, file=file)
     if not replace:
         require_free(project, file)  # the questions took their time
     await asyncio.to_thread(write_atomic, project.folder / file, made.text)

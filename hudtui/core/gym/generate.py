@@ -10,6 +10,7 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from hudtui.core.environment.values import Analysis, Tool
@@ -18,7 +19,7 @@ from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.gym.schema_examples import UNSET, SchemaProperty, ToolSchema, literal
 from hudtui.core.gym.values import DEFAULT_MAX_TURNS
 from hudtui.core.platform import HUD, Platform
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, did_you_mean
 from hudtui.core.yaml_doc import NotWritable, yaml_key, yaml_printable, yaml_quoted, yaml_value
 
 RESERVED = frozenset({"done"})
@@ -33,6 +34,10 @@ MOST_VALUES = 8
 _MOST_CALLS = 60
 _LONGEST_ACTION = 64
 _TAG = re.compile(r"<(/?(?:tool|think))>")
+_DEPRECATED = re.compile(
+    r"\bDEPRECATED\b|(?i:(?:\A|[.!?:;(\[]|\n)\s*(?:\*+\s*)?(?:this (?:tool|function|method) )?(?:is )?(?:now )?deprecated\b)"
+)
+"""How descriptions say it of their tool; a tool that looks for deprecated things is none."""
 
 
 # -- the draft -------------------------------------------------------------------------------------------------------------------
@@ -96,15 +101,59 @@ class Draft:
     """Tools that could be, or are, written as one action a value -> those actions."""
 
 
-def draft_config(analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False) -> Draft:
+@dataclass(frozen=True)
+class ToolChoice:
+    """Which of an environment's tools become actions. Names may have `*` and `?`."""
+
+    only: tuple[str, ...] = ()
+    """These alone, deprecated ones too; empty for all that are not deprecated."""
+    without: tuple[str, ...] = ()
+    """Not these."""
+
+    def check(self, tools: Collection[str]) -> None:
+        """Check that each name stands for a tool.
+
+        Raises:
+            InputError: One does not.
+        """
+        for wanted in (*self.only, *self.without):
+            if not any(fnmatchcase(name, wanted) for name in tools):
+                near = did_you_mean(wanted, list(tools))
+                raise InputError(
+                    f"the environment has no tool {clean_line(wanted, 60)} for the agent",
+                    fix=f"Did you mean {clean_line(near, 60)}?" if near else None,
+                )
+
+    def why_not(self, tool: Tool) -> str | None:
+        """Why a tool is left out; None where it is not."""
+        if any(fnmatchcase(tool.name, pattern) for pattern in self.without):
+            return "it is not wanted"
+        if self.only:
+            return None if any(fnmatchcase(tool.name, pattern) for pattern in self.only) else "it is not among the wanted ones"
+        return "its description says that it is deprecated" if _DEPRECATED.search(tool.description) else None
+
+
+ALL_TOOLS = ToolChoice()
+
+
+def draft_config(
+    analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False, choice: ToolChoice = ALL_TOOLS
+) -> Draft:
     """Decide what a configuration for an environment offers.
 
     Args:
         analysis: What is known of the environment. Only tools of kind `agent` become actions.
         name: What to call the environment; taken from the source by default.
         per_value: Write tools with one small enum parameter as one action a value: all that allow it, or those named here.
+        choice: Which tools become actions.
+
+    Raises:
+        InputError: A tool that is chosen, or left out, does not exist.
     """
-    tools = _unique_tools(analysis)
+    every = _unique_tools(analysis)
+    choice.check([tool.name for tool in every])
+    unwanted = {tool.name: why for tool in every if (why := choice.why_not(tool)) is not None}
+    tools = tuple(tool for tool in every if tool.name not in unwanted)
     values = {tool.name: found for tool in tools if (found := _action_values(tool))}
     split = {tool for tool in values if (per_value if isinstance(per_value, bool) else tool in per_value)}
     actions: list[DraftAction] = []
@@ -115,6 +164,7 @@ def draft_config(analysis: Analysis, *, name: str | None = None, per_value: bool
         for tool in analysis.tools
         if tool.kind not in ("agent", "hidden")
     ]
+    left_out += [SkippedTool(tool, why) for tool, why in unwanted.items()]
     names = dict(zip((tool.name for tool in tools), _action_names(tools), strict=True))
     taken = {*RESERVED, *(name for tool, name in names.items() if tool not in split)}
     for tool in tools:
@@ -140,13 +190,16 @@ def draft_config(analysis: Analysis, *, name: str | None = None, per_value: bool
     )
 
 
-def usable_draft(analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False) -> Draft:
+def usable_draft(
+    analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False, choice: ToolChoice = ALL_TOOLS
+) -> Draft:
     """`draft_config`, where the draft has an action.
 
     Raises:
-        InputError: The environment has no tool for the agent, as far as is known: a configuration of it could play nothing.
+        InputError: The environment has no tool for the agent, as far as is known: a configuration of it could play nothing. Or a
+            tool that is chosen, or left out, does not exist.
     """
-    plan = draft_config(analysis, name=name, per_value=per_value)
+    plan = draft_config(analysis, name=name, per_value=per_value, choice=choice)
     if plan.actions:
         return plan
     if analysis.analyzed_at is None and not analysis.tools:
@@ -230,7 +283,7 @@ def _tool_action(tool: Tool, name: str) -> DraftAction | SkippedTool:
     if tool.input_schema is None:
         note = "The server gave no schema for this tool: if it takes parameters, list them here and in the prompt."
         return DraftAction(name, tool.name, description, usage=f"{name}()", renamed=renamed, notes=(note,))
-    schema = ToolSchema(tool.input_schema)
+    schema = ToolSchema(tool.input_schema, tool.name)
     notes: list[str] = []
     static: dict[str, Any] = {}
     offered: list[SchemaProperty] = []

@@ -49,15 +49,32 @@ _FORMATS: Mapping[str, str] = {
     "json-pointer": "/a",
     "regex": "a+",
 }
+_FILE_WORDS = frozenset({"file", "directory", "folder", "path"})
+_FOLDER_TOOLS = frozenset({"directory", "dir", "folder", "tree", "list", "search", "ls", "cd", "mkdir", "glob", "find"})
+"""Words in the name of a tool on files that works on folders."""
+_OF_FILES: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"source", "src", "from"}), "notes.txt"),
+    (frozenset({"destination", "dest", "dst", "target", "to"}), "archive/notes.txt"),
+    (frozenset({"pattern", "glob"}), "*.txt"),
+)
+"""Parts of a parameter's name, and the text that suits it in a tool on files."""
 _NAMED_TEXTS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"url", "uri", "href", "link"}), "https://example.com"),
+    (frozenset({"directory", "dir", "folder", "cwd"}), "docs"),
     (frozenset({"path", "file", "filename"}), "notes.txt"),
     (frozenset({"query", "search", "question"}), "weather tomorrow"),
     (frozenset({"email", "mail"}), "name@example.com"),
     (frozenset({"date", "day"}), "2025-01-31"),
-    (frozenset({"key", "keys"}), "enter"),
+    (frozenset({"key"}), "enter"),
     (frozenset({"command", "cmd"}), "ls"),
     (frozenset({"timezone", "tz"}), "Europe/Paris"),
+    (frozenset({"city", "location", "place"}), "Paris"),
+    (frozenset({"sql"}), "SELECT 1"),
+    (frozenset({"branch"}), "main"),
+    (frozenset({"language", "lang", "locale"}), "en"),
+    (frozenset({"user", "username", "owner", "author"}), "alice"),
+    (frozenset({"replacement", "newtext", "newstr", "newstring"}), "goodbye"),
+    (frozenset({"text", "content", "message", "body", "comment", "note", "prompt", "input", "value", "string", "word"}), "hello"),
     (frozenset({"name", "title"}), "example"),
 )
 """Parts of a parameter's name, and the text that suits it."""
@@ -82,10 +99,11 @@ class SchemaProperty:
 
 
 class ToolSchema:
-    """The input schema of one tool."""
+    """The input schema of one tool, whose name is a hint for what texts look natural."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, Any], tool: str = "") -> None:
         self.root = root
+        self._tool = tool
         self._validator = Validator(root)
         self._work = WorkBudget()
         """What the search for an example may still take."""
@@ -294,7 +312,7 @@ class ToolSchema:
 
     def _of_kind(self, kind: str, plain: Mapping[str, Any], name: str, depth: int) -> Iterator[Any]:
         if kind == "string":
-            yield from _texts(plain, name)
+            yield from _texts(plain, name, self._tool)
         elif kind == "integer":
             yield from (int(number) for number in _numbers(plain, whole=True))
         elif kind == "number":
@@ -464,16 +482,28 @@ def _tidy(number: int | float, whole: bool) -> int | float:
     return int(number) if whole or number == int(number) else number
 
 
-def _texts(plain: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Texts that look natural, made to fit the lengths of a schema; not all of them fit.
+def _words_of(name: str) -> set[str]:
+    """The words in a name, in the singular too, and each two neighbours as one: `newText` is `new`, `text` and `newtext`."""
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200]).lower())
+    singular = {f"{word[:-3]}y" if word.endswith("ies") else word[:-1] for word in words if word.endswith("s")}
+    return {*words, *singular, *(first + second for first, second in itertools.pairwise(words))}
 
-    The name is that of the parameter: an address for `url`, a file name for `path`.
-    """
+
+def _natural_text(name: str, tool: str) -> str:
+    """A text that suits a parameter of a tool, by their names: an address for `url`, a file for `path`; else its own name."""
+    words, doing = _words_of(name), _words_of(tool)
+    if doing & _FILE_WORDS and (found := next((text for named, text in _OF_FILES if words & named), None)) is not None:
+        return found
+    if "path" in words and doing & _FOLDER_TOOLS:
+        return "docs"
+    return next((text for named, text in _NAMED_TEXTS if words & named), clean_line(name, 40) or "hello")
+
+
+def _texts(plain: Mapping[str, Any], name: str, tool: str) -> Iterator[str]:
+    """Texts that look natural, made to fit the lengths of a schema; not all of them fit. The names are hints."""
     form, pattern = plain.get("format"), plain.get("pattern")
     natural = _FORMATS.get(form, "") if isinstance(form, str) else ""
-    if not natural:
-        parts = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200]).lower()))
-        natural = next((text for words, text in _NAMED_TEXTS if parts & words), "hello")
+    natural = natural or _natural_text(name, tool)
     least, most = _count(plain, "minLength", _LONGEST_TEXT), _number(plain, "maxLength")
     if isinstance(pattern, str):
         yield from _matches(pattern, least)

@@ -14,7 +14,7 @@ from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.environment_name import config_file_name
-from hudtui.core.gym.generate import SkippedTool, action_snippet, draft_config, generate
+from hudtui.core.gym.generate import SkippedTool, ToolChoice, action_snippet, draft_config, generate
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.schema_examples import UNSET, ToolSchema
@@ -603,3 +603,33 @@ def test_ten_thousand_tools() -> None:
     one = schema({"q": {"type": "string"}, "limit": {"type": "integer", "default": 10}}, "q")
     text = generate(analysis(*(Tool(f"tool_{number}", "Does something.", one) for number in range(10_000))))
     assert text.count("_tool: ") == text.count("Usage: ") - 1 == 10_000
+
+
+def test_usages_make_sense_and_deprecated_tools_stay_out() -> None:
+    text = {"type": "string"}
+
+    def tool(name: str, description: str = "", **properties: Any) -> Tool:
+        return Tool(name, description, {"type": "object", "properties": properties, "required": list(properties)})
+
+    found = Analysis(
+        "files",
+        tools=(
+            tool("move_file", source=text, destination=text),
+            tool("search_files", path=text, pattern=text),
+            tool("directory_tree", path=text),
+            tool("read_multiple_files", paths={"type": "array", "items": text}),
+            tool("read_file", "Read a file. DEPRECATED: Use read_text_file instead.", path=text),
+            tool("find_old", "Find deprecated calls in a file.", subject=text),
+        ),
+    )
+    assert {action.name: action.usage for action in draft_config(found).actions} == {
+        "move_file": 'move_file("notes.txt", "archive/notes.txt")',
+        "search_files": 'search_files("docs", "*.txt")',
+        "directory_tree": 'directory_tree("docs")',
+        "read_multiple_files": 'read_multiple_files(["notes.txt"])',
+        "find_old": 'find_old("subject")',
+    }
+    chosen = draft_config(found, choice=ToolChoice(("read_*",), ("read_multiple_files",)))
+    assert [action.name for action in chosen.actions] == ["read_file"]
+    with pytest.raises(InputError, match="no tool read_fil "):
+        draft_config(found, choice=ToolChoice(("read_fil",)))
