@@ -16,7 +16,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
 
-from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.errors import InputError
 from hudtui.core.results.queries import diff_transcripts, failures, histogram, step_map, unsolved
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.tui.actions import AppAction, by_key, cancel_action
