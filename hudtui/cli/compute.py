@@ -38,15 +38,15 @@ _WHEEL = "|/-\\"
 
 
 def settings() -> Settings:
-    """The settings of the project folder, all of which count.
+    """The settings of the project folder; all those of machines count.
 
     Raises:
-        Untrusted: The user has not agreed to what the project's files ask for.
+        Untrusted: The user has not agreed to settings of machines in the project's `.env`.
     """
-    from hudtui.core.settings import load_settings
+    from hudtui.core.settings import OF_MACHINES, load_settings
 
     found = load_settings(Path.cwd())
-    found.require_trust()
+    found.require_trust(*OF_MACHINES)
     return found
 
 

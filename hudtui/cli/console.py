@@ -153,8 +153,9 @@ def failures(*, as_json: bool = False, compact: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except HudtuiError as error:
-        if isinstance(error, Untrusted) and _agreed(error):
+    except HudtuiError as failure:
+        error = failure if failure.lacks is None else _with_reason(failure)
+        if isinstance(error, Untrusted) and agrees(error):
             raise Again from None
         if debug:
             raise
@@ -179,18 +180,24 @@ def failures(*, as_json: bool = False, compact: bool = False) -> Iterator[None]:
         raise typer.Exit(141) from None
 
 
-def _agreed(error: Untrusted) -> bool:
-    """List what a folder asks for, and ask in a terminal whether to trust it."""
+def _with_reason(error: HudtuiError) -> HudtuiError:
+    from hudtui.core.flows.trust import with_reason
+
+    return with_reason(error, Path.cwd())
+
+
+def agrees(error: Untrusted) -> bool:
+    """List what a folder asks for, and ask in a terminal whether to trust it. Returns whether the user agrees."""
     if not (trusting or interactive()):
         return False
-    from hudtui.core.flows.trust import changes, listing, question
+    from hudtui.core.flows.trust import listing, question
 
-    powers = question(error.folder, error.powers)
+    powers, before = question(error.folder, error.powers)
     if not trusting:
         say(f"{error.folder} is not trusted. Its files would have hudtui")
         for line in listing(powers, error.folder):
             say(f"  {line}")
-        if before := changes(powers, error.folder):
+        if before:
             say("  instead of what you agreed to before:")
             for line in before:
                 say(f"  {line}")

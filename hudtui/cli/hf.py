@@ -125,7 +125,7 @@ async def known_analysis(text: str, settings: Settings) -> Analysis:
     from hudtui.cli.analyses import look, say_warnings
     from hudtui.core.environment.source import parse_source
 
-    source = parse_source(text, folder=settings.folder, lookup=settings.lookup)
+    source = parse_source(text, folder=settings.folder, lookup=settings.use)
     found = await look(source, live=False, timeout=60.0)
     say_warnings(found)
     return found

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hudtui.core.project import Project
     from hudtui.core.runs.prepare import Preparation
     from hudtui.core.runs.store import RunRecord, RunStore
+    from hudtui.core.settings import Settings
 
 R = TypeVar("R", bound=RunRequest)
 
@@ -131,6 +132,7 @@ async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
 
     find_engine(request.engine)  # an engine that does not exist is the first thing to say
     project = open_project()
+    _ask_about_env(project.settings(), how)
     store = project.runs
     if not how.only_looks:
         await runlog.reconcile_runs(store)
@@ -162,6 +164,22 @@ async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
 
 
 # --- what is missing ------------------------------------------------------------------------------------------------------
+
+
+def _ask_about_env(settings: Settings, how: How) -> None:
+    """Ask about what stands in the project's `.env` and is not agreed to, before a key counts as missing.
+
+    A plan that is only shown is shown whatever the answer; its checks say what does not count.
+
+    Raises:
+        Untrusted: Something is to be started; whoever shows the error asks.
+    """
+    from hudtui.core.trust import Untrusted
+
+    if settings.withheld and how.only_looks:
+        console.agrees(Untrusted(settings.folder, settings.withheld))
+    else:
+        settings.require_trust()
 
 
 async def _prepare(request: RunRequest, store: RunStore, project: Project, how: How) -> Preparation:

@@ -47,11 +47,13 @@ def list_settings(as_json: Json = False) -> None:
             place = found.location(name)
             came = "" if origin is None else f"  ({place or origin})" if origin != "default" else "  (default)"
             about = "" if value is not None else f"  {found.keys[name].about}"
+            if value is None and found.waits(name) is not None:
+                value, about = ": ".join(found.lacking(name)), ""
             console.out(f"{name:<{width}}  {value if value is not None else 'not set:'}{came}{about}")
         for name, problem in problems.items():
             console.say(f"{name}: {problem} (from {found.location(name) or found.origin(name)})")
-        if found.without_env:
-            console.say("The values of .env do not count until you trust this folder: hudtui trust")
+        if words := found.waiting_words():
+            console.say(f"{words} until you agree: hudtui trust")
         for notice in found.notices:
             console.say(notice)
 
@@ -84,6 +86,7 @@ def _listing(found: Settings, problems: Mapping[str, str]) -> dict[str, object]:
         "env_file": str(found.folder / ".env"),
         "user_file": str(user_file()),
         "settings": entries,
+        "untrusted": {name: place.line for name, place in found.waiting.items()},
         "notices": list(found.notices),
     }
 
@@ -131,7 +134,8 @@ def set_setting(
         console.say(f"{name} is now in {path}.")
         wanted = "user file" if user else ".env"
         if after.origin(name) != wanted:
-            console.say(f"Another value takes precedence: from {after.location(name) or after.origin(name)}.")
+            refused = next((notice for notice in after.notices if not user and f": {name}" in notice), None)
+            console.say(refused or f"Another value takes precedence: from {after.location(name) or after.origin(name)}.")
         if key is None:
             console.say("It is not a setting of hudtui itself; tasks and configs can refer to it.")
 

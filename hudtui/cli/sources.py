@@ -117,6 +117,6 @@ def read_source(text: str | None, command: Sequence[str] = (), options: SourceOp
         headers=pairs(how.header, "--header"),
         env=pairs(how.env, "--env", bare=True),
         folder=folder,
-        lookup=settings.lookup,
+        lookup=settings.use,
         sse=how.sse,
     )

@@ -62,7 +62,7 @@ def trust(
                     console.out(title)
                     for line in listing(these, folder):
                         console.out(f"  {line}")
-            if before := changes(lacking, folder):
+            if before := changes(powers, folder):
                 console.out("instead of what you agreed to before:")
                 for line in before:
                     console.out(f"  {line}")

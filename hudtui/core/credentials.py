@@ -85,7 +85,7 @@ async def check_key(name: str, settings: Settings, *, timeout: float = 15.0) -> 
         raise InputError(f"{name} is not a key that can be tested", fix=f"Keys that can be: {keys}.")
     key = settings.get(name)
     if key is None:
-        return KeyCheck(name, "missing", f"{name} is not set.")
+        return KeyCheck(name, "missing", f"{name} {settings.lacking(name)[0]}.")
     base = settings.get(request.variable)
     if base is None:
         return KeyCheck(name, "untestable", f"No service can be asked about {name}: {request.variable} is not set.")

@@ -268,6 +268,9 @@ def _keys(folder: Path) -> list[Fact]:
     facts = [_key(name, settings, problems) for name, key in settings.keys.items() if key.secret]
     others = (name for name in problems if not settings.keys[name].secret)
     facts += [Fact("keys", name, f"{problems[name]} (from {_from(settings, name)})", "problem") for name in others]
+    words = settings.waiting_words()
+    if words and not {name for name, key in settings.keys.items() if key.secret}.issuperset(settings.waiting):
+        facts.append(Fact("keys", "note", words, "missing", "hudtui trust"))
     facts += [Fact("keys", "note", notice, "problem") for notice in settings.notices]
     path = settings.get("PRIME_SSH_KEY_PATH")
     if path is not None:
@@ -281,6 +284,8 @@ def _key(name: str, settings: Settings, problems: Mapping[str, str]) -> Fact:
         return Fact("keys", name, f"{problems[name]} (from {_from(settings, name)})", "problem", f"hudtui settings set {name}")
     if settings.get(name) is not None:
         return Fact("keys", name, f"set (from {_from(settings, name)})", "ok")
+    if settings.waits(name) is not None:
+        return Fact("keys", name, ": ".join(settings.lacking(name)), "missing")
     # A key of another platform is not missing here, nor that of a simulator that is not used.
     elsewhere = name in {one.key_variable for one in BUILT_IN} and name != settings.platform.key_variable
     elsewhere |= name == "HUDTUI_SIM_KEY" and "://" not in (settings.get("HUDTUI_SIM") or "")

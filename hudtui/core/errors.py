@@ -45,16 +45,26 @@ class HudtuiError(Exception):
         why: The underlying reason, where it is known (an exception's text, the end of a child's stderr).
         fix: What the user can do now.
         where: The place in the user's input.
+        lacks: A setting without a value that may be the reason.
     """
 
     exit_code = 1
 
-    def __init__(self, what: str, *, why: str | None = None, fix: str | None = None, where: Location | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str | None = None,
+        fix: str | None = None,
+        where: Location | None = None,
+        lacks: str | None = None,
+    ) -> None:
         super().__init__(what)
         self.what = what
         self.why = why
         self.fix = fix
         self.where = where
+        self.lacks = lacks
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

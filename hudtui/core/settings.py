@@ -4,9 +4,9 @@ Values come from layers, and the first layer with a value wins: the environment,
 files of other tools (`~/.hud/.env`, Prime's config, the Hugging Face login), the defaults. An empty value counts as none.
 Importing this module is cheap: python-dotenv is imported when it is first needed.
 
-The project's `.env` counts only if the user trusts the folder (`core.trust`); otherwise `Settings.withheld` says what does not
-count. Even a trusted `.env` can only lower a limit on money or time, and can name neither a program to start nor the address of a
-simulator.
+A line of the project's `.env` counts only if the user has agreed to it (`core.trust`); `Settings.withheld` says what does not
+count, and `Settings.lacking` where a missing value stands. Even a trusted `.env` can only lower a limit on money or time, and can
+name neither a program to start nor the address of a simulator.
 """
 
 from __future__ import annotations
@@ -171,6 +171,9 @@ _COMMON = (
     *ALARM_SETTINGS.values(),
 )
 
+OF_MACHINES = ("PRIME_", "HUDTUI_")
+"""How the names of the settings begin that decide which machines are rented, where, and within which limits."""
+
 LIMIT_SETTINGS: Mapping[str, str] = {
     "run_budget": "HUDTUI_BUDGET_RUN",
     "day_budget": "HUDTUI_BUDGET_DAY",
@@ -231,8 +234,8 @@ class Settings:
         folder: The project folder.
         platform: The platform whose keys and addresses these are.
         notices: What was ignored while reading, in plain words, without values.
-        withheld: Powers of the project's `.env` and of a platform that the project declares, which the user has not agreed to. If
-            there is one of `.env`, nothing in `.env` counts.
+        withheld: Powers of the project's `.env` and of a platform that the project declares, which the user has not agreed to.
+            The lines of `.env` that they come from do not count.
     """
 
     def __init__(
@@ -242,11 +245,14 @@ class Settings:
         layers: tuple[_Layer, ...],
         notices: tuple[str, ...],
         withheld: tuple[trust.Power, ...] = (),
+        waiting: Mapping[str, trust.Power] | None = None,
     ) -> None:
         self.folder = folder
         self.platform = platform
         self.notices = notices
         self.withheld = withheld
+        self._waiting = dict(waiting or {})
+        self._waiting_in_any_case = lookup_in_any_case({name: name for name in self._waiting})
         self.keys = {key.name: key for key in known_settings(platform)}
         self._layers = layers
         # From the last layer to the first, so that the first layer's values stay. An empty value hides nothing.
@@ -267,14 +273,55 @@ class Settings:
         """The value of a variable in a task or a config, for `variables.substitute`; also under a name in another case."""
         return self._in_any_case(name)
 
+    def use(self, name: str) -> str | None:
+        """Like `lookup`, for work that uses the value.
+
+        Raises:
+            Untrusted: There is none, and the project's `.env` has one that the user has not agreed to.
+        """
+        if not (value := self.lookup(name)):
+            self._require_agreed(name)
+        return value
+
+    def waits(self, name: str) -> Location | None:
+        """File and line of a value in the project's `.env` that the user has not agreed to; the name may be in another case."""
+        one = self._waiting.get(self._waiting_in_any_case(name) or "")
+        return None if one is None else Location(str(one.file), one.line)
+
+    def _require_agreed(self, name: str) -> None:
+        """Raise `Untrusted` if a value stands in the project's `.env` that the user has not agreed to, and name it first."""
+        if (one := self._waiting.get(self._waiting_in_any_case(name) or "")) is not None:
+            raise trust.Untrusted(self.folder, (one, *(other for other in self.withheld if other != one)))
+
+    def lacking(self, name: str) -> tuple[str, str]:
+        """Why a variable has no value, as the end of a sentence about it, and the command that mends it."""
+        if (place := self.waits(name)) is not None:
+            words = trust.standing({name: place.line or 0}, Path(place.file).name)
+            return words.removeprefix(f"{name} "), "hudtui trust"
+        return "is not set", f"hudtui settings set {name}"
+
+    @property
+    def waiting(self) -> Mapping[str, Location]:
+        """File and line of each value in the project's `.env` that the user has not agreed to, by the name of the variable."""
+        return {name: Location(str(one.file), one.line) for name, one in self._waiting.items()}
+
+    def waiting_words(self) -> str | None:
+        """A sentence that names the values in the project's `.env` that the user has not agreed to; None if there is none."""
+        lines = {name: one.line or 0 for name, one in self._waiting.items()}
+        if not lines:
+            return None
+        return f"{trust.standing(lines, '.env')}, and {'does' if len(lines) == 1 else 'do'} not count"
+
     def require(self, name: str) -> str:
         """Like `get`, for work that needs the value.
 
         Raises:
+            Untrusted: The value stands in the project's `.env`, and the user has not agreed to it.
             InputError: There is no value; the error says how to set it.
         """
         if (value := self.get(name)) is not None:
             return value
+        self._require_agreed(name)
         key = self.keys.get(name)
         where = f" Get one at {key.get_it}." if key is not None and key.get_it else ""
         raise InputError(
@@ -283,19 +330,20 @@ class Settings:
             fix=f"Set it in the environment, or keep it in {self.folder / '.env'} with: hudtui settings set {name}.{where}",
         )
 
-    @property
-    def without_env(self) -> bool:
-        """Whether the project's `.env` asks for something that the user has not agreed to; none of its values counts then."""
-        return any(one.file == self.folder / ".env" for one in self.withheld)
-
-    def require_trust(self) -> None:
+    def require_trust(self, *prefixes: str) -> None:
         """Raise if anything is withheld: for work that may depend on it.
+
+        Args:
+            prefixes: How the names begin of the settings that the work depends on; all settings, and the platform, without one.
 
         Raises:
             Untrusted: The user has not agreed to what this folder's files ask for.
         """
-        if self.withheld:
-            raise trust.Untrusted(self.folder, self.withheld)
+        powers = self.withheld
+        if prefixes:
+            powers = tuple(one for name, one in self._waiting.items() if name.startswith(prefixes))
+        if powers:
+            raise trust.Untrusted(self.folder, powers)
 
     def url(self, service: str) -> str | None:
         """An address of the platform, by the name of its service (see `platform.SERVICES`)."""
@@ -443,10 +491,13 @@ def load_settings(folder: Path, platform: Platform | None = None, *, environ: Ma
     layers = _own_layers(environment, notices)
     file = _of_folder(written, layers, notices)
     layers.append(_Layer("default", {key.name: key.default for key in known_settings(platform) if key.default}))
-    withheld = trust.missing(folder, (*env_powers(file, platform), *_platform_powers(folder, platform)))
-    if not any(one.file == file.path for one in withheld):
-        layers[1:1] = _env_layer(".env", _allowed(file, layers, notices))
-    return Settings(folder, platform, tuple(layers), tuple(notices), withheld)
+    powers = _env_powers(file, platform)
+    withheld = trust.missing(folder, (*powers.values(), *_platform_powers(folder, platform)))
+    tokens = {one.token for one in withheld}
+    waiting = {name: one for name, one in powers.items() if one.token in tokens}
+    agreed = {name: entry for name, entry in file.entries.items() if name not in waiting}
+    layers[1:1] = _env_layer(".env", _allowed(EnvFile(file.path, agreed), layers, notices))
+    return Settings(folder, platform, tuple(layers), tuple(notices), withheld, waiting)
 
 
 def _own_layers(environment: Mapping[str, str], notices: list[str]) -> list[_Layer]:
@@ -479,8 +530,13 @@ def _platform_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...
 
 def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
     """One power for each value of a project's `.env`. Keys are named and never shown; all else is shown as it is written."""
+    return tuple(_env_powers(file, platform).values())
+
+
+def _env_powers(file: EnvFile, platform: Platform) -> dict[str, trust.Power]:
+    """The power of each value of a project's `.env`, by the name of the variable."""
     keys = {key.name: key for key in known_settings(platform)}
-    found = []
+    found: dict[str, trust.Power] = {}
     for name, entry in file.entries.items():
         key = keys.get(name) or keys.get(name.upper())
         if not entry.value:
@@ -489,18 +545,22 @@ def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
         borrowed = f", with {', '.join(sorted(entry.outside))}" if entry.outside else ""
         told = f"{name}={written}{borrowed}"
         if key.secret if key is not None else looks_secret(name):
-            found.append(trust.power("key", f"{name}{borrowed}", file.path, name, *([written] if borrowed else [])))
-        elif key is not None and key.kind == "url":
+            exact = [name, written] if borrowed else [name]
+            found[name] = trust.power("key", f"{name}{borrowed}", file.path, *exact, line=entry.line, secret=entry.value)
+            continue
+        kind: trust.Kind
+        if key is not None and key.kind == "url":
             goes = _key_for(name, platform)
             use = f"{name}{borrowed}; {goes} is sent there" if goes else f"{name}{borrowed}"
-            found.append(trust.power("address", f"{written} ({use})", file.path, name, written))
+            kind, told = "address", f"{written} ({use})"
         elif key is not None and key.kind == "limit":
-            found.append(trust.power("limit", told, file.path, name, written))
+            kind = "limit"
         elif _PROGRAM.fullmatch(name):
-            found.append(trust.power("command", told, file.path, name, written))
+            kind = "command"
         else:
-            found.append(trust.power("variable" if key is None else "setting", told, file.path, name, written))
-    return tuple(found)
+            kind = "variable" if key is None else "setting"
+        found[name] = trust.power(kind, told, file.path, name, written, line=entry.line)
+    return found
 
 
 _PROGRAM = re.compile(

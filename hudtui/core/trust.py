@@ -18,9 +18,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +39,7 @@ RUN_VARIABLE = "HUDTUI_TRUST_RUN"
 
 _IN_AN_ERROR = 300
 """Characters of an action in an error, which is not the question about it."""
+_NAMED = 5
 _HEADINGS: Mapping[Kind, str] = {
     "command": "start a program",
     "code": "run Python code",
@@ -61,6 +63,10 @@ class Power:
     """The file that asks for it."""
     token: str
     """Digest of exactly what would be done: equal tokens mean equal powers."""
+    line: int | None = None
+    """Of the file, counting from 1, where it is known."""
+    secret: str | None = field(default=None, repr=False, compare=False)
+    """The value of a key. It is not in the token, which anyone could try values against."""
 
     @property
     def heading(self) -> str:
@@ -79,6 +85,12 @@ class Agreement:
     kind: str
     text: str
     file: str
+    seal: str = ""
+    """Of a key: a salt, and a digest of the salt and the value; empty for other powers."""
+
+    def covers(self, one: Power) -> bool:
+        """Whether this is about the same value of a key. The tokens are known to be equal."""
+        return one.secret is None or secrets.compare_digest(self.seal, _seal(one.secret, self.seal.partition(":")[0]))
 
 
 class Untrusted(InputError):
@@ -92,9 +104,14 @@ class Untrusted(InputError):
     def __init__(self, folder: Path, powers: Sequence[Power]) -> None:
         first, more = powers[0], len(powers) - 1
         text = clean_line(first.text, _IN_AN_ERROR)
+        why = f"{in_full(first.file.name)} would have hudtui {first.heading}: {text}"
+        if first.kind == "key" and first.line is not None:
+            ours = [one for one in powers if one.kind == "key" and one.line and one.file == first.file]
+            keys = {one.text.partition(",")[0]: one.line for one in ours}  # behind a comma: what it takes from elsewhere
+            why, more = standing(keys, first.file.name), len(powers) - len(keys)
         super().__init__(
             "this folder is not trusted, and this needs something that its files ask for",
-            why=f"{in_full(first.file.name)} would have hudtui {first.heading}: {text}" + (f" (and {more} more)" if more else ""),
+            why=why + (f" (and {more} more)" if more else ""),
             fix="See all of it with `hudtui trust --show`; agree with `hudtui trust`, or with `hudtui --trust ...` in a script.",
             where=Location(str(folder)),
         )
@@ -102,7 +119,22 @@ class Untrusted(InputError):
         self.powers = tuple(powers)
 
 
-def power(kind: Kind, text: str, file: Path, *exact: Any) -> Power:
+def standing(lines: Mapping[str, int], file: str) -> str:
+    """A sentence that says where variables stand which do not count.
+
+    Args:
+        lines: Line of each variable. Of more than five, the first are named.
+        file: Name of the file.
+    """
+    if len(lines) == 1:
+        ((name, line),) = lines.items()
+        return f"{name} stands in {file}, line {line}, which is not trusted"
+    named = [f"{name} (line {line})" for name, line in lines.items()]
+    some = named if len(named) <= _NAMED else [*named[: _NAMED - 1], f"{len(named) - _NAMED + 1} more"]
+    return f"{', '.join(some[:-1])} and {some[-1]} stand in {file}, which is not trusted"
+
+
+def power(kind: Kind, text: str, file: Path, *exact: Any, line: int | None = None, secret: str | None = None) -> Power:
     """A power, with the digest of `exact` as its token.
 
     Args:
@@ -111,17 +143,19 @@ def power(kind: Kind, text: str, file: Path, *exact: Any) -> Power:
             nothing else: what follows a word such as `token=` may be a command.
         file: The file that asks for it.
         exact: Everything that decides what it does, as JSON values.
+        line: See `Power`, as the next.
+        secret: The value of a key.
     """
     action = json.dumps([kind, *exact], sort_keys=True, default=str)
-    return Power(kind, in_full(text), file, hashlib.sha256(action.encode("utf-8", "surrogatepass")).hexdigest())
+    return Power(kind, in_full(text), file, hashlib.sha256(action.encode("utf-8", "surrogatepass")).hexdigest(), line, secret)
 
 
 def agreed(folder: Path) -> Mapping[str, Agreement]:
     """The powers that the user has agreed to in this folder, by token. Empty for a folder that is not trusted."""
     try:
-        data = json.loads(_file(folder).read_bytes())
+        data = json.loads(agreements_file(folder).read_bytes())
         return {
-            str(token): Agreement(str(item["kind"]), str(item["text"]), str(item["file"]))
+            str(token): Agreement(str(item["kind"]), str(item["text"]), str(item["file"]), str(item.get("seal", "")))
             for token, item in data["agreed"].items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -134,7 +168,7 @@ def missing(folder: Path, powers: Iterable[Power]) -> tuple[Power, ...]:
     always = _always()
     found: dict[str, Power] = {}
     for one in powers:
-        if one.token not in known and not _below(one.file, always):
+        if not (one.token in known and known[one.token].covers(one)) and not _below(one.file, always):
             found.setdefault(one.token, one)
     return tuple(found.values())
 
@@ -155,21 +189,29 @@ def agree(folder: Path, powers: Iterable[Power]) -> None:
     Raises:
         InputError: The state folder cannot be written.
     """
-    path = _file(folder)
+    path = agreements_file(folder)
     try:
         private_folder(path.parent)
         with file_lock(path):
             kept = {token: vars(item) for token, item in agreed(folder).items()}
-            kept |= {one.token: one.to_json() for one in powers}
+            kept |= {one.token: _agreement(one) for one in powers}
             data = {"version": 1, "folder": _real(folder), "agreed": kept}
             write_atomic(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n", mode=0o600)
     except OSError as error:
         raise InputError("this agreement cannot be kept", why=error.strerror or str(error), where=Location(str(path))) from None
 
 
+def _agreement(one: Power) -> dict[str, str]:
+    return {**one.to_json(), **({} if one.secret is None else {"seal": _seal(one.secret, secrets.token_hex(16))})}
+
+
+def _seal(value: str, salt: str) -> str:
+    return f"{salt}:{hashlib.sha256(f'{salt}:{value}'.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
 def revoke(folder: Path) -> bool:
     """Delete every agreement about this folder and the marks of its runs. Returns whether there were any."""
-    path, marks = _file(folder), _marks(folder / ".hudtui" / "runs.db")
+    path, marks = agreements_file(folder), _marks(folder / ".hudtui" / "runs.db")
     found = path.exists() or marks.exists()
     path.unlink(missing_ok=True)
     shutil.rmtree(marks, ignore_errors=True)
@@ -178,9 +220,15 @@ def revoke(folder: Path) -> bool:
 
 def replaced(folder: Path, powers: Iterable[Power]) -> tuple[Agreement, ...]:
     """Agreements about the files of `powers` that no power matches any more: the old half of a change."""
-    tokens = {one.token for one in powers}
+    by_token = {one.token: one for one in powers}
     files = {str(one.file) for one in powers}
-    return tuple(item for token, item in agreed(folder).items() if token not in tokens and item.file in files)
+    found = []
+    for token, item in agreed(folder).items():
+        if item.file in files and token not in by_token:
+            found.append(item)
+        elif token in by_token and not item.covers(by_token[token]):
+            found.append(replace(item, text=f"{item.text}, with another value"))
+    return tuple(found)
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------------
@@ -227,7 +275,8 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(os.fsencode(_real(path))).hexdigest()[:32]
 
 
-def _file(folder: Path) -> Path:
+def agreements_file(folder: Path) -> Path:
+    """The file that keeps what the user has agreed to in a folder. It need not exist."""
     return app_paths().state / "trust" / f"{_digest(folder)}.json"
 
 

@@ -537,8 +537,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def _look_around(self) -> None:
         before, now = self._marks, await asyncio.to_thread(self.services.marks, self.folder)
-        if now.runs != before.runs or self._not_read:
-            await self._reload()
+        if now.runs != before.runs or now.trust != before.trust or self._not_read:
+            await self._reload(everything=now.trust != before.trust)
         if self._begun:
             if now.machines != before.machines:
                 self._marks = replace(self._marks, machines=now.machines)
@@ -580,7 +580,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         async with self._reading:  # one after the other: what was read first is never shown last
             marks, facts = await asyncio.to_thread(read)
             # Rented machines are not read here: what became of them is seen at the next look around.
-            self._marks = marks if self.facts is None else replace(self._marks, runs=marks.runs)
+            self._marks = marks if self.facts is None else replace(marks, machines=self._marks.machines)
             if everything or facts != self.facts:
                 self.facts = facts
                 for screen in self._opened.values():
@@ -816,13 +816,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         The question is about everything that the folder asks for, so that it comes once.
         """
         from hudtui.core import trust
-        from hudtui.core.flows.trust import changes, listing, question
+        from hudtui.core.flows.trust import listing, question
 
-        lacking = await asyncio.to_thread(question, self.folder, powers, self.platform)
+        lacking, before = await asyncio.to_thread(question, self.folder, powers, self.platform)
         if not lacking:
             return True
         lines = ["Its files would have hudtui", *listing(lacking, self.folder)]
-        if before := changes(lacking, self.folder):
+        if before:
             lines += ["", "instead of what you agreed to before:", *before]
         if not await self.confirm("Trust this folder?", tuple(lines), yes="Trust", no="Only look", danger=True):
             return False

@@ -82,12 +82,14 @@ class Money:
 
 @dataclass(frozen=True)
 class Marks:
-    """Marks of the databases, which change with every write of any process. They are cheap to read."""
+    """Marks of files, which change with every write of any process. They are cheap to read."""
 
     runs: object = None
     """Of the project's runs."""
     machines: object = None
     """Of the rented machines of all projects."""
+    trust: object = None
+    """Of what the user has agreed to in this folder, and of the settings."""
 
 
 @dataclass(frozen=True)

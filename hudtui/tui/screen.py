@@ -20,7 +20,7 @@ from textual.widgets import Static
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 import hudtui.tui.textual_patches  # noqa: F401
-from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.errors import HudtuiError
 from hudtui.tui.actions import Acting
 from hudtui.tui.compositor import SparingCompositor
 from hudtui.tui.facts import Facts
@@ -251,11 +251,16 @@ class HudtuiScreen(Acting, Screen[None]):
         async def guarded() -> Any:
             try:
                 result = await work()
-            except InputError as error:
+            except HudtuiError as failure:
                 from hudtui.core.trust import Untrusted  # late: nothing before the first paint needs it
 
+                error = failure
+                if failure.lacks is not None:
+                    from hudtui.core.flows.trust import with_reason
+
+                    error = await asyncio.to_thread(with_reason, failure, self.app.folder, self.app.platform)
                 if not isinstance(error, Untrusted):
-                    raise
+                    raise error from None
                 if not await self.app.permit(error.powers):
                     self.say("Not done: this folder is not trusted.", "warning")
                     return None

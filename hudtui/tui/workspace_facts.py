@@ -11,7 +11,7 @@ from hudtui.core.errors import HudtuiError
 from hudtui.core.flows.trust import survey
 from hudtui.core.paths import app_paths
 from hudtui.core.runs.project_status import FileChecks, project_steps
-from hudtui.core.settings import load_settings
+from hudtui.core.settings import load_settings, user_file
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE_FOLDER, Workspace, last_dataset_name, open_workspace
 from hudtui.tui.facts import Facts, Marks, RunFact, StepFact, WalletFact
@@ -91,14 +91,22 @@ def _runs(workspace: Workspace) -> Sequence[RunSummary]:
 
 
 def marks(folder: Path) -> Marks:
-    """Return the marks of the databases of runs and of rented machines."""
-    return Marks(_mark(folder / STATE_FOLDER / "runs.db"), _mark(app_paths().data / "pods.db"))
+    """Return the marks of the databases of runs and of rented machines, and of the files of trust and settings."""
+    settings = (trust.agreements_file(folder), folder / ".env", user_file())
+    return Marks(
+        _mark_database(folder / STATE_FOLDER / "runs.db"), _mark_database(app_paths().data / "pods.db"), _mark(*settings)
+    )
 
 
-def _mark(database: Path) -> object:
+def _mark_database(database: Path) -> object:
     """Return a mark of a SQLite database and its write-ahead log, which readers leave empty for a moment."""
+    return _mark(database, database.with_name(f"{database.name}-wal"))
+
+
+def _mark(*paths: Path) -> object:
+    """Return a mark of files; those that are empty or not there do not count."""
     found = []
-    for path in (database, database.with_name(f"{database.name}-wal")):
+    for path in paths:
         try:
             facts = path.stat()
         except OSError:

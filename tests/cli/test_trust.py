@@ -44,9 +44,9 @@ def test_show_agree_and_revoke(folder: Path) -> None:
     for line in ("sh -c 'touch ran; cat'   [tasks.json]", "OPENAI_API_KEY   [.env]", "HUDTUI_BUDGET_RUN=2   [.env]"):
         assert line in shown
     assert "sk-0123" not in shown
-    assert ".env do not count until you trust this folder" in hudtui("settings").stderr
+    assert "OPENAI_API_KEY (line 2) stand in .env, which is not trusted, and do not count" in hudtui("settings").stderr
     asked = hudtui("trust", "--yes")
-    assert f"{folder} is trusted" in asked.stderr and ".env do not count" not in hudtui("settings").stderr
+    assert f"{folder} is trusted" in asked.stderr and "do not count" not in hudtui("settings").stderr
     state = json.loads(hudtui("trust", "--show", "--json").stdout)
     assert state["trusted"] and {power["kind"] for power in state["powers"]} == {"command", "key", "limit"}
     assert "You have agreed" in hudtui("trust", "--show").stdout
@@ -194,3 +194,86 @@ def test_a_person_is_asked_once_and_the_command_goes_on(folder: Path) -> None:
     assert "Trust these files?" in said
     assert (folder / "ran").exists(), said
     assert "Trust these files?" not in on_terminal(PLAY, "")
+
+
+SEED = "HUD_API_KEY=sk-hud-0123456789\nPRIME_API_KEY=pit-0123456789ab\nWANDB_API_KEY=wandb-0123456789\n"
+"""The three lines that a new user is told to begin with."""
+
+
+@pytest.fixture
+def fresh(own_world: Path) -> Path:
+    (own_world / ".env").write_text(SEED)
+    (own_world / "tasks.json").write_text(
+        json.dumps(
+            [
+                {
+                    "id": "a",
+                    "prompt": "Play.",
+                    "mcp_config": {
+                        "hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY"}}
+                    },
+                    "setup_tool": {"name": "setup", "arguments": {}},
+                    "evaluate_tool": {"name": "evaluate", "arguments": {}},
+                }
+            ]
+        )
+    )
+    return own_world
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rl",),
+        ("rl", "--gpus", "4xH100", "--provider", "prime"),
+        ("rl", "tasks.json", "--dry-run"),
+        ("rl", "tasks.json", "--provider", "prime", "--dry-run"),
+        ("rehearse",),
+        ("runs", "start", "tasks.json"),
+        ("pods",),
+        ("pods", "offers"),
+        ("pods", "wallet"),
+        ("pods", "keys", "list"),
+        ("settings", "test"),
+        ("settings", "test", "PRIME_API_KEY"),
+        ("hf", "tasks.json", "--name", "my-org/my-set"),
+        ("tasks", "check", "tasks.json"),
+        ("env", "show", "https://127.0.0.1:9/mcp", "-H", "Authorization=Bearer $HUD_API_KEY"),
+        ("env", "show", "text-2048", "--env", "HUD_API_KEY"),
+        ("doctor",),
+        ("settings",),
+    ],
+    ids=" ".join,
+)
+def test_a_key_in_an_untrusted_file_is_never_called_missing(fresh: Path, words: tuple[str, ...]) -> None:
+    done = subprocess.run([sys.executable, "-P", "-m", "hudtui", *words], capture_output=True, text=True, timeout=100)
+    said = done.stdout + done.stderr
+    assert "in .env" in said and "which is not trusted" in said and "hudtui trust" in said
+    for name in ("HUD_API_KEY", "PRIME_API_KEY", "WANDB_API_KEY"):
+        assert f"{name} is not set" not in said and not re.search(rf"{name}\s+not set", said)
+        assert f"settings set {name}" not in said
+    assert "Make one at" not in said and "0123456789" not in said
+
+
+def test_rl_asks_about_the_file_and_goes_on(fresh: Path) -> None:
+    said = on_terminal(("rl", "--config", "none.yaml"), "y\n")
+    assert said.count("Trust these files?") == 1
+    before, after = said.split("Trust these files?")
+    assert all(name in before for name in ("HUD_API_KEY", "PRIME_API_KEY", "WANDB_API_KEY"))
+    assert "which is not trusted" not in after and "tasks" in after, said
+    assert all(f".env:{line})" in hudtui("settings").stdout for line in (1, 2, 3)), "they count from now on"
+    (fresh / ".env").write_text(f"{SEED}HF_TOKEN=hf-0123456789\n")
+    said = on_terminal(("rl", "--config", "none.yaml"), "n\n")
+    assert "HF_TOKEN" in said and "HUD_API_KEY" not in said.partition("Trust these files?")[0]
+    assert "HF_TOKEN stands in .env, line 4, which is not trusted" in said
+    shown = hudtui("settings").stdout
+    assert shown.count("which is not trusted") == 1 and ".env:1)" in shown, "the others count, and only the new one waits"
+
+
+def test_a_dry_run_asks_at_a_terminal_and_shows_the_plan_whatever_the_answer(fresh: Path) -> None:
+    words = ("rl", "tasks.json", "--dry-run", "--host", "local", "--engine", "rollouts")
+    said = on_terminal(words, "n\n")
+    assert "Trust these files?" in said and "HUD_API_KEY stands in .env, line 1, which is not trusted" in said
+    said = on_terminal(words, "y\n")
+    assert "Trust these files?" in said and "which is not trusted" not in said and "HUD_API_KEY is not set" not in said
+    assert "can be used" in said

@@ -16,9 +16,9 @@ from hudtui.core.environment.powers import server_lines, task_powers
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis
 from hudtui.core.errors import InputError
-from hudtui.core.flows.trust import listing, survey
+from hudtui.core.flows.trust import listing, question, survey, with_reason
 from hudtui.core.platform import HUD, find_platform
-from hudtui.core.settings import Settings, load_settings, save_project_setting, save_user_setting, user_file
+from hudtui.core.settings import OF_MACHINES, Settings, load_settings, save_project_setting, save_user_setting, user_file
 
 USER = "user-key-0123456789"
 
@@ -63,15 +63,105 @@ def test_what_was_agreed_to_counts_until_it_changes(folder: Path) -> None:
     (folder / ".env").write_text("OPENAI_BASE_URL=http://localhost:1/v1\nOPENAI_API_KEY=one\n")
     agree_to_all(folder)
     assert load(folder).get("OPENAI_BASE_URL") == "http://localhost:1/v1" and load(folder).withheld == ()
-    (folder / ".env").write_text("OPENAI_BASE_URL=http://localhost:2/v1\nOPENAI_API_KEY=two\n")
+    (folder / ".env").write_text("OPENAI_BASE_URL=http://localhost:2/v1\nOPENAI_API_KEY=one\n")
     changed = load(folder)
-    assert changed.get("OPENAI_BASE_URL") == "https://api.openai.com/v1" and changed.get("OPENAI_API_KEY") is None
+    assert changed.get("OPENAI_BASE_URL") == "https://api.openai.com/v1" and changed.get("OPENAI_API_KEY") == "one"
     assert [one.text for one in changed.withheld] == ["http://localhost:2/v1 (OPENAI_BASE_URL; OPENAI_API_KEY is sent there)"]
     assert [one.text for one in trust.replaced(folder, survey(folder))] == [
         "http://localhost:1/v1 (OPENAI_BASE_URL; OPENAI_API_KEY is sent there)"
     ]
     trust.revoke(folder)
     assert len(load(folder).withheld) == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["WANDB_API_KEY=w\n", "HUDTUI_BUDGET_RUN=1\n", "HUD_API_URL=https://other.example\n", "FOO=1\n", "export HF_TOKEN='h'\n"],
+)
+@pytest.mark.parametrize("first", [False, True], ids=["appended", "before"])
+def test_another_line_is_asked_about_alone(folder: Path, line: str, first: bool) -> None:
+    lines = "HUD_API_KEY=h\nPRIME_API_KEY=p\n"
+    (folder / ".env").write_text(lines)
+    agree_to_all(folder)
+    (folder / ".env").write_text(line + lines if first else lines + line)
+    settings = load(folder)
+    assert settings.get("HUD_API_KEY") == "h" and settings.get("PRIME_API_KEY") == "p"
+    (new,) = settings.withheld
+    asked = question(folder, settings.withheld, HUD)
+    assert asked.powers == (new,) and asked.before == (), "what stands there unchanged is not said to be replaced"
+    agree_to_all(folder)
+    assert load(folder).withheld == ()
+
+
+def test_another_value_of_a_key_is_asked_about_and_no_value_is_kept(folder: Path) -> None:
+    (folder / ".env").write_text("PRIME_API_KEY=mine-0123456789\nHUD_API_KEY=same-0123456789\n")
+    agree_to_all(folder)
+    (folder / ".env").write_text("HUD_API_KEY=same-0123456789\n\nPRIME_API_KEY=theirs-0123456789\n")
+    settings = load(folder)
+    assert settings.get("PRIME_API_KEY") is None and settings.get("HUD_API_KEY") == "same-0123456789"
+    asked = question(folder, settings.withheld, HUD)
+    assert [one.text for one in asked.powers] == ["PRIME_API_KEY"]
+    assert asked.before == ("  PRIME_API_KEY, with another value   [.env]",)
+    (folder / ".env").write_text("PRIME_API_KEY=mine-0123456789\nHUD_API_KEY=same-0123456789\n")
+    assert load(folder).withheld == (), "the old one needs no new agreement"
+    kept = trust.agreements_file(folder).read_text()
+    assert "0123456789" not in kept
+    seals = [one.seal for one in trust.agreed(folder).values()]
+    trust.revoke(folder)
+    agree_to_all(folder)
+    assert not set(seals) & {one.seal for one in trust.agreed(folder).values()}, "each has a salt of its own"
+
+
+def test_an_agreement_about_a_key_without_its_seal_is_none(folder: Path) -> None:
+    (folder / ".env").write_text("PRIME_API_KEY=mine\n")
+    agree_to_all(folder)
+    path = trust.agreements_file(folder)
+    data = json.loads(path.read_text())
+    for item in data["agreed"].values():
+        del item["seal"]
+    path.write_text(json.dumps(data))
+    assert load(folder).get("PRIME_API_KEY") is None
+
+
+@pytest.mark.parametrize("name", ["PRIME_API_KEY", "prime_api_key"])
+def test_a_value_that_is_not_agreed_to_is_never_called_missing(folder: Path, name: str) -> None:
+    (folder / ".env").write_text("# keys\nHUD_API_KEY=h\nexport PRIME_API_KEY=p\n")
+    settings = load(folder)
+    assert settings.lacking(name) == ("stands in .env, line 3, which is not trusted", "hudtui trust")
+    assert settings.lacking("HF_TOKEN") == ("is not set", "hudtui settings set HF_TOKEN")
+    with pytest.raises(trust.Untrusted, match=r"PRIME_API_KEY \(line 3\) and HUD_API_KEY \(line 2\) stand in .env"):
+        settings.use(name)
+    assert settings.use("HF_TOKEN") is None
+    agree_to_all(folder)
+    assert load(folder).use(name) == "p" and load(folder).waiting_words() is None
+
+
+def test_what_is_needed_says_where_it_stands(folder: Path) -> None:
+    (folder / ".env").write_text("HF_TOKEN=h\n")
+    with pytest.raises(trust.Untrusted, match=r"HF_TOKEN stands in .env, line 1, which is not trusted"):
+        load(folder).require("HF_TOKEN")
+    error = InputError("the Hub refuses", lacks="HF_TOKEN")
+    assert isinstance(with_reason(error, folder, HUD), trust.Untrusted)
+    for other in (InputError("the Hub refuses", lacks="WANDB_API_KEY"), InputError("something else")):
+        assert with_reason(other, folder, HUD) is other
+    save_user_setting("HF_TOKEN", "mine")
+    assert with_reason(error, folder, HUD) is error, "a token that counts was sent, and refused"
+
+
+def test_work_asks_about_the_settings_that_it_depends_on(folder: Path) -> None:
+    (folder / ".env").write_text("WANDB_API_KEY=w\nPRIME_API_KEY=p\n")
+    with pytest.raises(trust.Untrusted, match=r"PRIME_API_KEY stands in .env, line 2"):
+        load(folder).require_trust(*OF_MACHINES)
+    (folder / ".env").write_text("WANDB_API_KEY=w\n")
+    load(folder).require_trust(*OF_MACHINES)
+    with pytest.raises(trust.Untrusted):
+        load(folder).require_trust()
+
+
+def test_the_sentence_about_many_lines_stays_short(folder: Path) -> None:
+    (folder / ".env").write_text("".join(f"V{n}=x\n" for n in range(40)))
+    words = load(folder).waiting_words() or ""
+    assert words.startswith("V0 (line 1), V1 (line 2)") and "and 36 more stand in .env" in words and len(words) < 200
 
 
 def test_an_agreement_is_about_one_folder(folder: Path, tmp_path: Path) -> None:
@@ -212,6 +302,21 @@ def test_what_the_user_sets_here_needs_no_question(folder: Path) -> None:
     save_project_setting(folder, "OPENAI_BASE_URL", "http://localhost:1/v1")
     save_project_setting(folder, "HUD_API_KEY", "k" * 20)
     assert load(folder).withheld == () and load(folder).get("HUD_API_KEY") == "k" * 20
+
+
+@pytest.mark.parametrize(
+    "before", ["", "HUD_API_KEY=old\n", "WANDB_API_KEY=w\nHUD_API_URL=https://x.example\n", "HUD_API_KEY=a\nHUD_API_KEY=b\n"]
+)
+@pytest.mark.parametrize(
+    ("name", "value"), [("HUD_API_KEY", "k" * 20), ("HUD_CLIENT_TIMEOUT", "7"), ("HUDTUI_BUDGET_RUN", "2"), ("MINE", "m")]
+)
+def test_what_the_user_sets_counts_beside_lines_that_are_not_agreed_to(folder: Path, before: str, name: str, value: str) -> None:
+    (folder / ".env").write_text(before)
+    others = {one for one in load(folder).waiting if one != name}
+    save_project_setting(folder, name, value)
+    after = load(folder)
+    assert after.get(name) == value and after.origin(name) == ".env"
+    assert set(after.waiting) == others, "nothing else is agreed to by that"
 
 
 def test_links_out_of_the_folder_are_not_written_through(folder: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hudtui.core import trust
 from hudtui.core.environment.values import Analysis
 from hudtui.core.flows.trust import survey
+from hudtui.core.settings import save_project_setting
 from hudtui.tui.widgets.dialog import Confirm
 from hudtui.tui.widgets.header import HeaderBar
 
@@ -43,17 +44,42 @@ async def test_the_header_says_so_until_the_user_agrees(open_app: Any, hostile: 
     assert not (hostile / "ran").exists()
 
 
+async def test_the_header_follows_what_is_agreed_to_in_a_shell(open_app: Any, hostile: Path) -> None:
+    async with open_app(hostile) as (app, pilot):
+        for _ in range(2):
+            assert "! not trusted" in header(app)
+            trust.agree(hostile, survey(hostile))
+            await settled(pilot, lambda: "! not trusted" not in header(app))
+            trust.revoke(hostile)
+            await settled(pilot, lambda: "! not trusted" in header(app))
+
+
+async def test_a_key_that_a_shell_sets_is_shown(
+    open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HUDTUI_TRUST", raising=False)
+    async with open_app(project, size=(120, 40)) as (app, pilot):
+        await pilot.press("comma")
+        await settled(pilot, lambda: "WANDB_API_KEY" in screen_text(app))
+        save_project_setting(project, "WANDB_API_KEY", "w" * 20)
+        await settled(pilot, lambda: "✓ set WANDB_API_KEY" in " ".join(screen_text(app).split()))
+        (project / ".env").write_text(f"HF_TOKEN=theirs\nWANDB_API_KEY={'w' * 20}\n")
+        await settled(pilot, lambda: "! waits HF_TOKEN" in " ".join(screen_text(app).split()))
+        assert "✓ set WANDB_API_KEY" in " ".join(screen_text(app).split()), "what was agreed to stays agreed to"
+        assert "HF_TOKEN stands in .env, line 1, which is not trusted" in app.screen.message
+
+
 async def test_the_settings_say_that_the_file_of_the_folder_does_not_count(
     open_app: Any, hostile: Path, screen_text: Any
 ) -> None:
     async with open_app(hostile, size=(120, 40)) as (app, pilot):
         await pilot.press("comma")
-        await settled(pilot, lambda: "values of .env do not count until you trust this folder: !" in app.screen.message)
+        await settled(pilot, lambda: "and does not count until you trust this folder: !" in app.screen.message)
         await pilot.press("exclamation_mark")
         await settled(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
         await settled(pilot, lambda: "HUDTUI_BUDGET_RUN 2 " in " ".join(screen_text(app).split()))
-        assert "do not count" not in app.screen.message
+        assert "not count" not in app.screen.message
 
 
 async def test_the_question_shows_a_long_command_to_its_end(

@@ -160,6 +160,7 @@ async def reconcile(
     warnings = [
         f"{clean_line(entry.name)} cannot be checked, and may cost money: there is no key here for {entry.provider}"
         + (f" at {clean_line(entry.endpoint)}" if entry.endpoint else "")
+        + "; one in a .env counts once it is trusted"
         for entry in strange
     ]
     return Reconciliation(

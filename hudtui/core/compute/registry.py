@@ -194,7 +194,10 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
         prime_access(lookup)  # says why a simulator cannot be asked
     told = unavailable_providers(lookup).get(name, f"{name} is not set up here.")
     what, _, fix = told.partition(": ")
-    raise (AuthError if name == "prime" else ProviderError)(what, fix=fix[:1].upper() + fix[1:] if fix else None)
+    fix = fix[:1].upper() + fix[1:]
+    if name == "prime":
+        raise AuthError(what, fix=fix or None, lacks="PRIME_API_KEY")
+    raise ProviderError(what, fix=fix or None)
 
 
 def pod_target(pod: Pod, lookup: Lookup) -> SshTarget | None:

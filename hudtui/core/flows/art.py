@@ -268,7 +268,7 @@ def _read_tasks(source: str, environment: ArtEnvironment, project: Project) -> t
         platform=project.platform,
         split=environment.split,
         folder=project.folder,
-        token=settings.get("HF_TOKEN"),
+        token=settings.use("HF_TOKEN"),
     )
     if not read.tasks:
         lacking = any(problem.field == "mcp_config" and problem.code == "missing" for problem in read.problems)

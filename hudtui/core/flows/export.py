@@ -65,13 +65,14 @@ async def export_model(project: Project, request: ExportRequest) -> AsyncIterato
 
     Raises:
         InputError: The run has no such model on this machine, the folder exists already, or the model's name is not valid.
-        Untrusted: The user has not agreed to run the Python of the run's training environment.
+        Untrusted: The user has not agreed to run the Python of the run's training environment, or to the token in `.env`.
         HudtuiError: The model cannot be merged, or the Hub refuses it. The copy stays where it is in the second case.
     """
     from hudtui.core.training.export import copy_model, find_trained_model, merge_command, push
 
     if request.push_to is not None and request.push_to.count("/") != 1:
         raise InputError(f"{request.push_to!r} is not a name for a model", fix="Name it ORG/NAME.")
+    token = (await asyncio.to_thread(project.settings)).use("HF_TOKEN") if request.push_to is not None else None
     place, name = await asyncio.to_thread(_run_folder, project, request)
     model = await asyncio.to_thread(find_trained_model, place, request.step)
     label = name if model.step is None else f"{name}-step{model.step}"
@@ -87,7 +88,6 @@ async def export_model(project: Project, request: ExportRequest) -> AsyncIterato
     form = "merged" if request.merged else "adapter"
     exported = Exported(target, model, form, model.serve_command(target, label))
     if request.push_to is not None:
-        token = project.settings().lookup("HF_TOKEN")
         yield Progress("push", f"sending {target} to {request.push_to}")
         try:
             address = await asyncio.to_thread(push, target, request.push_to, token=token, public=request.public)

@@ -189,7 +189,7 @@ def typed_source(project: Project, text: str, *, file: Path | None = None) -> So
         command = shlex.split(text[2:]) if text.startswith("--") else []
     except ValueError as error:
         raise InputError("this command cannot be understood", why=str(error), where=Location(text)) from None
-    return parse_source(None if command else text, command, folder=project.folder, lookup=project.settings().lookup, file=file)
+    return parse_source(None if command else text, command, folder=project.folder, lookup=project.settings().use, file=file)
 
 
 def _taken(path: Path) -> bool:

@@ -287,7 +287,9 @@ def _checked_task(
     from hudtui.core.tasks.validate import Rules, TaskChecker
 
     record = task_record(Task(name, draft.prompt or "", config, draft.setup or (), draft.evaluate or ()))
-    checked = TaskChecker(Rules(lookup=project.settings().lookup, platform=project.platform, analysis=analysis)).check(record)
+    settings = project.settings()
+    rules = Rules(lookup=settings.lookup, lacking=settings.lacking, platform=project.platform, analysis=analysis)
+    checked = TaskChecker(rules).check(record)
     for problem in checked.problems:
         if problem.severity == "error":
             raise InputError(f"{problem.field}: {problem.message}", where=Location(name))

@@ -53,6 +53,7 @@ async def fix(
         The request, changed where the remedy is a choice. None if nothing was done.
 
     Raises:
+        Untrusted: The user has not agreed to what the check needs; whoever shows the error asks.
         HudtuiError: The fix failed.
     """
     if check.remedy in ("choose-config", "choose-tasks"):
@@ -65,6 +66,9 @@ async def fix(
         return await _generate(request, project, person, on_event)
     if check.remedy == "choose-machine":
         return await _choose_machine(request, project, person)
+    if check.remedy == "trust":
+        (await asyncio.to_thread(project.settings)).require_trust()
+        return request
     if check.remedy == "set-key":
         done = await set_key(check.options[0], project, person)
     elif check.remedy == "push-image":
@@ -88,9 +92,11 @@ async def set_key(name: str, project: Project, person: Person) -> bool:
         Whether the setting has the new value.
 
     Raises:
+        Untrusted: A value stands in the project's `.env`, and the user has not agreed to it.
         InputError: The value cannot be right, or cannot be written.
     """
     settings = await asyncio.to_thread(project.settings)
+    settings.use(name)
     known = settings.keys.get(name)
     users = name in _OF_THE_USER and settings.origin(name) != ".env"
     file = user_file() if users else project.folder / ".env"

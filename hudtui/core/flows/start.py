@@ -90,6 +90,7 @@ async def agree_to_request(
         HudtuiError: See `agree_to_start`.
     """
     settings = await asyncio.to_thread(project.settings)
+    settings.require_trust()  # a key that is not agreed to would count as missing
     prepared = await prepare_run(request, project.workspace(), settings, project.runs, providers=providers)
     record = prepared.require()
     await asyncio.to_thread(require_run, record.spec, settings)

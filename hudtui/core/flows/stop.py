@@ -18,6 +18,7 @@ from hudtui.core.runs.remote_run import RentalContext, end_remote_run, open_rent
 from hudtui.core.runs.results import Progress as FetchProgress
 from hudtui.core.runs.store import RunRecord
 from hudtui.core.runs.values import RunSummary
+from hudtui.core.settings import OF_MACHINES
 from hudtui.core.text import clean_line
 
 
@@ -121,11 +122,11 @@ async def rental(
 
     Raises:
         HudtuiError: See `open_rental_context`.
-        Untrusted: The settings are withheld.
+        Untrusted: The user has not agreed to settings of machines.
     """
     settings = await asyncio.to_thread(project.settings)
     if providers is None:
-        settings.require_trust()
+        settings.require_trust(*OF_MACHINES)
         await asyncio.to_thread(ensure_simulator, settings.get)
     context = open_rental_context(record, settings, providers=providers, say=say)
     try:

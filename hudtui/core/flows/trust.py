@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hudtui.core import trust
 from hudtui.core.errors import HudtuiError
@@ -67,14 +67,36 @@ def survey(
     return tuple(found.values())
 
 
-def question(folder: Path, powers: Iterable[trust.Power], platform: Platform | None = None) -> tuple[trust.Power, ...]:
+class Question(NamedTuple):
+    """What to ask the user about."""
+
+    powers: tuple[trust.Power, ...]
+    """What the user has not agreed to. Empty where there is nothing to ask."""
+    before: tuple[str, ...]
+    """See `changes`."""
+
+
+def question(folder: Path, powers: Iterable[trust.Power], platform: Platform | None = None) -> Question:
     """What to ask the user about before `powers` are used: they, and all else that the folder asks for, so that it is asked once.
 
-    Returns:
-        What the user has not agreed to. Empty when that is none of `powers`: there is nothing to ask.
+    There is nothing to ask where the user has agreed to all of `powers`.
     """
     lacking = trust.missing(folder, powers)
-    return trust.missing(folder, (*lacking, *survey(folder, platform))) if lacking else ()
+    if not lacking:
+        return Question((), ())
+    everything = (*lacking, *survey(folder, platform))
+    return Question(trust.missing(folder, everything), changes(everything, folder))
+
+
+def with_reason(error: HudtuiError, folder: Path, platform: Platform | None = None) -> HudtuiError:
+    """Return the error to show: `Untrusted`, where what the error lacks stands in `.env` and the user has not agreed to it."""
+    if error.lacks is None:
+        return error
+    try:
+        load_settings(folder, platform).use(error.lacks)
+    except HudtuiError as found:
+        return found if isinstance(found, trust.Untrusted) else error
+    return error
 
 
 def run_powers(spec: JobSpec, settings: Settings) -> tuple[trust.Power, ...]:
@@ -195,8 +217,15 @@ def listing(powers: Sequence[trust.Power], folder: Path) -> tuple[str, ...]:
 
 
 def changes(powers: Sequence[trust.Power], folder: Path) -> tuple[str, ...]:
-    """What the files of `powers` asked for when the user agreed, and ask for no longer, as lines for people."""
-    return tuple(f"  {one.text}   [{_short(Path(one.file), folder)}]" for one in trust.replaced(folder, powers))
+    """What files that ask for something new asked for of this kind when the user agreed, and ask for no longer, as lines.
+
+    Args:
+        powers: All that the folder asks for.
+        folder: The project folder.
+    """
+    new = {(str(one.file), one.kind) for one in trust.missing(folder, powers)}
+    gone = (one for one in trust.replaced(folder, powers) if (one.file, one.kind) in new)
+    return tuple(f"  {one.text}   [{_short(Path(one.file), folder)}]" for one in gone)
 
 
 def _short(file: Path, folder: Path) -> str:

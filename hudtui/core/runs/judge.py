@@ -59,10 +59,7 @@ def check_judge(request: RunRequest, settings: Settings, report: PreflightReport
         report.add("judge", "missing", text, "Set OPENAI_BASE_URL to the endpoint that has this model, or name another judge.")
         return
     if not settings.get(_KEY) and not here:
-        fix = f"hudtui settings set {_KEY}"
-        report.add(
-            "judge", "missing", f"{_KEY} is not set, and the judge {name} needs it", fix, remedy="set-key", options=(_KEY,)
-        )
+        report.lack(settings, _KEY, f", and the judge {name} needs it", check="judge")
         return
     given = _settings(request)
     steps = request.steps or given.get("steps") or ART["steps"]

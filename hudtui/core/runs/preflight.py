@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 
 CheckState = Literal["fine", "warning", "missing"]
 Remedy = Literal[
-    "generate-config", "choose-config", "choose-tasks", "set-key", "make-key", "register-key", "choose-machine", "push-image"
+    "generate-config",
+    "choose-config",
+    "choose-tasks",
+    "set-key",
+    "make-key",
+    "register-key",
+    "choose-machine",
+    "push-image",
+    "trust",
 ]
 _OWN_VARIABLES = ("HUDTUI_PYTHON",)
 """Task variables that depend on the computer, and have a different value on each machine."""
@@ -45,7 +53,8 @@ class Check:
     """The result of checking one requirement of a run."""
 
     name: str
-    """`tasks`, `config`, `image`, `keys`, `judge`, `machine`, `model`, `memory`, `disk`, `environment`, `training`, `plan`."""
+    """`tasks`, `config`, `image`, `keys`, `trust`, `judge`, `machine`, `model`, `memory`, `disk`, `environment`, `training`
+    or `plan`."""
     state: CheckState
     text: str
     fix: str | None = None
@@ -90,6 +99,14 @@ class PreflightReport:
 
     def add(self, name: str, state: CheckState, text: str, fix: str | None = None, **more: Any) -> None:
         self.checks.append(Check(name, state, clean_line(text, 400), fix, **more))
+
+    def lack(self, settings: Settings, name: str, why: str = "", *, check: str = "keys") -> None:
+        """Add a check of a variable without a value, once; `why` ends its sentence."""
+        if any(one.options == (name,) for one in self.checks):
+            return
+        remedy: Remedy = "set-key" if settings.waits(name) is None else "trust"
+        lack, fix = settings.lacking(name)
+        self.add(check, "missing", f"{name} {lack}{why}", fix, remedy=remedy, options=(name,))
 
     def refuse(self, name: str, error: HudtuiError, **more: Any) -> None:
         place = f"{error.where}: " if error.where else ""
@@ -233,7 +250,7 @@ def _on_platform(
         report.refuse("environment", error)
         return tasks
     if settings.get(platform.key_variable) is None:
-        _missing((platform.key_variable,), f"is not set, and the environments run on {platform.title}", report)
+        report.lack(settings, platform.key_variable, f", and the environments run on {platform.title}")
     return moved
 
 
@@ -472,9 +489,13 @@ def check_keys(request: RunRequest, settings: Settings, report: PreflightReport,
     for config in _configs(report):
         names.update(dict.fromkeys(variable_names(config)))
         needed.update(dict.fromkeys(substitute_tree(config, _without_own(settings))[1]))
-    _missing(tuple(needed), "is not set, and the tasks' servers need it", report)
-    if request.engine == "rollouts" and request.policy.startswith("openai:") and not request.base_url:
-        _missing(() if settings.get("OPENAI_API_KEY") else ("OPENAI_API_KEY",), "is not set", report)
+    for name in needed:
+        report.lack(settings, name, ", and the tasks' servers need it")
+    asks_openai = request.engine == "rollouts" and request.policy.startswith("openai:") and not request.base_url
+    if asks_openai and settings.get("OPENAI_API_KEY") is None:
+        report.lack(settings, "OPENAI_API_KEY")
+    if words := settings.waiting_words():
+        report.add("trust", "warning", words, "hudtui trust", remedy="trust")
     _check_placeholders(tuple(names), settings, report)
     if not remote:
         return
@@ -495,8 +516,9 @@ def check_keys(request: RunRequest, settings: Settings, report: PreflightReport,
             "keys", "fine", f"sent to the machine on standard input, and not written to a file: {', '.join(report.secrets)}"
         )
     if request.engine != "rollouts" and settings.get("WANDB_API_KEY") is None:
-        text = "WANDB_API_KEY is not set: metrics are kept in the run, and not sent to Weights & Biases"
-        report.add("keys", "warning", text, "hudtui settings set WANDB_API_KEY")
+        lack, fix = settings.lacking("WANDB_API_KEY")
+        text = f"WANDB_API_KEY {lack}: metrics are kept in the run, and not sent to Weights & Biases"
+        report.add("keys", "warning", text, fix)
 
 
 def _telemetry_names(report: PreflightReport, settings: Settings) -> tuple[str, ...]:
@@ -507,16 +529,6 @@ def _telemetry_names(report: PreflightReport, settings: Settings) -> tuple[str, 
         return ()
     platform = settings.platform
     return platform.key_variable, *(platform.url_variable(service) for service in ("telemetry", "api", "web"))
-
-
-def _missing(names: tuple[str, ...], why: str, report: PreflightReport) -> None:
-    """Add a check for each variable without a value."""
-    for name in names:
-        name = clean_line(name, 60)
-        known = any(check.options == (name,) for check in report.checks)
-        if not known:
-            fix = f"hudtui settings set {name}"
-            report.add("keys", "missing", f"{name} {why}", fix, remedy="set-key", options=(name,))
 
 
 def _check_placeholders(names: tuple[str, ...], settings: Settings, report: PreflightReport) -> None:

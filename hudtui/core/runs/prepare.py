@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 DEFAULT_GPU = "A100"
 """GPU for the training of a model of unknown size."""
+_RENTS = "PRIME_API_KEY"
 _TURNS = 10
 """Number of replies per episode that an estimate assumes if no limit is set."""
 REHEARSAL_STEPS = 3
@@ -135,7 +136,7 @@ async def prepare_run(
                 _check_memory(demand, demand.fit(choice.offer), report, rented=True)
             key = await _ssh_key(provider, settings, report) if starts else None
         except HudtuiError as error:
-            _refuse_provider(request, error, report)
+            _refuse_provider(request, error, settings, report)
         finally:
             if provider is not None and providers is None:
                 await provider.close()
@@ -419,12 +420,15 @@ def open_request_provider(request: RunRequest, settings: Settings, providers: Ma
     return open_provider(name, settings.get, providers=providers)
 
 
-def _refuse_provider(request: RunRequest, error: HudtuiError, report: PreflightReport) -> None:
+def _refuse_provider(request: RunRequest, error: HudtuiError, settings: Settings, report: PreflightReport) -> None:
     from hudtui.core.compute.provider import AuthError
 
+    if isinstance(error, AuthError) and settings.get(_RENTS) is None and settings.waits(_RENTS) is not None:
+        report.lack(settings, _RENTS, ", and renting a machine needs it", check="machine")
+        return
     remedy: Remedy | None = None if request.provider or request.offer else "choose-machine"
     if remedy is None and isinstance(error, AuthError):
-        report.refuse("machine", error, remedy="set-key", options=("PRIME_API_KEY",))
+        report.refuse("machine", error, remedy="set-key", options=(_RENTS,))
     else:
         report.refuse("machine", error, remedy=remedy)
 

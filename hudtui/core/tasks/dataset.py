@@ -77,6 +77,7 @@ def rules_for(request: DatasetRequest, settings: Settings, image: str | None) ->
     """
     return Rules(
         lookup=settings.get,
+        lacking=settings.lacking,
         lock_image=image,
         platform=settings.platform,
         analysis=request.analysis,

@@ -172,7 +172,7 @@ def explain_error(error: Exception, doing: str, repo: str, writing: bool = False
     if isinstance(error, errors.HFValidationError):
         return InputError("this is not a name of a dataset", why=clean_line(str(error), 200), where=where)
     if isinstance(error, errors.LocalTokenNotFoundError):
-        return HubError(f"{doing} needs a token, and there is none", fix=TOKEN, where=where)
+        return HubError(f"{doing} needs a token, and there is none", fix=TOKEN, where=where, lacks="HF_TOKEN")
     if isinstance(error, errors.LocalEntryNotFoundError | httpx2.TransportError | ConnectionError):
         return HubError(
             f"{host} cannot be reached",
@@ -200,18 +200,19 @@ def _refused(error: Any, doing: str, host: str, where: Location, writing: bool) 
         why = f"HTTP {status} with a web page"
         return HubError(f"{host} answered with a web page instead of data: a proxy, or it is down", why=why, where=where)
     if isinstance(error, errors.GatedRepoError):
-        return HubError("this dataset is gated: its owner must grant you access", why=said, where=where)
+        return HubError("this dataset is gated: its owner must grant you access", why=said, where=where, lacks="HF_TOKEN")
     if isinstance(error, errors.RevisionNotFoundError):
         return InputError("the dataset has no such revision", why=said, where=where)
     namespace = where.file.partition("/")[0]
     if status == 401 and (writing or not isinstance(error, errors.RepositoryNotFoundError)):
-        return HubError("the Hub does not accept the token (401)", why=said, fix=TOKEN, where=where)
+        return HubError("the Hub does not accept the token (401)", why=said, fix=TOKEN, where=where, lacks="HF_TOKEN")
     if status == 403:
         fix = f"Use a token with write access to {namespace}, or another name." if writing else "Use a token with access to it."
-        return HubError(f"the token does not allow {doing} (403)", why=said, fix=fix, where=where)
+        return HubError(f"the token does not allow {doing} (403)", why=said, fix=fix, where=where, lacks="HF_TOKEN")
     if status in (401, 404):
         fix = "Check its name; for a private one a token is needed (HF_TOKEN or --token)."
-        return InputError("the Hub has no such dataset, or does not show it to you", why=said, fix=fix, where=where)
+        what = "the Hub has no such dataset, or does not show it to you"
+        return InputError(what, why=said, fix=fix, where=where, lacks="HF_TOKEN")
     if status in (409, 412):
         fix = "Run the command again; what was uploaded already is not uploaded twice."
         return HubError(

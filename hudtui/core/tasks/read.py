@@ -175,6 +175,7 @@ def open_source(
     _, image, notices = lock_image(settings)
     rules = Rules(
         lookup=settings.lookup,
+        lacking=settings.lacking,
         lock_image=image,
         platform=platform,
         analysis=analysis,

@@ -5,7 +5,7 @@ Imports msgspec: import this module late.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +42,8 @@ _MOST_REMEMBERED = 20_000
 _INVALID: Any = object()
 """Stands for a field whose text is not JSON; a problem has been added for it."""
 
+Lacking = Callable[[str], tuple[str, str]]
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -49,6 +51,8 @@ class Rules:
 
     lookup: Lookup | None = None
     """Values of variables by their exact names; None: unresolved variables are not reported."""
+    lacking: Lacking | None = None
+    """Why a variable has no value, and what mends that; see `Settings.lacking`."""
     lock_image: str | None = None
     """Image for tasks without `mcp_config`."""
     elsewhere: bool = False
@@ -359,7 +363,7 @@ def check_config(config: Any, rules: Rules) -> list[FieldProblem]:
         found += _check_server(place, server)
     found += [FieldProblem(place, message, "secret", "warning") for place, message in literal_secrets(config, rules.platform)]
     if rules.lookup is not None and not any(problem.severity == "error" for problem in found):
-        found += _check_variables(config, rules.lookup)
+        found += _check_variables(config, rules.lookup, rules.lacking)
     return found
 
 
@@ -392,7 +396,7 @@ def _check_server(place: str, server: Mapping[str, Any]) -> list[FieldProblem]:
     return found
 
 
-def _check_variables(config: Mapping[str, Any], lookup: Lookup) -> list[FieldProblem]:
+def _check_variables(config: Mapping[str, Any], lookup: Lookup, lacking: Lacking | None) -> list[FieldProblem]:
     """Return the variables without a value, and those that differ only in case from a variable with a value."""
     found = []
     for name in substitute_tree(config, lookup)[1]:
@@ -401,7 +405,8 @@ def _check_variables(config: Mapping[str, Any], lookup: Lookup) -> list[FieldPro
             message = f"the variable {name} is not set, but {other} is, and is used instead"
             found.append(FieldProblem("mcp_config", message, "variable-case", "warning"))
         else:
-            message = f"the variable {name} has no value here; set it in the environment or in .env before the task is run"
+            why, fix = ("has no value here", "set it in the environment or in .env") if lacking is None else lacking(name)
+            message = f"the variable {name} {why}, and the task needs it: {fix}"
             found.append(FieldProblem("mcp_config", message, "variable", "warning"))
     return found
 

@@ -25,7 +25,7 @@ from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.compute.machine import machine_lines
 from hudtui.tui.compute.offers import OffersPane, offer_lines, why_lines
 from hudtui.tui.compute.pods import PodsPane, gone_lines, pod_lines
-from hudtui.tui.compute.renting import Renting
+from hudtui.tui.compute.renting import KEY, Renting
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
@@ -655,8 +655,10 @@ class ComputeScreen(HudtuiScreen):
                 low = account.balance < 5
                 parts.append((f"  wallet {money(account.balance, account.currency)}", "bold $warning" if low else "$success"))
         if not session.overview.paid:
-            words = self.app.keys_in("○ no key for renting machines: {key:compute.access} sets one up")
-            parts.append((words, "$foreground-muted"))
+            words = "○ no key for renting machines: {key:compute.access} sets one up"
+            if session.settings.waits(KEY) is not None:
+                words = f"○ {KEY} {session.settings.lacking(KEY)[0]}: {{key:app.trust}} asks about it"
+            parts.append((self.app.keys_in(words), "$foreground-muted"))
         if snapshot is not None and snapshot.spending.pods:
             spending = snapshot.spending
             plus = "+" if spending.mixed else ""

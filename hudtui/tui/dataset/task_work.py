@@ -80,6 +80,8 @@ class TaskWork:
         from hudtui.tui.dataset.dialogs import MakeDialog
 
         context = await asyncio.to_thread(self._convert_context)
+        if publish:
+            context.settings.require_trust()
         offers, settings = context.offers, context.settings
         kept = (publish, context.tasks)
         while True:

@@ -804,12 +804,21 @@ class LaunchScreen(HudtuiScreen):
         prepared = self.prepared
         if prepared is None or prepared.record is None:
             return
+        if any(check.remedy == "trust" for check in prepared.checks):
+            self.start(self._start_once_agreed, group="launch", exclusive=False)
+            return
         self.prepared = None  # a second press must not start a second run
         if prepared.record.spec.rent is None:
             record = prepared.record
             self.start(lambda: self._launch(record), group="launch", exclusive=False, busy="Starting")
         else:
             self.start(lambda: self._ask_and_rent(prepared), group="ask", exclusive=False)
+
+    async def _start_once_agreed(self) -> None:
+        """Ask about the values of `.env`, which may change the plan, and start what is planned with them."""
+        (await asyncio.to_thread(self.app.project.settings)).require_trust()
+        self._plan_soon()
+        await self._act_when_checked("launch.start")
 
     @started("rehearse", exclusive=False)
     async def action_rehearse(self) -> None:

@@ -43,12 +43,16 @@ class _Row:
     problem: str | None
     secret: bool
     get_it: str | None
+    waits: str | None
+    """Where a value stands that the user has not agreed to, as the end of a sentence."""
 
     @property
     def state(self) -> tuple[str, str, str]:
         """Sign, word, and the name of the table's style."""
         if self.problem:
             return "!", "problem", "warning"
+        if self.waits and self.origin in (None, "default"):
+            return "!", "waits", "warning"
         if self.origin is None:
             return "○", "not set", "muted"
         if self.origin == "default":
@@ -67,7 +71,7 @@ _COLUMNS = (
 
 def _cells(row: _Row) -> Sequence[Cell]:
     sign, word, style = row.state
-    value = row.shown.removeprefix("https://") if row.shown else ""
+    value = row.shown.removeprefix("https://") if row.shown else row.waits or ""
     return (f"{sign} {word}", f"table--{style}"), row.name, value, row.origin or ""
 
 
@@ -102,6 +106,8 @@ class SettingPane(Pane):
         ]
         if row.origin:
             lines.append(Content.assemble(("from  ", "$foreground-muted"), clean_line(row.location or row.origin)))
+        if row.waits:
+            lines.append(Content.styled(f"! {row.waits}: {self.app.keys_in('{key:app.trust} asks about it')}", "$warning"))
         if row.hidden:
             lines.append(Content.assemble(("also in, without effect  ", "$foreground-muted"), ", ".join(row.hidden)))
         if row.problem:
@@ -181,8 +187,8 @@ class SettingsScreen(HudtuiScreen):
         self._settings = settings
         self._list.show(_row(settings, key, problems.get(name)) for name, key in settings.keys.items())
         self._describe()
-        withheld = "The values of .env do not count until you trust this folder: {key:app.trust}"
-        notices = [*([withheld] if settings.without_env else []), *settings.notices]
+        words = settings.waiting_words()
+        notices = [*([f"{words} until you trust this folder: {{key:app.trust}}"] if words else []), *settings.notices]
         if notices:
             more = f" (and {len(notices) - 1} more)" if len(notices) > 1 else ""
             self.say(seen_from(folder, notices[0]) + more, "warning")
@@ -212,7 +218,7 @@ class SettingsScreen(HudtuiScreen):
 
             if not row.secret:
                 return "this setting is not a key"
-            if row.origin is None:
+            if row.origin is None and not row.waits:
                 return f"{row.name} is not set"
             if self._settings is None or not can_check(row.name, self._settings):
                 return "no service can test it"
@@ -303,9 +309,7 @@ class SettingsScreen(HudtuiScreen):
     async def _test(self, name: str) -> None:
         from hudtui.core.credentials import check_key
 
-        if self._settings is None:
-            return
-        check = await check_key(name, self._settings)
+        check = await check_key(name, await asyncio.to_thread(self.app.project.settings))
         self._tests[name] = check
         self.say(check.message, "success" if check.ok else "warning")
         self._describe()
@@ -324,4 +328,5 @@ def _row(settings: Settings, key: Setting, problem: str | None) -> _Row:
         problem=problem,
         secret=settings.is_secret(key.name),
         get_it=key.get_it,
+        waits=settings.lacking(key.name)[0] if settings.waits(key.name) is not None else None,
     )
