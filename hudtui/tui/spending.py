@@ -330,7 +330,7 @@ def _mark(settings: Settings, access: PrimeAccess) -> tuple[Any, ...]:
         listed = owned_hosts_file().stat().st_mtime_ns
     except OSError:
         listed = 0
-    return access, settings.get("PRIME_SSH_KEY_PATH"), listed
+    return access, settings.get("PRIME_SSH_KEY_PATH"), settings.waits("PRIME_API_KEY"), listed
 
 
 def _written() -> object:

@@ -122,3 +122,72 @@ async def settled(pilot: Any, true: Any) -> None:
     """Wait until something is true; the test's own time limit ends it otherwise."""
     while not true():
         await pilot.pause(0.05)
+
+
+@pytest.fixture
+def keyed(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose `.env` holds keys that the user has not agreed to, and a task that needs one."""
+    monkeypatch.delenv("HUDTUI_TRUST", raising=False)
+    monkeypatch.delenv("HUDTUI_SIM", raising=False)
+    (project / ".env").write_text("HUD_API_KEY=h-0123456789\nPRIME_API_KEY=p-0123456789\n")
+    server = {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY"}}
+    call = {"name": "x", "arguments": {}}
+    task = {"id": "a", "prompt": "Play.", "mcp_config": {"hud": server}, "setup_tool": call, "evaluate_tool": call}
+    (project / "tasks.json").write_text(json.dumps([task]))
+    (project / "configs").mkdir()
+    moves = "".join(f"  {word}: {{_parser: {{positional: []}}, _tool: x}}\n" for word in ("left", "right", "up", "down"))
+    (project / "configs" / "play.yaml").write_text(f"parser: {{use_thinking: false}}\naction_mappings:\n{moves}")
+    return project
+
+
+async def test_launch_says_where_a_key_stands_and_asks(open_app: Any, keyed: Path, screen_text: Any) -> None:
+    async with open_app(keyed, size=(160, 45)) as (app, pilot):
+        app.open_screen("launch")
+        await settled(pilot, lambda: "Not ready: HUD_API_KEY stands in .env, line 1" in screen_text(app))
+        assert "is not set" not in screen_text(app)
+        await pilot.press("f4")
+        await settled(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "PRIME_API_KEY" in "\n".join(app.screen._lines)
+        await pilot.press("y")
+        await settled(pilot, lambda: "Ready: no machine is rented" in screen_text(app))
+        assert "which is not trusted" not in screen_text(app) and "not trusted" not in header(app)
+
+
+async def test_nothing_is_started_before_the_values_are_agreed_to(open_app: Any, keyed: Path, screen_text: Any) -> None:
+    trust.agree(keyed, survey(keyed))
+    with (keyed / ".env").open("a") as file:
+        file.write("HUDTUI_BUDGET_RUN=1\n")
+    async with open_app(keyed, size=(160, 45)) as (app, pilot):
+        app.open_screen("launch")
+        await settled(pilot, lambda: "Ready: no machine is rented" in screen_text(app))
+        await pilot.press("ctrl+g")
+        await settled(pilot, lambda: isinstance(app.screen, Confirm))
+        lines = "\n".join(app.screen._lines)
+        assert "HUDTUI_BUDGET_RUN=1" in lines and "HUD_API_KEY" not in lines, "only the new line is asked about"
+        await pilot.press("n")
+        await settled(pilot, lambda: "not trusted" in app.screen.message)
+        assert not (keyed / ".hudtui" / "runs.db").exists()
+
+
+async def test_compute_says_where_the_key_stands_and_follows_the_answer(open_app: Any, keyed: Path, screen_text: Any) -> None:
+    (keyed / ".env").write_text("\nPRIME_API_KEY=p-0123456789\nPRIME_API_BASE_URL=http://127.0.0.1:9\n")
+    async with open_app(keyed, size=(160, 45)) as (app, pilot):
+        await pilot.press("4")
+        await settled(pilot, lambda: "PRIME_API_KEY stands in .env, line 2, which is not trusted: !" in screen_text(app))
+        await pilot.press("exclamation_mark")
+        await settled(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await settled(pilot, lambda: "PRIME_API_KEY stands" not in screen_text(app) and "Prime" in screen_text(app))
+
+
+async def test_a_key_of_the_folder_is_asked_about_before_it_is_tested(open_app: Any, keyed: Path) -> None:
+    (keyed / ".env").write_text("PRIME_API_KEY=p-0123456789\nPRIME_API_BASE_URL=http://127.0.0.1:9\n")
+    async with open_app(keyed, size=(160, 45)) as (app, pilot):
+        await pilot.press("comma")
+        await settled(pilot, lambda: app.screen.query_one("SettingPane") is not None and app.screen._list.row is not None)
+        while app.screen._list.row.name != "PRIME_API_KEY":
+            await pilot.press("j")
+        await pilot.press("T")
+        await settled(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await settled(pilot, lambda: not isinstance(app.screen, Confirm) and "127.0.0.1:9" in app.screen.message)

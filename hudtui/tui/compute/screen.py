@@ -299,6 +299,8 @@ class ComputeScreen(HudtuiScreen):
     def facts_changed(self, facts: Facts) -> None:
         if self.is_current:
             self._look_for_model()
+            if self.session is not None and not self.going("offers"):
+                self.start(partial(self.refresh_offers, only_new=True), group="offers")  # a key may count now
 
     async def _find_demand(self) -> None:
         from hudtui.core.runs.fit import find_demand, newest_demand

@@ -298,6 +298,8 @@ class LaunchScreen(HudtuiScreen):
                 choice.put(names[0])
         if self.rented is not None and self._getting is None and self.prepared is None:
             self._plan_soon()  # no machine is being prepared any more
+        elif self._untrusted is not None or self._asks_about_env:
+            self._plan_soon()  # the user may have agreed in another way
 
     def why_not(self, action_id: str) -> str | None:
         if action_id in ("launch.start", "launch.rehearse") and self._getting is not None:
@@ -731,6 +733,11 @@ class LaunchScreen(HudtuiScreen):
     # -- what is missing ---------------------------------------------------------------------------------------------
 
     @property
+    def _asks_about_env(self) -> bool:
+        """Whether the user has not agreed to values of `.env`, which may change the plan."""
+        return self.prepared is not None and any(check.remedy == "trust" for check in self.prepared.checks)
+
+    @property
     def _to_fix(self) -> Check | None:
         """The first thing that is missing and that a fix is offered for."""
         return next((check for check in self.prepared.missing if check.remedy), None) if self.prepared is not None else None
@@ -804,7 +811,7 @@ class LaunchScreen(HudtuiScreen):
         prepared = self.prepared
         if prepared is None or prepared.record is None:
             return
-        if any(check.remedy == "trust" for check in prepared.checks):
+        if self._asks_about_env:
             self.start(self._start_once_agreed, group="launch", exclusive=False)
             return
         self.prepared = None  # a second press must not start a second run

@@ -71,8 +71,8 @@ _COLUMNS = (
 
 def _cells(row: _Row) -> Sequence[Cell]:
     sign, word, style = row.state
-    value = row.shown.removeprefix("https://") if row.shown else row.waits or ""
-    return (f"{sign} {word}", f"table--{style}"), row.name, value, row.origin or ""
+    value = row.shown.removeprefix("https://") if row.shown else row.waits and "not trusted"
+    return (f"{sign} {word}", f"table--{style}"), row.name, value or "", row.origin or (".env" if row.waits else "")
 
 
 class _SettingList(TablePane[_Row]):
@@ -116,7 +116,7 @@ class SettingPane(Pane):
             sign, colour = ("✓", "$success") if test.ok else ("✗", "$error")
             took = f" ({test.seconds:.1f} s)" if test.seconds is not None else ""
             lines.append(Content.styled(f"{sign} tested: {clean_line(test.message)}{took}", colour))
-        if row.get_it:
+        if row.get_it and not row.waits:
             lines.append(Content.assemble(("get one at  ", "$foreground-muted"), row.get_it))
         body.update(Content("\n").join(lines))
 
