@@ -107,7 +107,7 @@ class Untrusted(InputError):
         why = f"{in_full(first.file.name)} would have hudtui {first.heading}: {text}"
         if first.kind == "key" and first.line is not None:
             ours = [one for one in powers if one.kind == "key" and one.line and one.file == first.file]
-            keys = {one.text.partition(",")[0]: one.line for one in ours}  # behind a comma: what it takes from elsewhere
+            keys = {one.text.partition(",")[0]: one.line or 0 for one in ours}  # behind a comma: what it takes from elsewhere
             why, more = standing(keys, first.file.name), len(powers) - len(keys)
         super().__init__(
             "this folder is not trusted, and this needs something that its files ask for",
