@@ -622,7 +622,7 @@ def _quote_before(text: str, row: int, column: int) -> tuple[int, int] | None:
 
 # --- changing single values -----------------------------------------------------------------------------------------------
 
-_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_YAML_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 """As YAML counts lines."""
 _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\r\n]*")
 
@@ -701,7 +701,7 @@ def _comments(text: str) -> list[str]:
     """Everything outside of quotation marks that could be a comment, sorted; enough to see whether one was lost."""
     import yaml
 
-    lines = _LINE_END.split(text)
+    lines = _YAML_LINE_END.split(text)
     for event in _events(text):
         if type(event) is yaml.ScalarEvent and event.style in ("'", '"'):
             first, last = event.start_mark, event.end_mark

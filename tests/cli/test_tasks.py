@@ -52,7 +52,7 @@ def test_check() -> None:
 def test_a_problem_that_all_tasks_share_is_said_once() -> None:
     config = {"e": {"url": "https://e.example/mcp", "headers": {"A": "$GONE"}}}
     result = tasks("check", write("t.json", *(task(n, mcp_config=config) for n in range(50))))
-    assert result.exit_code == 0 and result.stdout.count("GONE") == 1 and "the same for 49 other tasks" in result.stdout
+    assert result.exit_code == 0 and result.stdout.count("variable GONE") == 1 and "the same for 49 other tasks" in result.stdout
 
 
 def test_check_against_the_bundled_environment() -> None:

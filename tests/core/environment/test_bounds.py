@@ -170,7 +170,7 @@ def test_no_word_of_a_server_reaches_the_terminal_as_it_is(tmp_path):
 def test_an_error_that_nobody_expected_is_cleaned(tmp_path):
     code = (
         "import sys, hudtui.cli.app as app, hudtui.cli\n"
-        "def command():\n    def run():\n        raise RuntimeError('\\x1b[2J')\n    return run\n"
+        "def command():\n    def run(**_):\n        raise RuntimeError('\\x1b[2J')\n    return run\n"
         "app.command = command\nsys.argv = ['hudtui', 'x']\nhudtui.cli.main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)

@@ -194,10 +194,8 @@ async def test_only_what_the_plan_names_comes_home(store: RunStore, folder: Path
         "/etc/passwd",
     ]
     names += ["logs/../../x", "logs//x", "out", "outer/x", ".ssh/authorized_keys", "logs/" + "d/" * 40 + "x"]
-    listed = [
-        [name, 5, hashlib.sha256((folder / name).read_bytes() if (folder / name).is_file() else b"").hexdigest()]
-        for name in names
-    ]
+    contents = {name: (folder / name).read_bytes() if (folder / name).is_file() else b"12345" for name in names}
+    listed = [[name, len(content), hashlib.sha256(content).hexdigest()] for name, content in contents.items()]
     home = tmp_path / "home"
     record = replace(store.record("a-1"), host="elsewhere")
     found = await fetch_results(RunFolder(Says(json.dumps(listed)), record), home)
