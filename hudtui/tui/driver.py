@@ -64,6 +64,9 @@ class TerminalDriver(LinuxDriver):
         self._file = cast(Any, _Output(self._file, self._lost, table))
         self.cells = Cells()
         """What the terminal shows."""
+        self._open_pipe()
+
+    def _open_pipe(self) -> None:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
 
@@ -75,6 +78,8 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         """Take the terminal, or take it back from another program, which has left it with something else."""
         self.cells.forget()
+        if self._wake_read < 0:  # closed while another program had the terminal
+            self._open_pipe()
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def disable_input(self) -> None:

@@ -141,8 +141,8 @@ def main(folder: Path) -> dict[str, Any]:
         "patience_again": lesson.train("patience", same, again=2, **patient),
         "goal": lesson.train("goal", same, steps=12, stop_at_reward=0.35, save_every=100),
         "evaluates": lesson.train("evaluates", same, steps=5, held_out=1, eval_every=2, save_every=100),
-        # Two that teach, one whose reward is no number, and one that nobody answers for.
-        "odd": lesson.train("odd", [[0.0, 1.0], [1.0, 0.0], [math.nan], None], steps=4, save_every=100),
+        # Two that teach, one whose reward is no number every second time, and one that nobody answers for.
+        "odd": lesson.train("odd", [[0.0, 1.0], [1.0, 0.0], [math.nan, 1.0], None], steps=4, save_every=100),
         "nobody": lesson.train("nobody", [None] * 4, steps=4),
     }
     whole = folder / "whole"

@@ -40,9 +40,9 @@ def test_a_training_ends_when_it_should_and_learns_from_what_says_something(own_
     assert found["goal"]["spans"] == 10 * recipe["batch_size"], "the platform is told of each episode"
 
     odd = found["odd"]
-    assert odd["step"] == 4 and odd["learned"] and sum(odd["broken"]) == pytest.approx(1.0)
+    assert odd["step"] == 4 and odd["learned"] and sum(odd["broken"]) == pytest.approx(1.5)
     assert any("t3 broke off and is left out: nobody answers" in text for text in odd["warned"])
-    assert any("the evaluation of t2 gave no reward that is a number" in text for text in odd["warned"])
+    assert any("t2 broke off and is left out: the evaluation failed" in text for text in odd["warned"])
 
     nobody = found["nobody"]
     assert nobody["step"] == 0 and nobody["rewards"] == []

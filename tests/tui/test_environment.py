@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -417,7 +418,7 @@ async def test_a_call_of_a_new_task_is_corrected_after_a_failed_test(
         app.focused.value = "mine.json"
         await pilot.press("enter")
         await asked("The test failed")
-        told = " ".join(screen_text(app).split())
+        told = " ".join(re.sub(r"[\u2500-\u257f]", " ", screen_text(app)).split())
         assert "does not know goal" in told and 'Correct the evaluation evaluate {"name": "efficiency"' in told
         await pilot.press("enter")
         await asked("Evaluator: which call judges the outcome?")

@@ -150,9 +150,10 @@ async def _trial(task: Task, lookup: Lookup, timeout: float) -> Trial:
         first, *rest = error.lines()
         return outcome("error", f"the environment failed: {first}", *rest)
     if (complaint := episode.info.get("evaluation_error")) is not None:
+        if not complaint.startswith("the evaluator "):
+            return outcome("error", f"the evaluator is broken: {complaint}")
         fix = "An evaluator answers with `reward` (0 to 1), as structured content or as JSON text."
-        broken = complaint.startswith("the evaluator ")
-        return outcome("error", complaint if broken else f"the evaluator is broken: {complaint}", fix)
+        return outcome("error", complaint, fix)
     if episode.stop == "error":
         return outcome("error", str(episode.error))
     if not task.evaluate:
