@@ -71,6 +71,8 @@ async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
 
     Machines of a provider that does not answer are shown in their last known state.
     """
+    from hudtui.core.compute.costs import sums_of
+
     async with compute.asked(compute.settings(), provider or (), paid=True) as providers:
         ledger = _ledger()
         found = await _look(providers, ledger)
@@ -83,7 +85,8 @@ async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
             {
                 "pods": [{**_holding_to_json(one, simulated), "left_hours": found.left(one)} for one in found.pods],
                 "unseen": [owned.to_json() for owned in unseen],
-                "per_hour": spending.per_hour,
+                "per_hour": None if spending.mixed else spending.per_hour,
+                "per_hour_by_currency": sums_of((one.per_hour, one.currency) for one in spending.open),
                 "currency": spending.currency,
                 "taken": [owned.to_json() for owned in found.taken],
                 "silent": [one.to_json() for one in found.silent],

@@ -358,7 +358,7 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     """What the header shows, from the last check and the current records. Runs in a thread."""
     from datetime import datetime
 
-    from hudtui.core.compute.costs import sum_costs
+    from hudtui.core.compute.costs import sum_costs, sum_text
     from hudtui.core.compute.limits import limits_from_settings, money
     from hudtui.core.errors import HudtuiError
     from hudtui.core.http import is_loopback
@@ -392,11 +392,11 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     with contextlib.suppress(HudtuiError):  # a mistyped limit is reported where money is about to be spent
         day = limits_from_settings(session.settings).day_budget
         budget = "" if day is None else money(day)
-    per_hour = spending.per_hour + sum(one.hourly or 0.0 for one in asked)
+    hourly = [*((one.per_hour, one.currency) for one in spending.open), *((one.hourly or 0.0, one.currency) for one in asked)]
     return Money(
         machines=len(who),
-        per_hour=money(per_hour, spending.currency) + ("+" if spending.mixed else ""),
-        today=money(spending.today, spending.currency),
+        per_hour=sum_text(hourly, spending.currency),
+        today=sum_text(((one.today, one.currency) for one in spending.pods), spending.currency),
         budget=budget,
         orphans=len(orphans),
         warn=any(one.verdict is not None and one.verdict.level != "fine" for one in known),

@@ -3,7 +3,8 @@
 The ledger transaction that adds a machine sets the latest time (`PodRecord.until`) at which its watchdog ends it. The possible
 cost until then is reserved from the day's budget, minus today's spending and the reservations of all other machines. The
 reservation is released when the machine is refused, never appears, or has ended. Today counts as lasting until the last machine
-ends, so that no day exceeds its budget, wherever midnight falls.
+ends, so that no day exceeds its budget, wherever midnight falls. The budget is in USD, and amounts in other currencies are
+converted at rates that are not too low (`limits.in_usd`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hudtui.core.compute.costs import HOUR, midnight
-from hudtui.core.compute.limits import Limits, money
+from hudtui.core.compute.limits import Limits, in_usd, money, rates_text
 from hudtui.core.compute.pods import Grant, PodRecord
 from hudtui.core.compute.values import Price
 from hudtui.core.errors import MachineError
@@ -36,9 +37,11 @@ class BudgetExceeded(MachineError):
 
 @dataclass(frozen=True)
 class BudgetShare:
-    """The share of one machine in the day's budget."""
+    """The share of one machine in the day's budget, in USD."""
 
     name: str
+    currency: str
+    """The currency in which the machine is charged."""
     spent: float
     """Spending today so far: the bill, or price times time."""
     ahead: float
@@ -61,7 +64,7 @@ def shares(entries: Sequence[PodRecord], realm: str, now: float) -> tuple[Budget
 
 
 def _share(one: PodRecord, now: float, begin: float, end: float) -> BudgetShare:
-    hourly, until = one.hourly or 0.0, now if one.open else (one.ended or one.updated)
+    hourly, until = in_usd(one.hourly or 0.0, one.currency), now if one.open else (one.ended or one.updated)
     prepaid = float(one.order.get("offer", {}).get("price", {}).get("prepaid_hours") or 0.0) * hourly
     today = hourly * max(until - max(one.created, begin), 0.0) / HOUR
     if one.created >= begin:
@@ -69,12 +72,13 @@ def _share(one: PodRecord, now: float, begin: float, end: float) -> BudgetShare:
     if not one.open:
         if one.billed is not None:  # for the time from its creation; where the provider's clock makes no sense of that, today
             whole = until - one.created
-            today = one.billed * (min(max(until - begin, 0.0) / whole, 1.0) if whole > 0 else 1.0)
-        return BudgetShare(one.name, today, 0.0)
+            billed = in_usd(one.billed, one.currency)
+            today = billed * (min(max(until - begin, 0.0) / whole, 1.0) if whole > 0 else 1.0)
+        return BudgetShare(one.name, one.currency, today, 0.0)
     last = end if one.until is None or now > one.until + _LATE else max(one.until, now)
     ahead = hourly * (last - now) / HOUR
     paid = max(prepaid - hourly * max(now - one.created, 0.0) / HOUR, 0.0)  # of what comes, charged already
-    return BudgetShare(one.name, today, max(ahead - paid, 0.0))
+    return BudgetShare(one.name, one.currency, today, max(ahead - paid, 0.0))
 
 
 def grant_new(name: str, price: Price, realm: str, limits: Limits, *, tail: float = 0.0) -> Grant:
@@ -101,7 +105,7 @@ def grant_new(name: str, price: Price, realm: str, limits: Limits, *, tail: floa
             return own
         others = [share for share in shares(entries, realm, moment) if share.name != name]
         rest = limits.day_budget - sum(share.spent + share.ahead for share in others)
-        longest = rest / price.hourly * HOUR
+        longest = rest / in_usd(price.hourly, price.currency) * HOUR
         least = max(LEAST * HOUR + tail, price.prepaid_hours * HOUR)
         if longest < (least if own is None else max(min(least, own - moment), price.prepaid_hours * HOUR)):
             raise _reached(limits.day_budget, price, rest, others)
@@ -123,7 +127,7 @@ def grant_changed(owned: PodRecord, limits: Limits, *, tail: float = 0.0) -> Gra
             return own
         found = shares(entries, owned.endpoint, moment)
         rest = limits.day_budget - sum(share.spent + (share.ahead if share.name != owned.name else 0.0) for share in found)
-        longest = moment + max(rest, 0.0) / hourly * HOUR
+        longest = moment + max(rest, 0.0) / in_usd(hourly, owned.currency) * HOUR
         return longest if own is None else min(own, longest)
 
     return grant
@@ -139,13 +143,15 @@ def _own(limits: Limits, hourly: float, created: float, tail: float) -> float | 
 
 def _reached(budget: float, price: Price, rest: float, others: Sequence[BudgetShare]) -> BudgetExceeded:
     said = [
-        f"{money(sum(share.spent for share in others), price.currency)} is spent today",
-        *(f"{share.name} may cost {money(share.ahead, price.currency)} more" for share in others if share.ahead > 0),
+        f"{money(sum(share.spent for share in others))} is spent today",
+        *(f"{share.name} may cost {money(share.ahead)} more" for share in others if share.ahead > 0),
     ]
     needs = f"{price.prepaid_hours:g} h, charged at once" if price.prepaid_hours else f"{LEAST * 60:g} min of it"
+    rates = rates_text({price.currency, *(share.currency for share in others)})
     return BudgetExceeded(
-        f"the day's budget of {money(budget, price.currency)} has no room for another machine",
-        why=f"{', '.join(said)}; {money(max(rest, 0.0), price.currency)} is left, "
-        f"which at {money(price.hourly, price.currency)} an hour does not pay for {needs}.",
+        f"the day's budget of {money(budget)} has no room for another machine",
+        why=f"{', '.join(said)}; {money(max(rest, 0.0))} is left, "
+        f"which at {money(price.hourly, price.currency)} an hour does not pay for {needs}."
+        + (f" The budget counts {rates}." if rates else ""),
         fix="End a machine (hudtui pods), lower its limits, or raise HUDTUI_BUDGET_DAY.",
     )

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from hudtui.core.compute.fit import Fit
 from hudtui.core.compute.gpus import GpuSpec, fits_socket, has_gpu, resolve, split_type
-from hudtui.core.compute.limits import money
+from hudtui.core.compute.limits import RATES_FROM, in_usd, money, rates_text
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
@@ -19,13 +19,6 @@ SortOrder = Literal["price", "gpu-price", "vram", "count", "setup"]
 """The first offer has: the lowest price, the lowest price per GPU, the most memory per GPU, the most GPUs, the shortest setup."""
 ORDERS: tuple[str, ...] = get_args(SortOrder)
 
-RATES_FROM = "November 2026"
-RATES = {"USD": 1.0, "EUR": 1.2, "GBP": 1.4, "CHF": 1.3}
-"""USD per unit, only for sorting offers and for `max_price`: no converted amount is ever shown.
-
-The rates are high on purpose, so that an offer in another currency comes first only if it is certainly cheaper. They were set in
-November 2026. If a currency rises above its rate, its offers are sorted too early, but still shown at their own price.
-"""
 OWN_PROVIDERS = ("ssh", "local")
 """Providers of machines that the user owns: more GPUs than requested cost nothing there."""
 _DOUBTFUL = 0.1
@@ -116,9 +109,8 @@ def _gpu_in_usd(offer: Offer) -> float:
 
 
 def price_in_usd(offer: Offer, hours: float | None = None) -> float:
-    """Return the price to compare offers by, in USD: per hour, or for `hours` including prepaid hours. See `RATES`."""
-    amount = offer.price.hourly if hours is None else offer.price.for_hours(hours)
-    return amount * RATES.get(offer.price.currency.upper(), max(RATES.values()))
+    """Return the price to compare offers by, in USD: per hour, or for `hours` including prepaid hours. See `in_usd`."""
+    return in_usd(offer.price.hourly if hours is None else offer.price.for_hours(hours), offer.price.currency)
 
 
 def select(
@@ -334,8 +326,7 @@ def _reasons(
         yield f"Its price includes {money(price.disk, price.currency)} for the disk in it."
     foreign = {offer.price.currency.upper() for offer in selection.found} - {"USD"}
     if foreign:
-        rates = ", ".join(f"1 {name} as {RATES.get(name, max(RATES.values())):g} USD" for name in sorted(foreign))
-        yield f"For ranking, prices in other currencies are rounded up at rates of {RATES_FROM}: {rates}."
+        yield f"For ranking, prices in other currencies are rounded up at rates of {RATES_FROM}: {rates_text(foreign)}."
     if best.stock.lower() in _LITTLE:
         yield "There are few of them: it may be gone when you rent it."
     left_out = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from hudtui.core.compute.limits import LimitUsage, money
+from hudtui.core.compute.limits import LimitUsage, in_usd, money
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.values import Account, Pod
@@ -76,7 +76,7 @@ class CostSummary:
     """Of all that was alive today, those that have ended included."""
     currency: str = "USD"
     mixed: bool = False
-    """Some are paid in another currency; their amounts are added as they are, for no rate is known."""
+    """Some are paid in another currency; their amounts are added as they are. For people, see `sum_text`."""
     billed: bool = False
     """Everything in `alive` is the provider's bill."""
     pods: tuple[PodCost, ...] = ()
@@ -105,9 +105,14 @@ class CostSummary:
             "today_by_currency": today,
         }
 
+    @property
+    def today_in_usd(self) -> float:
+        """Return what all that was alive today has cost today, in USD; see `in_usd`."""
+        return sum(in_usd(pod.today, pod.currency) for pod in self.pods)
+
     def usage(self, pod: PodCost) -> LimitUsage:
         """Return what a pod has used of its limits."""
-        return LimitUsage(pod.hours, pod.spent, self.today, currency=pod.currency)
+        return LimitUsage(pod.hours, pod.spent, self.today_in_usd, currency=pod.currency)
 
     def of(self, name: str) -> PodCost | None:
         """One pod, by its name or its provider's id. Another account may use an id again: a living pod comes first."""

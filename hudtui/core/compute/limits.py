@@ -1,13 +1,13 @@
 """Limits: how much a machine may cost and how long it may live. Pure functions; the callers enforce the verdicts.
 
-Amounts are in the provider's currency, times in hours unless the name says minutes. An unknown value is None and does not count
-against a limit.
+Amounts are in the provider's currency, those of the day's budget in USD; times are in hours unless the name says minutes. An
+unknown value is None and does not count against a limit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -24,6 +24,17 @@ NO_LIMIT = ("none", "off", "unlimited", "-")
 """Words that users may type for no limit."""
 
 
+RATES_FROM = "November 2026"
+_RATES = {"USD": 1.0, "EUR": 1.2, "GBP": 1.4, "CHF": 1.3}
+"""USD per unit, for the day's budget, and to sort offers and filter them by price.
+
+The rates are high on purpose: an offer in another currency comes first only if it is certainly cheaper, and the machines of a day
+cost less than its budget. They were set in November 2026.
+"""
+_HIGHEST_RATE = 3.5
+"""USD per unit of any other currency: none is worth more."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one machine or run may cost, and how long it may live. None: no limit."""
@@ -31,7 +42,7 @@ class Limits:
     run_budget: float | None = 25.0
     """Most money for this run or machine, in the currency in which its provider charges."""
     day_budget: float | None = 100.0
-    """Most money per calendar day for all machines together."""
+    """Most money per calendar day for all machines together, in USD; see `in_usd`."""
     max_hours: float | None = 24.0
     idle_minutes: float | None = 30.0
     """Longest time in minutes without GPU work and log lines."""
@@ -150,10 +161,11 @@ class LimitUsage:
     hours: float
     spent_run: float
     spent_day: float
+    """What all machines have cost today, in USD."""
     idle_minutes: float | None = None
     """None: not measured."""
     currency: str = "USD"
-    """The currency of the amounts, and so of the machine's budgets."""
+    """The currency of `spent_run`, and so of the machine's own budget."""
 
 
 @dataclass(frozen=True)
@@ -180,21 +192,25 @@ def judge(limits: Limits, usage: LimitUsage) -> LimitVerdict:
 
 
 def hours_left(limits: Limits, usage: LimitUsage, hourly: float) -> float | None:
-    """Return the hours until the first limit ends a machine at `hourly`; None without such a limit.
+    """Return the hours until the first limit ends a machine at `hourly`, in its currency; None without such a limit.
 
     The day's budget counts as if this were the only machine and the day did not end. Idling is not predicted.
     """
     left = [] if limits.max_hours is None else [limits.max_hours - usage.hours]
-    for budget, spent in ((limits.run_budget, usage.spent_run), (limits.day_budget, usage.spent_day)):
-        if budget is not None and (hourly > 0 or spent >= budget):
-            left.append((budget - spent) / hourly if spent < budget else 0.0)
+    budgets = (
+        (limits.run_budget, usage.spent_run, hourly),
+        (limits.day_budget, usage.spent_day, in_usd(hourly, usage.currency)),
+    )
+    for budget, spent, rate in budgets:
+        if budget is not None and (rate > 0 or spent >= budget):
+            left.append((budget - spent) / rate if spent < budget else 0.0)
     return max(min(left), 0.0) if left else None
 
 
 def _measures(limits: Limits, usage: LimitUsage) -> tuple[tuple[float | None, float | None, str], ...]:
     return (
-        (usage.spent_run, limits.run_budget, f"the budget of {_sum(limits.run_budget, usage)}"),
-        (usage.spent_day, limits.day_budget, f"the day's budget of {_sum(limits.day_budget, usage)}"),
+        (usage.spent_run, limits.run_budget, f"the budget of {_sum(limits.run_budget, usage.currency)}"),
+        (usage.spent_day, limits.day_budget, f"the day's budget of {_sum(limits.day_budget, 'USD')}"),
         (usage.hours, limits.max_hours, f"the limit of {_limit(limits.max_hours)} h"),
         (usage.idle_minutes, limits.idle_minutes, f"the limit of {_limit(limits.idle_minutes)} idle minutes"),
     )
@@ -204,8 +220,18 @@ def _limit(value: float | None) -> str:
     return amount(value) if value is not None else "none"
 
 
-def _sum(value: float | None, usage: LimitUsage) -> str:
-    return money(value, usage.currency) if value is not None else "none"
+def _sum(value: float | None, currency: str) -> str:
+    return money(value, currency) if value is not None else "none"
+
+
+def in_usd(amount: float, currency: str) -> float:
+    """Return an amount in USD, at a rate that is certainly not too low."""
+    return amount * _RATES.get(currency.upper(), _HIGHEST_RATE)
+
+
+def rates_text(currencies: Iterable[str]) -> str:
+    """Return the rates of `in_usd` as text: `1 EUR as 1.2 USD`. USD itself is left out."""
+    return ", ".join(f"1 {name} as {in_usd(1.0, name):g} USD" for name in sorted({*map(str.upper, currencies)} - {"USD"}))
 
 
 def amount(value: float) -> str:

@@ -166,6 +166,8 @@ async def put_watchdog(host: Host, pod: Pod, provider: Provider, ledger: Ledger,
         What the watchdog will do, or why there is none, for people.
     """
     try:
+        with contextlib.suppress(MachineError):  # a full disk takes no guard away
+            await ledger.run(_grant_again, ledger, pod.name)
         return await _watch(host, pod, provider, ledger, lookup)
     except HudtuiError as error:
         return f"No guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"
@@ -198,6 +200,13 @@ async def change_limits(
         return await _watch(host, pod, provider, ledger, lookup)
     except HudtuiError as error:
         return f"The guard on the machine keeps its old limits: {'; '.join(error.lines())}"
+
+
+def _grant_again(ledger: Ledger, name: str) -> None:
+    """Decide again until when a pod may live: its provider may charge another price than was offered."""
+    limits = ledger.limits(name)
+    if limits is not None:
+        _write_limits(ledger, name, limits)
 
 
 def _write_limits(ledger: Ledger, name: str, limits: Limits) -> None:

@@ -124,7 +124,7 @@ def limits_text(limits: Limits, currency: str = "USD") -> str:
     """Return limits as one line of text."""
     parts = [
         f"{money(limits.run_budget, currency)} for this run" if limits.run_budget is not None else "no budget",
-        f"{money(limits.day_budget, currency)} a day for all" if limits.day_budget is not None else "",
+        f"{money(limits.day_budget)} a day for all" if limits.day_budget is not None else "",
         f"{limits.max_hours:g} h" if limits.max_hours is not None else "no time limit",
         f"{limits.idle_minutes:g} idle minutes" if limits.idle_minutes is not None else "",
     ]

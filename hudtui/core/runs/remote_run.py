@@ -30,7 +30,7 @@ from hudtui.core.compute.lifecycle import (
     run_shielded,
     terminate_pod,
 )
-from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, judge, money
+from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, in_usd, judge, money
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.registry import pod_target
@@ -539,7 +539,9 @@ class RemoteRun:
     def usage(self) -> LimitUsage:
         found = sum_costs(self.context.ledger, {}, self.now, here=(self.context.provider,))
         mine = found.of(self.rent.machine)
-        return LimitUsage(mine.hours if mine else 0.0, mine.spent if mine else 0.0, found.today, currency=self.rent.currency)
+        return LimitUsage(
+            mine.hours if mine else 0.0, mine.spent if mine else 0.0, found.today_in_usd, currency=self.rent.currency
+        )
 
     async def watch(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Take over the machine's events until the run has ended. Stops the run when a limit is reached."""
@@ -589,7 +591,7 @@ class RemoteRun:
         limits, usage, at = self.judged_by
         later = max(self.now - at, 0.0) / HOUR
         cost = later * self.rent.hourly
-        hours, whole, day = usage.hours + later, usage.spent_run + cost, usage.spent_day + cost
+        hours, whole, day = usage.hours + later, usage.spent_run + cost, usage.spent_day + in_usd(cost, usage.currency)
         return judge(limits, LimitUsage(hours, whole, day, currency=usage.currency))
 
     async def sync(self) -> tuple[RunEvent, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hudtui.core.compute.costs import CostSummary, sum_costs
-from hudtui.core.compute.limits import LimitUsage, hours_left, money
+from hudtui.core.compute.limits import hours_left, money
 from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.watchdog import terminate_rule
@@ -196,5 +196,5 @@ def _seconds_left(one: PodRecord, ledger: Ledger, spending: CostSummary) -> floa
     limits, used = ledger.limits(one.name), spending.of(one.name)
     if limits is None or used is None:
         return None
-    hours = hours_left(limits, LimitUsage(used.hours, used.spent, spending.today), one.hourly or 0.0)
+    hours = hours_left(limits, spending.usage(used), one.hourly or 0.0)
     return None if hours is None else hours * 3600

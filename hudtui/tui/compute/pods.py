@@ -304,21 +304,21 @@ def limit_lines(limits: Limits | None, usage: LimitUsage, keys: Keys, width: int
             Content.styled(keys("None: nothing ends this machine automatically. {key:compute.limits} sets some."), "$warning"),
         ]
     rows = (
-        ("budget", limits.run_budget, usage.spent_run, ""),
-        ("a day", limits.day_budget, usage.spent_day, ""),
-        ("hours", limits.max_hours, usage.hours, " h"),
-        ("idle", limits.idle_minutes, usage.idle_minutes, " min"),
+        ("budget", limits.run_budget, usage.spent_run, usage.currency),
+        ("a day", limits.day_budget, usage.spent_day, "USD"),
+        ("hours", limits.max_hours, usage.hours, "h"),
+        ("idle", limits.idle_minutes, usage.idle_minutes, "min"),
     )
     lines = [Content.styled(keys("Limits ({key:compute.limits} changes them)"), "bold $primary")]
     for name, limit, used, unit in rows:
         if limit is None:
             words = "none"
         elif used is None:
-            words = f"{amount(limit)}{unit}; how long it has idled is not known"
+            words = f"{amount(limit)} {unit}; how long it has idled is not known"
         else:
             share = min(used / limit, 9.99)
             bar = "█" * min(round(share * 10), 10)
-            whole = f"{amount(limit)}{unit}" if unit else money(limit, usage.currency)
+            whole = f"{amount(limit)} {unit}" if unit in ("h", "min") else money(limit, unit)
             words = f"{bar:░<10} {share * 100:.0f} % of {whole}"
         lines += fact_lines(name, words, "", width)
     return lines

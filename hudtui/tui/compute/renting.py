@@ -22,7 +22,6 @@ _LIMITS = (
     ("max_hours", "hours until it is ended"),
     ("idle_minutes", "idle minutes until it is ended"),
 )
-_BUDGETS = ("run_budget", "day_budget")
 
 
 class Renting:
@@ -141,9 +140,11 @@ class Renting:
         if limits is None:
             limits = await asyncio.to_thread(limits_from_settings, session.settings)
 
+        currencies = {"run_budget": pod.currency, "day_budget": "USD"}
+
         def told(limits: Limits, name: str) -> str:
             value = getattr(limits, name)
-            return "none" if value is None else money(value, pod.currency) if name in _BUDGETS else amount(value)
+            return "none" if value is None else money(value, currencies[name]) if name in currencies else amount(value)
 
         options = [(title, told(limits, name)) for name, title in _LIMITS]
         chosen: int | None = await app.push_screen_wait(Pick(f"Limits of {pod.name}", options))
@@ -151,7 +152,7 @@ class Renting:
             return
         name, title = _LIMITS[chosen]
         value = getattr(limits, name)
-        what = f"An amount in {pod.currency}" if name in _BUDGETS else "A number"
+        what = f"An amount in {currencies[name]}" if name in currencies else "A number"
         text = await app.ask(
             title.capitalize(),
             lines=(f"Machine {pod.name}. {what}, or none for no limit.",),

@@ -632,6 +632,7 @@ class ComputeScreen(HudtuiScreen):
             bar.update(Content.styled(cut(f"! {clean_line(warnings[0], 400)}", width - len(more)) + more, "$warning"))
 
     def _account(self, width: int) -> Content:
+        from hudtui.core.compute.costs import sum_text
         from hudtui.core.compute.limits import money
 
         session, snapshot = self.session, self.snapshot
@@ -663,8 +664,9 @@ class ComputeScreen(HudtuiScreen):
             parts.append((self.app.keys_in(words), "$foreground-muted"))
         if snapshot is not None and snapshot.spending.pods:
             spending = snapshot.spending
-            plus = "+" if spending.mixed else ""
-            parts.append((f"  {money(spending.per_hour, spending.currency)}{plus}/h", "bold"))
+            hourly = sum_text(((one.per_hour, one.currency) for one in spending.open), spending.currency)
+            parts.append((f"  {hourly}/h", "bold"))
             old = " as last known" if snapshot.unreachable else ""
-            parts.append(f", {money(spending.today, spending.currency)}{plus} today{old}")
+            today = sum_text(((one.today, one.currency) for one in spending.pods), spending.currency)
+            parts.append(f", {today} today{old}")
         return Content.assemble(*parts)

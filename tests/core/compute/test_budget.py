@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,7 @@ def test_what_was_spent_yesterday_is_yesterdays(ledger: Ledger) -> None:
 
 _CHILD = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from hudtui.core.compute.budget import BudgetExceeded, grant_new
 from hudtui.core.compute.limits import Limits
@@ -208,3 +210,37 @@ async def test_a_launch_that_the_provider_refuses_takes_nothing(world: Any, stat
             )
         ]
     assert shares(world.ledger.records(alive=False), world.prime.endpoint, time.time()) == ()
+
+
+@pytest.mark.parametrize(("currency", "rate"), [("EUR", 1.2), ("eur", 1.2), ("GBP", 1.4), ("CHF", 1.3), ("KWD", 3.5), ("USD", 1)])
+def test_a_day_in_several_currencies_is_counted_in_usd(ledger: Ledger, currency: str, rate: float) -> None:
+    limits = Limits(run_budget=None, day_budget=10, max_hours=1)
+    launch(ledger, "a", 2.0, limits, currency=currency)
+    (share,) = shares(ledger.records(), REALM, time.time())
+    assert share.spent + share.ahead == pytest.approx(2 * rate, abs=0.01)
+    left = 10 - 2 * rate
+    assert hours(launch(ledger, "b", 20.0, replace(limits, max_hours=None))) == pytest.approx(left / 20, abs=0.002)
+    ledger.update("b", "never")
+    assert hours(launch(ledger, "c", 5.0, replace(limits, max_hours=None), currency=currency)) == pytest.approx(
+        left / 5 / rate, abs=0.002
+    )
+    ledger.update("a", "ended", billed=2.0)
+    ledger.update("c", "ended", billed=1.0)
+    assert sum(share.spent for share in shares(ledger.records(alive=False), REALM, time.time())) == pytest.approx(3 * rate)
+
+
+def test_a_full_day_names_its_rates(ledger: Ledger) -> None:
+    limits = Limits(run_budget=None, day_budget=2, max_hours=1)
+    launch(ledger, "a", 1.5, limits, currency="EUR")
+    with pytest.raises(BudgetExceeded) as caught:
+        launch(ledger, "b", 5.0, limits, currency="GBP")
+    told = str(caught.value.why)
+    assert "day's budget of $2.00" in caught.value.what and "$0.20 is left" in told and "at 5.00 GBP an hour" in told
+    assert "a may cost $1.80 more" in told and told.endswith("The budget counts 1 EUR as 1.2 USD, 1 GBP as 1.4 USD.")
+
+
+def test_a_price_in_another_currency_than_offered_counts_as_it_is_charged(ledger: Ledger) -> None:
+    limits = Limits(run_budget=None, day_budget=12, max_hours=None)
+    assert hours(launch(ledger, "a", 1.0, limits, currency="GBP")) == pytest.approx(12 / 1.4, abs=0.01)
+    again = ledger.grant("a", grant_changed(ledger.update("a", "created", hourly=2.0, currency="EUR"), limits))
+    assert hours(again) == pytest.approx(5, abs=0.01)

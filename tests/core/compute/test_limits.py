@@ -124,7 +124,7 @@ def test_words_of_a_verdict() -> None:
     assert verdict.level == "end"
     assert verdict.reasons == ("the limit of 2 h is reached", "the budget of $10.00: 85 % used")
     verdict = judge(Limits(10, 100, 2, 30), LimitUsage(1, 8.5, 100, 1, currency="EUR"))
-    assert verdict.reasons == ("the day's budget of €100.00 is reached", "the budget of €10.00: 85 % used")
+    assert verdict.reasons == ("the day's budget of $100.00 is reached", "the budget of €10.00: 85 % used")
 
 
 @pytest.mark.parametrize(("text", "value"), [("3", 3.0), (" $2.50 ", 2.5), ("none", None), ("off", None)])

@@ -212,6 +212,27 @@ async def test_new_limits_reach_the_guard_through_the_ledger(world: World, monke
     assert given == [record.until]
 
 
+@pytest.mark.parametrize(("hourly", "currency", "hours"), [(8.0, "USD", 3.0), (8.0, "EUR", 2.5), (0.5, "USD", 24.0)])
+async def test_the_guard_gets_the_time_that_the_charged_price_leaves(
+    world: World, monkeypatch: pytest.MonkeyPatch, hourly: float, currency: str, hours: float
+) -> None:
+    monkeypatch.setenv("HUDTUI_BUDGET_DAY", "24")
+    monkeypatch.setenv("HUDTUI_BUDGET_RUN", "none")
+    pod = await world.rented()
+    world.ledger.update(pod.name, hourly=hourly, currency=currency)
+    given: list[float | None] = []
+
+    async def keep(host: Any, until: float | None, *_: Any, **__: Any) -> None:
+        given.append(until)
+
+    monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", keep)
+    host: Any = None
+    await put_watchdog(host, pod, world.prime, world.ledger, {}.get)
+    record = world.ledger.get(pod.name)
+    assert record is not None and record.until is not None and given == [record.until]
+    assert (record.until - record.created) / 3600 == pytest.approx(hours, abs=0.05)
+
+
 async def test_changed_limits_are_kept_and_reach_the_guard(world: World) -> None:
     pod = await world.rented()
     lookup = world.project.settings().get
