@@ -218,6 +218,8 @@ _JOINED = (
     (re.compile(r"(?<=ti) (super)\b"), r"\1"),
     (re.compile(r"(?<=\bl40) s\b"), "s"),
 )
+_SLICE = re.compile(r"\b\d+g[. ](\d+)gb\b|\bmig\b")
+"""A part of a GPU (MIG): its profile, such as `1g.10gb`, or the word."""
 _MODEL = re.compile(r"(?:[a-z]{1,3}|rtxpro|titan|gaudi)\d{1,4}[a-z]{0,8}|\d{3,4}[a-z]{0,8}|titan\w+")
 
 
@@ -227,6 +229,12 @@ def kind_of(name: str, memory: float | None = None, socket: str = "") -> GpuKind
     `memory` in GB and `socket` are what is told beside the name; empty values are unknown.
     """
     text = " ".join(re.sub(r"[^a-z0-9.*]+", " ", name.lower()).split())
+    if _SLICE.search(text):
+        memory = next((float(match[1]) for match in _SLICE.finditer(text) if match[1]), memory)
+        whole = kind_of(_SLICE.sub(" ", text), memory, socket)
+        # The name has the memory of the whole GPU, too.
+        of_part = whole.sizes if memory is None else frozenset({memory})
+        return GpuKind(frozenset(f"{model} mig" for model in whole.models) or frozenset({"mig"}), of_part, whole.socket)
     text = _GLUED.sub(r"\1 ", " ".join(_NOISE.sub(" ", text).split()))
     sizes: set[float] = set() if memory is None else {memory}
     sockets = [socket.lower()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hudtui.core.errors import MachineError
@@ -33,6 +33,10 @@ found["disk_bytes"], found["disk_free_bytes"] = disk.total, disk.free
 found["programs"] = {name: shutil.which(name) for name in ("tmux", "docker", "podman", "uv", "nvidia-smi", "git")}
 json.dump(found, sys.stdout)
 """
+_DIVISIBLE = re.compile(r"\b(?:A30|A[18]00\w?|G?[BH]\d+|RTX PRO)\b")
+"""GPUs that can be divided into parts (MIG)."""
+NO_DEVICES = "No devices were found"
+"""What a driver says that works and finds no GPU."""
 _GPU_FIELDS = ("index", "name", "memory.total", "memory.used", "utilization.gpu", "driver_version")
 
 
@@ -141,7 +145,33 @@ async def find_gpus(host: Host, program: str = "nvidia-smi") -> tuple[tuple[Gpu,
         return (), f"The GPU driver did not answer: {error.what}"
     if not answer.ok:
         return (), f"The GPU driver does not work: {clean_line(answer.stdout or answer.stderr, 300)}"
-    return parse_gpus(answer.stdout), None
+    gpus = parse_gpus(answer.stdout)
+    if not any(_DIVISIBLE.search(gpu.name) for gpu in gpus):
+        return gpus, None
+    try:  # what is asked above tells of a GPU as if it were whole
+        listed = await host.run([program, "-L"], timeout=TIMEOUT)
+    except MachineError as error:
+        return gpus, f"The GPU driver did not say whether its GPUs are divided: {error.what}"
+    return divided(gpus, listed.stdout), None
+
+
+def divided(gpus: tuple[Gpu, ...], text: str) -> tuple[Gpu, ...]:
+    """The GPUs that programs see: a GPU that is divided (MIG) is replaced by its parts, as `nvidia-smi -L` lists them.
+
+    A part has the name `NVIDIA H100 80GB HBM3 MIG 1g.10gb`, and the index of its GPU.
+    """
+    parts: dict[int, list[tuple[str, int]]] = {}
+    index = -1
+    for line in text.splitlines():
+        if whole := re.match(r"GPU (\d+):", line):
+            index = int(whole[1])
+        elif part := re.match(r"\s+MIG (\d+[gc]\S*\.(\d+)gb\S*)\s+Device", line):
+            parts.setdefault(index, []).append((part[1], int(part[2]) * 1024))
+    found: list[Gpu] = []
+    for gpu in gpus:
+        mine = parts.get(gpu.index)
+        found += [replace(gpu, name=f"{gpu.name} MIG {name}", memory_mib=size) for name, size in mine] if mine else [gpu]
+    return tuple(found)
 
 
 def parse_gpus(text: str) -> tuple[Gpu, ...]:

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 from hudtui.core.compute.budget import grant_new
 from hudtui.core.compute.costs import HOUR, charge_text
 from hudtui.core.compute.gpus import GpuKind, kind_of
-from hudtui.core.compute.hardware import find_gpus
+from hudtui.core.compute.hardware import NO_DEVICES, find_gpus
 from hudtui.core.compute.limits import Limits, money
 from hudtui.core.compute.market import offer_from_json
 from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord, price_facts
@@ -384,12 +384,14 @@ class _Attempt:
         self._require_chosen((kind_of(pod.gpu_type, socket=pod.socket),), pod.gpu_count, told)
 
     async def look_inside(self, pod: Pod, host: Host) -> None:
-        """Compare the GPUs that the driver on the pod finds with what was chosen. A driver that does not answer says nothing.
+        """Compare the GPUs that the driver on the pod finds with what was chosen. A driver that does not work says nothing.
 
         Raises:
             ProvisionFailed: It is another machine.
         """
-        gpus, _ = await find_gpus(host)
+        gpus, complaint = await find_gpus(host)
+        if complaint is not None and NO_DEVICES in complaint:
+            self._require_chosen((kind_of("CPU_NODE"),), 0, "no GPU, by its driver")
         if gpus:
             kinds = [kind_of(gpu.name, None if gpu.memory_mib is None else gpu.memory_mib / 1024) for gpu in gpus]
             count = len(gpus) if len(pod.addresses) == 1 else 0  # of several machines, this is one

@@ -260,6 +260,15 @@ def test_the_same_gpu_in_other_words_is_the_same(way: str) -> None:
         ("Standard_NC24ads_A100_v4", "H100_80GB", True),
         ("no GPU", "H100_80GB", True),
         ("H100_80GB", "CPU_NODE", True),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "H100_80GB", True),
+        ("NVIDIA H100 80GB HBM3 MIG 7g.80gb", "H100_80GB", True),
+        ("NVIDIA-A100-SXM4-80GB-MIG-3g.40gb", "A100_40GB", True),
+        ("H100-1g.10gb", "H100_80GB", True),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "H100_MIG_10GB", False),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "A100 MIG 1g.5gb", False),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "A100 MIG 3g.20gb", True),
+        ("GRID A100-20C", "A100_40GB", True),
+        ("NVIDIA L40S-24Q", "L40S_48GB", True),
     ],
 )
 def test_what_providers_and_drivers_write(given: str, chosen: str, another: bool) -> None:

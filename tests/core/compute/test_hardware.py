@@ -41,6 +41,26 @@ async def test_gpus_come_from_the_driver(tmp_path: Path, monkeypatch: pytest.Mon
     assert found.warnings == ()
 
 
+async def test_a_divided_gpu_is_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _program(
+        tmp_path / "bin",
+        "#!/bin/sh\nif [ $1 = -L ]; then cat <<'END'\n"
+        "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)\n"
+        "GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"
+        "  MIG 3g.40gb     Device  0: (UUID: MIG-0)\n"
+        "  MIG 1g.10gb+me  Device  1: (UUID: MIG-1)\n"
+        'END\nelse for gpu in 0 1; do echo "$gpu, NVIDIA H100 80GB HBM3, 81559, 4, 0, 580.65"; done; fi\n',
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    found = await inspect(LocalHost(), python=sys.executable)
+    assert [(gpu.index, gpu.name, gpu.memory_mib) for gpu in found.gpus] == [
+        (0, "NVIDIA H100 80GB HBM3", 81559),
+        (1, "NVIDIA H100 80GB HBM3 MIG 3g.40gb", 40960),
+        (1, "NVIDIA H100 80GB HBM3 MIG 1g.10gb+me", 10240),
+    ]
+    assert found.warnings == ()
+
+
 async def test_a_broken_driver_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _program(tmp_path / "bin", "#!/bin/sh\necho 'NVIDIA-SMI has failed: no driver'\nexit 9\n")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")

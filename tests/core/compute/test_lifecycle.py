@@ -258,6 +258,15 @@ async def test_another_machine_than_the_one_that_was_chosen_is_ended(
         ("1H100.80S", ["NVIDIA H100 NVL, 95830"]),
         ("2H100.80S", ["NVIDIA H100 80GB HBM3, 81559"]),
         ("2H100.80S", ["NVIDIA H100 80GB HBM3, 81559", "NVIDIA A100-SXM4-80GB, 81920"]),
+        ("2H100.80S", ["NVIDIA H100 80GB HBM3, 81559"] * 3),
+        ("1H100.80S", ["NVIDIA H100 80GB HBM3, [N/A]", "  MIG 1g.10gb     Device  0: (UUID: MIG-1)"]),
+        ("1H100.80S", ["NVIDIA H100 80GB HBM3, 81559", "  MIG 7g.80gb     Device  0: (UUID: MIG-1)"]),
+        (
+            "1A100.22V",
+            ["NVIDIA A100-SXM4-80GB, 81920", *(f"  MIG 3g.40gb     Device  {one}: (UUID: MIG-{one})" for one in (0, 1))],
+        ),
+        ("1H100.80S", ["GRID H100-40C, 40960"]),
+        ("1H100.80S", []),
     ],
 )
 async def test_a_machine_in_which_other_gpus_are_found_is_ended(world: Any, offer: str, driver: list[str]) -> None:
@@ -273,7 +282,7 @@ async def test_a_machine_in_which_other_gpus_are_found_is_ended(world: Any, offe
     [
         ("1A100.22V", {"gpuName": "NVIDIA A100-SXM4-80GB"}, ["NVIDIA A100-SXM4-80GB, 81920"]),
         ("1A100.22V", {"gpuName": "A100", "socket": ""}, ["NVIDIA A100-SXM4-80GB, [N/A]"]),
-        ("1A100.22V", {"gpuName": "GA100 [A100 SXM4 80GB]", "socket": "SXM"}, []),
+        ("1A100.22V", {"gpuName": "GA100 [A100 SXM4 80GB]", "socket": "SXM"}, ["NVIDIA A100-SXM4-80GB, 81100"]),
         ("1A100.22V", {"gpuName": None, "gpuCount": None, "socket": None}, ["A thing, 81920"]),
         ("1H100.80S", {"gpuName": "8x H100 SXM5 80 GB"}, ["NVIDIA H100 80GB HBM3, 81559"]),
         ("a100-pcie-x2", {"gpuName": "a100-80g-pcie"}, ["NVIDIA A100 80GB PCIe, 81920"] * 2),
@@ -300,12 +309,16 @@ async def test_going_on_with_another_machine_than_the_one_that_was_chosen_ends_i
 
 
 def _login_with_driver(world: Any, lines: list[str]) -> Any:
-    """A login to a machine whose driver says that: name and MiB of each GPU."""
+    """A login to a machine whose driver says that: name and MiB of each GPU, and the parts of the last one."""
 
     async def login(pod: Pod) -> Any:
         host = await world.login(pod)
-        listed = "".join(f"{number}, {line}, 1, 0, 570.1\n" for number, line in enumerate(lines))
-        script = f"#!/bin/sh\ncat <<'END'\n{listed}END\n"
+        gpus, parts = ([line for line in lines if (" MIG " in line) == part] for part in (False, True))
+        told = "".join(f"{number}, {line}, 1, 0, 570.1\n" for number, line in enumerate(gpus))
+        listed = "".join(f"GPU {number}: {line.partition(',')[0]} (UUID: GPU-1)\n" for number, line in enumerate(gpus))
+        ends = "exit 6" if not lines else ""
+        told, listed = told or "No devices were found\n", listed + "".join(f"{part}\n" for part in parts)
+        script = f"#!/bin/sh\n[ $1 = -L ] && cat <<'END' && exit\n{listed}END\ncat <<'END'\n{told}END\n{ends}\n"
         await host.put(script.encode(), "bin/nvidia-smi", mode=0o700)
         return _OwnPrograms(host)
 

@@ -8,10 +8,12 @@ import os
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.driver import WithDriver
 
 from hudtui.core.compute.choose import choose
 from hudtui.core.compute.costs import charge_text, sum_costs
@@ -287,8 +289,11 @@ async def test_a_program_that_does_not_end_leaves_it_unclear(stub: Stub) -> None
 # --- a machine's life ---
 
 
-async def rent(stub: Stub, sky: SkyPilotProvider, ledger: Ledger) -> list[ProvisionStep]:
+async def rent(
+    stub: Stub, sky: SkyPilotProvider, ledger: Ledger, host: Host | None = None, **ordered: Any
+) -> list[ProvisionStep]:
     order = await an_order(sky)
+    order = replace(order, offer=replace(order.offer, **ordered))
 
     async def sleep(seconds: float) -> None:
         stub.now += seconds
@@ -299,10 +304,37 @@ async def rent(stub: Stub, sky: SkyPilotProvider, ledger: Ledger) -> list[Provis
 
     async def login(pod: Pod) -> Host:
         assert pod_target(pod, {}.get) is not None
-        return LocalHost()
+        return host or LocalHost()
 
     steps = acquire(order, sky, ledger, login=login, sleep=sleep, clock=lambda: stub.now)
     return [step async for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("ordered", "gpus"),
+    [
+        ({}, ["NVIDIA H200, 143771"]),
+        ({}, ["NVIDIA A100-SXM4-80GB, 81920"]),
+        ({}, ["NVIDIA H100 NVL, 95830"]),
+        ({}, ["NVIDIA H100 80GB HBM3, 81559"] * 2),
+        ({"gpu_type": "H200"}, ["H100"]),
+        ({"gpu_type": "GH200", "gpu_memory": 96.0}, ["H100"]),
+        ({"gpu_count": 8}, ["H100"]),
+    ],
+)
+async def test_another_gpu_than_the_chosen_one_is_taken_down(
+    stub: Stub, sky: SkyPilotProvider, tmp_path: Path, ordered: dict[str, Any], gpus: list[str]
+) -> None:
+    ledger = Ledger(tmp_path / "pods.db")
+    with pytest.raises(ProvisionFailed, match="not the machine that was chosen") as caught:
+        await rent(stub, sky, ledger, WithDriver(*gpus), **ordered)
+    assert f"given: {len(gpus)} x {gpus[0].partition(',')[0]}" in str(caught.value.why)
+    assert stub.asked("down") == 1 and ledger.records() == ()
+
+
+async def test_the_chosen_gpu_in_the_words_of_its_driver_is_kept(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
+    steps = await rent(stub, sky, Ledger(tmp_path / "pods.db"), WithDriver("NVIDIA H100 80GB HBM3, 81101"))
+    assert steps[-1].kind == "ready" and stub.asked("down") == 0
 
 
 async def test_from_the_order_to_the_bill(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
