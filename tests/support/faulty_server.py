@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -65,6 +66,12 @@ STDIO_FAULTS = MESSAGE_FAULTS | {
     "killed": "was ended by signal 9",
     "half and exit": GONE,
     "closes its output": GONE,
+    "closes its input": GONE,
+    "leaves a child": r"ended with exit code 7[\s\S]*MemoryError: no board",
+    "page": MALFORMED,
+    "bytes": MALFORMED,
+    "object with the id": f"{MALFORMED}[\\s\\S]*quota",
+    "passed on": LOST,
     "hang": "gave no answer",
 }
 
@@ -113,6 +120,15 @@ def faulty(fault: str, tool: str, ident) -> bytes:
         code, message, _ = ERRORS[fault]
         error = {"code": code, "message": message.replace("$TOOL", tool)}
         return json.dumps({"jsonrpc": "2.0", "id": ident, "error": error}).encode()
+    if fault == "page":
+        return b"<html><title>502</title></html>"
+    if fault == "bytes":
+        return b"\x1f\x8b\x08\x00garbage"
+    if fault == "object with the id":
+        return json.dumps({"detail": "quota exceeded", "id": ident}).encode()
+    if fault == "passed on":
+        text = {"type": "text", "text": "MCP error -32001: Session not found"}
+        return json.dumps({"jsonrpc": "2.0", "id": ident, "result": {"content": [text], "isError": True}}).encode()
     if fault == "wrong id":
         return json.dumps({"jsonrpc": "2.0", "id": 7_000_000, "result": result_of(tool)}).encode()
     if fault in EVALUATIONS:
@@ -165,7 +181,10 @@ def serve(fault: str, stage: str) -> None:
             if fault == "slow":
                 time.sleep(0.3)
             for one in healthy(fault, tool, ident):
-                send(one)
+                if fault == "no end":
+                    os.write(1, one)
+                else:
+                    send(one)
         elif fault == "hang":
             time.sleep(3600)
         elif fault == "killed":
@@ -173,7 +192,12 @@ def serve(fault: str, stage: str) -> None:
         elif fault == "closes its output":
             os.close(1)
             time.sleep(3600)
-        elif fault.startswith(("exit", "half and")):
+        elif fault == "closes its input":
+            os.close(0)
+            time.sleep(3600)
+        elif fault.startswith(("exit", "half and", "leaves")):
+            if fault == "leaves a child":  # that holds all its pipes
+                subprocess.Popen(["sleep", "600"])
             if fault == "half and exit":
                 os.write(1, MALFORMED_ANSWERS["half"].encode())
             sys.stderr.write("MemoryError: no board\n")

@@ -66,6 +66,19 @@ HTTP_ONLY = {
     "202": ("202 Accepted", "", "not MCP"),
     "empty": ("200 OK", "", "is not of the protocol"),
     "plain": ("200 OK", "fine", "answers text/plain, not MCP"),
+    "202 json": ("202 Accepted", "{}", "not MCP"),
+    "detail": ("200 OK", '{"detail":"quota exceeded"}', r"is not of the protocol[\s\S]*quota"),
+    "notice alone": ("200 OK", '{"jsonrpc":"2.0","method":"notifications/message"}', "is not of the protocol"),
+    "to a login": ("307 Temporary Redirect", "", "answers a web page"),
+    "error event": ("200 OK", "event: error\ndata: no board\n\n", r"is not of the protocol[\s\S]*no board"),
+    "page in a stream": ("200 OK", "<html>Log in</html>\n", "is not of the protocol"),
+}
+SSE_ONLY = {
+    "error event": (b"event: error\ndata: no board\n\n", r"is not of the protocol[\s\S]*no board"),
+    "page in the stream": (b"<html>502</html>\n", "is not of the protocol"),
+    "words in the stream": (b"Internal Server Error\n", "is not of the protocol"),
+    "error in the response": (b'{"error":"quota exceeded"}', r"is not of the protocol[\s\S]*quota"),
+    "lost in the response": (b'{"error":{"code":-32001,"message":"Session not found"}}', wire.LOST),
 }
 _CUT = r"broke off the connection|broke off its answer|the connection to .* broke|nothing answers at"
 HTTP_FAULTS = (
@@ -76,6 +89,7 @@ HTTP_FAULTS = (
 SSE_FAULTS = (
     wire.MESSAGE_FAULTS
     | {name: words for name, (_, _, words) in STATUSES.items()}
+    | {name: words for name, (_, words) in SSE_ONLY.items()}
     | {"reset": _CUT, "close": _CUT, "hang": "gave no answer"}
 )
 _NOT_OPENENV, _ENDED, _LOST = "does not speak OpenEnv's protocol", "has ended the connection", "cannot continue this session"
@@ -128,7 +142,7 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
 }
 """Transport -> fault -> what the error of the episode says."""
 HEALTHY = {
-    "stdio": wire.HEALTHY_MESSAGES,
+    "stdio": (*wire.HEALTHY_MESSAGES, "no end"),
     "http": (
         *(one for one in wire.HEALTHY_MESSAGES if one != "log line"),
         "429 once",
@@ -137,7 +151,7 @@ HEALTHY = {
         "stateless",
         "ids vary",
     ),
-    "sse": (*(one for one in wire.HEALTHY_MESSAGES if one != "log line"), "429 once", "502 once", "503 once"),
+    "sse": (*(one for one in wire.HEALTHY_MESSAGES if one != "log line"), "429 once", "502 once", "503 once", "ok"),
     "openenv": ("plain", "surrogate", "bad byte", "twice", "slow", "agent's error"),
 }
 """Transport -> oddities that are no fault."""
@@ -236,7 +250,7 @@ async def play(cases: Sequence[Case], out: Path, *, at_once: int = 12) -> Report
         hanging = [case for case in cases if case.name == "hang"]
         others = [case for case in cases if case.name != "hang"]
         if hanging:  # an evaluation gives up where nothing succeeds at first
-            hanging.insert(0, others.pop(next(place for place, case in enumerate(others) if not case.stage)))
+            hanging.insert(0, others.pop(max(place for place, case in enumerate(others) if not case.stage)))
         for part, limit in ((others, 60.0), (hanging, HANG_LIMIT)):
             if part:
                 await _evaluate(part, port, out / f"{limit:g}", limit, report, at_once)
@@ -353,6 +367,8 @@ class World:
             writer.write(f"event: endpoint\ndata: /post/{key}\n\n".encode())
             await writer.drain()
             await session.over.wait()
+        elif path == "/login":
+            writer.write(_reply("200 OK", "<html>Log in</html>"))
         elif method != "POST":
             writer.write(_reply("405 Method Not Allowed"))
         elif path.startswith("/post/"):
@@ -420,10 +436,16 @@ class _Session:
         elif name == "new session":
             self.key += "-again"
             self.send(wire.healthy("plain", tool, ident), writer)
+        elif self.stream is not None and name in SSE_ONLY:
+            beside = name.endswith("response")
+            writer.write(_reply("200 OK", SSE_ONLY[name][0]) if beside else _reply("202 Accepted"))
+            if not beside:
+                self.stream.write(SSE_ONLY[name][0])
         elif name in STATUSES or name in HTTP_ONLY:
             status, body, _ = (STATUSES | HTTP_ONLY)[name]
-            more = {"location": "http://192.0.2.1/"} if name == "redirect" else {}
-            writer.write(_reply(status, body, kind="application/json" if name == "empty" else "", **more))
+            more = {"redirect": {"location": "http://192.0.2.1/"}, "to a login": {"location": "/login"}}.get(name, {})
+            kinds = {"empty": "application/json", "error event": "text/event-stream", "page in a stream": "text/event-stream"}
+            writer.write(_reply(status, body, kinds.get(name, ""), **more))
         else:
             self.send([wire.faulty(name, tool, ident)], writer)
 
@@ -431,7 +453,7 @@ class _Session:
         """Send messages in the form of the transport."""
         more = {} if self.name == "stateless" else {"mcp-session-id": self.key}
         if self.stream is not None:
-            writer.write(_reply("202 Accepted"))
+            writer.write(_reply("200 OK", b'{"ok":true}') if self.name == "ok" else _reply("202 Accepted"))
             self.stream.write(b"".join(b"event: message\ndata: " + one + b"\n\n" for one in messages))
         elif self.events or len(messages) > 1:
             data = b"".join(b"event: message\ndata: " + one + b"\n\n" for one in messages)

@@ -61,6 +61,14 @@ def call(params):
         sys.stderr.write("Traceback\nRuntimeError: out of tiles\n")
         sys.stderr.flush()
         os._exit(7)
+    if mode == "leaves_a_child":  # that holds all its pipes
+        subprocess.Popen(["sleep", "600"])
+        sys.stderr.write("RuntimeError: out of tiles\n")
+        sys.stderr.flush()
+        os._exit(7)
+    if mode == "closes_input":
+        os.close(0)
+        time.sleep(3600)
     if mode == "hang_in_call":
         while True:
             time.sleep(3600)
@@ -140,6 +148,9 @@ def answer(message):
             line = os.fsencode(argument).replace(b"$ID", str(ident).encode()).replace(b"$LAST", str(ident - 1).encode())
             sys.stdout.buffer.write(line + b"\n")
             return sys.stdout.buffer.flush()
+        if mode == "unended":
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": ident, "result": {"content": []}}))
+            return sys.stdout.flush()
         if mode == "rpc_error":
             return no(*json.loads(argument))
         if mode == "refuse_call":
@@ -182,6 +193,9 @@ if mode == "only_junk":
         print("y")
 if mode == "stays":  # serves, and then neither ends with its input nor when told to
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+if mode == "follows" and os.fork():  # the child serves on
+    os._exit(0)
 
 for line in sys.stdin:
     if line.strip():

@@ -29,6 +29,8 @@ _BYTE_ORDER = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
 _MARK = "\N{REPLACEMENT CHARACTER}".encode()
 _ID = re.compile(rb'"id"\s*:\s*("[^"\\]{1,64}"|-?[0-9]{1,18})')
 _MEMBER = re.compile(rb'"(?:jsonrpc|result|error)"\s*:')
+_PAGE = re.compile(rb"\s*<(?:!doctype\s+)?html\b", re.IGNORECASE)
+_NO_TEXT = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 _SHOWN = 300
 
 
@@ -51,7 +53,14 @@ def _without_half(found: re.Match[bytes]) -> bytes:
 def is_answer(line: bytes) -> bool:
     """Whether a line that cannot be read was meant as an answer, and is not a program's other output."""
     text = line.strip()
+    if text.startswith(b"{'jsonrpc'"):
+        return True  # a value of Python, printed
     return (text.startswith((b"{", b"[{")) or b'"jsonrpc"' in text) and _MEMBER.search(text) is not None
+
+
+def is_noise(line: bytes) -> bool:
+    """Whether a line is neither a message nor text that a program prints: a page, or bytes that are no text."""
+    return _PAGE.match(line) is not None or _NO_TEXT.search(line) is not None
 
 
 class Call:
@@ -74,9 +83,10 @@ class Call:
         """Whether it is a call of a tool, and not a question about what the server has."""
         return self.asked.startswith("tools/call")
 
-    def mentions(self, word: str) -> bool:
-        """Whether the call itself, or its arguments, hold a word: an error about it may then be about the arguments."""
-        return word in f"{self.asked} {json.dumps(self.params, default=str)}".lower()
+    @property
+    def text(self) -> str:
+        """The call with its arguments: an error about a word in it may be about the arguments."""
+        return f"{self.asked} {json.dumps(self.params, default=str)}"
 
 
 _CALL: ContextVar[Call | None] = ContextVar("hudtui.call", default=None)
@@ -96,6 +106,11 @@ class Calls:
         self._waiting: list[Call] = []
         self._sent: set[str] = set()
         self._answered: set[str] = set()
+
+    @property
+    def any(self) -> bool:
+        """Whether a call waits."""
+        return bool(self._waiting)
 
     @contextmanager
     def waiting(self, asked: str, params: Mapping[str, Any] | None, seconds: float, *, handshake: bool = False) -> Iterator[Call]:
@@ -122,10 +137,8 @@ class Calls:
 
     def fail(self, error: ConnectError, number: Any = None) -> None:
         """Fail the call with an id; without one, or if no call has it, the one that has waited longest."""
-        call = self.find(number) if number is not None else None
-        call = call or (self._waiting[0] if self._waiting else None)
-        if call is not None and not call.fault.done():
-            call.fault.set_result(error)
+        if (call := self._of(number)) is not None:
+            self._fail_one(call, error)
 
     def take(self, number: Any, error: Any) -> bool:
         """Note an answer that came. Returns whether it is for a call that was made, and not answered before.
@@ -151,16 +164,50 @@ class Calls:
         self._answered.add(key)
         return True
 
+    def is_for_one(self, line: bytes) -> bool:
+        """Whether a line is an object with the id of a call that waits."""
+        from pydantic_core import from_json
+
+        try:
+            value = from_json(line)
+        except ValueError:
+            return False
+        return isinstance(value, dict) and value.get("id") is not None and self.find(value["id"]) is not None
+
     def has_answered(self, call: Call) -> bool:
         """Whether the server itself has answered a call."""
         return str(call.id) in self._answered
 
-    def check(self, data: bytes, number: Any = None) -> None:
+    def refuse(self, data: bytes, number: Any = None, *, patient: bool = False) -> None:
+        """Fail the call with an id, or the one that has waited longest, with the words of `data`, which is no answer.
+
+        Args:
+            data: What came.
+            number: The id, where the transport tells.
+            patient: Wait a little before: its answer may be on its way.
+        """
+        from pydantic_core import from_json
+
+        call = self._of(number)
+        if call is None:
+            return
+        try:
+            said = words_of(from_json(data))
+        except ValueError:
+            said = data.decode("utf-8", "replace")
+        error = self._malformed(said, call.id)
+        if patient:
+            asyncio.get_running_loop().call_later(TWICE_PATIENCE, self._fail_one, call, error)
+        else:
+            self._fail_one(call, error)
+
+    def check(self, data: bytes, number: Any = None, *, alone: bool = False) -> None:
         """Fail the waiting call if `data` is no message of the protocol, or is the answer to another call.
 
         Args:
             data: One message.
             number: The id of the request that `data` came in answer to, where the transport tells.
+            alone: Nothing else can come in answer to it.
         """
         from mcp.types import jsonrpc_message_adapter
         from pydantic import ValidationError
@@ -179,19 +226,26 @@ class Calls:
             if isinstance(value, dict) and "method" in value:
                 return  # a malformed question of the server's own: no call waits for it
             known = value.get("id") if isinstance(value, dict) else None
-            self.fail(self._malformed(_said(value), known or number), known or number)
+            self.fail(self._malformed(words_of(value), known or number), known or number)
+            return
+        if alone and hasattr(read, "method"):
+            self.refuse(data, number)
             return
         other = getattr(read, "id", None)
         call = None if number is None or other is None or hasattr(read, "method") else self.find(number)
         if call is not None and str(other) != str(number):
             self.fail(self._other(other, call), number)
 
+    def _of(self, number: Any) -> Call | None:
+        """The call with an id; without one, or if no call has it, the one that has waited longest."""
+        return (self.find(number) if number is not None else None) or (self._waiting[0] if self._waiting else None)
+
     def _fail_one(self, call: Call, error: ConnectError) -> None:
         if call.waits and not call.fault.done():
             call.fault.set_result(error)
 
     def _malformed(self, said: str, number: Any = None) -> ConnectError:
-        call = (self.find(number) if number is not None else None) or (self._waiting[0] if self._waiting else None)
+        call = self._of(number)
         to = f" to {call.asked}" if call is not None else ""
         text = self._hide(clean_line(said, _SHOWN)).strip()
         if call is not None and call.handshake:
@@ -244,8 +298,8 @@ class ClientMessages:
         await self._outgoing.__aexit__(*error)
 
 
-def _said(message: Any) -> str:
-    """The words of a message that is not of the protocol."""
+def words_of(message: Any) -> str:
+    """The words of a message that is not of the protocol, as a server may mean them."""
     if isinstance(message, dict):
         error = message.get("error")
         if isinstance(error, dict) and isinstance(error.get("message"), str):

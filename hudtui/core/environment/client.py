@@ -21,6 +21,7 @@ from hudtui.core.environment.asking import Answerer, Patience
 from hudtui.core.environment.bundled import is_bundled
 from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.engine import engine_note
+from hudtui.core.environment.errors import rpc_fault
 from hudtui.core.environment.openenv import PROTOCOL as OPENENV
 from hudtui.core.environment.openenv import OpenEnvConnection, base_url, is_openenv
 from hudtui.core.environment.servers import Secrets, ServerSpec, fill_variables, mask_url, parse_mcp_config
@@ -34,6 +35,9 @@ from hudtui.core.variables import Lookup
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds: for the start and the handshake, for a listing, and for a call."""
+
+_PASSED_ON = re.compile(r"(?:\w*Error: )?MCP error (-?[0-9]{1,9}): (.{1,2000})", re.DOTALL | re.IGNORECASE)
+"""How the SDK of TypeScript words an error of the protocol."""
 
 OnEvent = Callable[[Progress], None]
 
@@ -82,6 +86,11 @@ class EnvironmentSession:
             result = read_result(await link.request("tools/call", {"name": tool, "arguments": dict(arguments)}, timeout=timeout))
         except RpcError as error:
             result = ToolResult((ContentBlock("text", text=error.message),), None, True)
+        if result.is_error and (passed := _PASSED_ON.fullmatch(result.text.strip())) is not None:
+            # A proxy tells the error of the server behind it as the tool's own.
+            fault = rpc_fault(link.spec.name, int(passed[1]), link.secrets.hide(passed[2]), f"{tool} {dict(arguments)}")
+            if fault is not None:
+                raise fault
         if result.is_error and name in self._tools and _unknown(tool, result.text):
             raise ConnectError(
                 f"the server {link.spec.name!r} no longer has the tool {clean_line(tool, 80)}, which it listed",

@@ -30,7 +30,7 @@ from hudtui.core.environment.calls import Call, Calls, ClientMessages
 from hudtui.core.environment.errors import explain_failure, rpc_fault, start_error, timeout_error, too_much_error
 from hudtui.core.environment.servers import Secrets, ServerSpec
 from hudtui.core.environment.stdio import ServerProcess, child_environment, run_server
-from hudtui.core.environment.web import HttpWatch, web_client
+from hudtui.core.environment.web import HttpWatch, keep_location, web_client
 from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.http import past_proxies, tls_context
 from hudtui.core.text import clean_line
@@ -48,6 +48,10 @@ MAX_PAGES = 1000
 MAX_LISTED = 10_000
 """Entries of one listing that are kept."""
 
+MAX_REDIRECTS = 10
+"""Redirects of one message that are followed."""
+
+_FOLLOWED = "hudtui.followed"
 _log = logging.getLogger("hudtui.environment")
 
 
@@ -453,7 +457,7 @@ class ServerConnection:
                 if self._small_events
                 else None,
             )
-        fault = rpc_fault(self.spec.name, error.code, self.secrets.hide(error.message), call) if call.of_tool else None
+        fault = rpc_fault(self.spec.name, error.code, self.secrets.hide(error.message), call.text) if call.of_tool else None
         return fault or RpcError(error.code, error.message)
 
     def _excess_error(self) -> ConnectError:
@@ -506,7 +510,7 @@ async def _unless_faulty(call: Call, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _keep_origin(response: Any) -> None:
-    """Take a redirect for no redirect if it leads to another origin, or would drop the message.
+    """Take a redirect for no redirect if it leads to another origin or in a circle, or would drop the message.
 
     The SDK does this by itself since mcp 2.3. Before, and trainings pin 2.0, a message with its headers goes where a server says.
     """
@@ -515,14 +519,21 @@ async def _keep_origin(response: Any) -> None:
     location, asked = response.headers.get("location"), response.request
     if location is None or not response.has_redirect_location:
         return
+    followed = asked.extensions[_FOLLOWED] = asked.extensions.get(_FOLLOWED, 0) + 1
     with contextlib.suppress(httpx2.InvalidURL, ValueError):
         target = asked.url.join(location)
         kept = asked.method == "GET" or response.status_code in (307, 308)
         upgrade = (asked.url.scheme, target.scheme) == ("http", "https") and asked.url.port is target.port is None
         same = (target.scheme, target.port) == (asked.url.scheme, asked.url.port) or upgrade
-        if kept and same and target.host == asked.url.host and target.userinfo in (b"", asked.url.userinfo):
+        if (
+            followed <= MAX_REDIRECTS
+            and kept
+            and same
+            and target.host == asked.url.host
+            and target.userinfo in (b"", asked.url.userinfo)
+        ):
             return
-    del response.headers["location"]
+    keep_location(response, location)
 
 
 def _import_sdk() -> None:

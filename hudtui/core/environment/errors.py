@@ -20,7 +20,6 @@ from hudtui.core.text import clean, clean_line, did_you_mean
 from hudtui.core.variables import variable_names
 
 if TYPE_CHECKING:
-    from hudtui.core.environment.calls import Call
     from hudtui.core.environment.stdio import ServerProcess
 
 # The fix for what a program writes to standard error before it ends.
@@ -88,17 +87,17 @@ def lost_session(name: str, why: str) -> ConnectError:
     )
 
 
-def rpc_fault(name: str, code: int, message: str, call: Call | None) -> ConnectError | None:
+def rpc_fault(name: str, code: int, message: str, asked: str) -> ConnectError | None:
     """The error for an answer with a JSON-RPC error that is about the connection, and not about what was asked; else None.
 
     Args:
         name: The server's name.
         code: The code of the error.
         message: Its text, secrets masked.
-        call: What was asked. An error about a session may mean one that its own arguments name.
+        asked: The call with its arguments. An error about a session may mean one that they name.
     """
     said = f"It answered: {clean_line(message, 300)} ({code})."
-    if code == _SESSION_GONE or session_words(message, call):
+    if code == _SESSION_GONE or session_words(message, asked):
         return lost_session(name, said)
     busy = code in (429, *range(500, 600)) or (code != _INVALID_PARAMS and re.search(_BUSY, message) is not None)
     if busy or code in _PROTOCOL_CODES or (code in _SERVER_CODES and re.search(_CUT_OFF, message)):
@@ -106,9 +105,9 @@ def rpc_fault(name: str, code: int, message: str, call: Call | None) -> ConnectE
     return None
 
 
-def session_words(message: str, call: Call | None) -> bool:
+def session_words(message: str, asked: str) -> bool:
     """Whether the text of an error says that the server does not know the session of the connection."""
-    if call is not None and call.mentions("session") and "session" in message.lower():
+    if "session" in asked.lower() and "session" in message.lower():
         return False
     return re.search(_NO_SESSION, message) is not None
 
@@ -161,12 +160,13 @@ def timeout_error(
 ) -> ConnectError:
     """Nothing came within the time limit; `asked` names the request, and is empty for the connection itself."""
     stderr = _stderr(process, secrets)
+    why = "\n".join(part for part in (_stray(process, secrets), stderr) if part) or None
     fix = _fix_for(stderr) or f"Give it more time{'' if asked else ' with --timeout'}, or check what it does."
     if spec.contained and stderr and re.search(r"(?i)pulling|locally", stderr):
         pull = f"{spec.command} pull {clean_line(spec.image or '', 120)}"
         fix = f"The image was still being fetched: run `{pull}` first, or give it more time with --timeout."
     what = f"the server {_name(spec, secrets)} gave no answer {f'to {asked} ' if asked else ''}within {seconds:g} s"
-    return ConnectError(what, why=stderr, fix=fix)
+    return ConnectError(what, why=why, fix=fix)
 
 
 def too_much_error(name: str, words: str) -> ConnectError:
@@ -226,7 +226,7 @@ def _process_failed(
             why=stderr or "It wrote nothing to standard error.",
             fix=_fix_for(stderr) or f"Try it yourself: {clean_line(secrets.hide(spec.where), 300)}",
         )
-    detail = _answer(error) or (f"It writes other text to standard output: {stray}" if process.stray else None)
+    detail = _answer(error) or _stray(process, secrets)
     return ConnectError(
         f"the server {name} {'broke off the connection' if connected else 'does not answer as an MCP server'}",
         why="\n".join(part for part in (detail, stderr) if part) or None,
@@ -316,7 +316,7 @@ def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerS
         )
     if status in (401, 403, 407):
         return _unauthorized(response, url, written, secrets)
-    if "html" in response.content_type and status < 400:
+    if "html" in response.content_type and (status < 300 or (status < 400 and not response.location)):
         same = response.url.rstrip("/") == (spec.url or "").rstrip("/")
         moved = "" if same else f" (after a redirect to {secrets.hide(mask_url(response.url))})"
         why = f"{status}, {clean_line(response.content_type, 60)}"
@@ -406,6 +406,12 @@ def _answer(error: BaseException) -> str | None:
 def _stderr(process: ServerProcess | None, secrets: Secrets) -> str | None:
     text = secrets.hide(clean(process.errors())) if process is not None else ""
     return f"The end of its standard error:\n{text}" if text else None
+
+
+def _stray(process: ServerProcess | None, secrets: Secrets) -> str | None:
+    if process is None or not process.stray:
+        return None
+    return f"It writes other text to standard output: {secrets.hide(clean_line(process.last_stray, 160))}"
 
 
 def _fix_for(stderr: str | None) -> str | None:

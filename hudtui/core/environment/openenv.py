@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from hudtui.core.environment.bounds import MessageSizeCounter, MessageTooLargeError
-from hudtui.core.environment.calls import mended
+from hudtui.core.environment.calls import mended, words_of
 from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.errors import ResponseInfo, http_status_error, leaf_errors, timeout_error, too_much_error
 from hudtui.core.environment.servers import mask_url
@@ -314,7 +314,7 @@ class OpenEnvConnection(ServerConnection):
             raise self._gone(clean_line(f"{type(error).__name__}: {error}", 200)) from None
         found = self._read(answer)
         if not isinstance(found, dict) or not isinstance(found.get("type"), str):
-            raise self._foreign("a message without a type")
+            raise self._foreign(f"a message without a type: {clean_line(words_of(found), 200)}")
         return found
 
     async def _drop_repeated(self, socket: Any) -> None:
@@ -335,8 +335,9 @@ class OpenEnvConnection(ServerConnection):
             return json.loads(data)
         except MessageTooLargeError as error:
             raise too_much_error(repr(self.spec.name), str(error)) from None
-        except (ValueError, RecursionError) as error:
-            raise self._foreign(f"something that is not JSON: {clean_line(str(error), 120)}") from None
+        except (ValueError, RecursionError):
+            text = clean_line(data[:2000].decode("utf-8", "replace"), 200)
+            raise self._foreign(f"something that is not JSON: {text or 'nothing'}") from None
 
     @property
     def _shown(self) -> str:

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES, MessageSizeCounter, MessageTooLargeError
-from hudtui.core.environment.calls import Calls, is_answer, mended
+from hudtui.core.environment.calls import Calls, is_answer, is_noise, mended
 from hudtui.core.text import clean
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ GRACE = 2.0
 
 MAX_STRAY_LINES = 20_000
 """Lines in a row on standard output that are not messages, after which reading stops."""
+
+SILENCE = 0.5
+"""Seconds without output after which it is looked whether the server is there at all."""
 
 _TAIL = 64 * 1024
 _POLL = 0.01
@@ -98,7 +101,7 @@ class ServerProcess:
         """Leave without the grace period: set when the work was cancelled."""
         self.stray = 0
         """Lines on standard output that are not JSON-RPC messages."""
-        self.first_stray = ""
+        self.first_stray = self.last_stray = ""
         self.gone = asyncio.Event()
         """Set when no more messages can come."""
         self.died: int | None = None
@@ -107,6 +110,11 @@ class ServerProcess:
         """Why reading was given up: this output is not MCP."""
         self.excess = ""
         """Which limit a message exceeded."""
+
+    @property
+    def left(self) -> bool:
+        """Whether it has exited, or has closed its standard input: it answers nothing more, whoever else holds its output."""
+        return self._process.poll() is not None or (self._writer is not None and self._writer[1].lost)
 
     @property
     def pid(self) -> int:
@@ -221,6 +229,10 @@ class Incoming:
         self._size = 0
         self._stray = 0
         self._closed = False
+        self._left = 0
+        """How often in a row it was silent, and was seen to have left, while a call waited."""
+        self._followed = False
+        """A process that it left behind has answered in its place."""
 
     async def receive(self) -> SessionMessage:
         """The next message.
@@ -246,14 +258,19 @@ class Incoming:
                 if is_answer(line):
                     self._calls.check(mended(line))
                     continue
+                if self._calls.any and (is_noise(line) or self._calls.is_for_one(line)):
+                    self._calls.refuse(mended(line))
+                    continue
                 self._process.stray += 1
                 self._stray += 1
-                self._process.first_stray = self._process.first_stray or line[:400].decode(errors="replace")
+                self._process.last_stray = line[:400].decode(errors="replace")
+                self._process.first_stray = self._process.first_stray or self._process.last_stray
                 if self._stray >= MAX_STRAY_LINES:
                     self._process.refused = f"{MAX_STRAY_LINES} lines in a row that are not messages"
                     break
             else:
                 self._stray = 0
+                self._followed = self._followed or self._left > 0
                 return message
         self._process.gone.set()
         raise anyio.EndOfStream
@@ -272,7 +289,7 @@ class Incoming:
         while not self._lines:
             if self._closed:
                 return None
-            data = await self._reader.read(256 * 1024)
+            data = await self._read()
             if not data:
                 self._process.gone.set()
                 return None
@@ -288,6 +305,36 @@ class Incoming:
                 self._parts = [rest[-1]]
                 self._size = len(rest[-1])
         return self._lines.popleft()
+
+    async def _read(self) -> bytes:
+        """What comes next; nothing at the end.
+
+        The end is also where a call waits for a server that is gone, and whose children, if they hold its output, write nothing.
+        """
+        self._left = 0
+        while True:
+            try:
+                async with asyncio.timeout(SILENCE):
+                    return await self._reader.read(256 * 1024)
+            except TimeoutError:
+                if self._unended():
+                    return b"\n"
+                self._left = self._left + 1 if self._calls.any and not self._followed and self._process.left else 0
+                if self._left > 1:
+                    return b""
+
+    def _unended(self) -> bool:
+        """Whether what was read last is a whole message to which the end of its line alone is missing."""
+        from pydantic_core import from_json
+
+        line = b"".join(self._parts)
+        if not line.rstrip().endswith(b"}") or not is_answer(line):
+            return False
+        try:
+            from_json(line)
+        except ValueError:
+            return False
+        return True
 
 
 class Outgoing:

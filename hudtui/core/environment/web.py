@@ -6,13 +6,21 @@ import asyncio
 import contextlib
 import functools
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES
-from hudtui.core.environment.calls import Call, Calls, mended
-from hudtui.core.environment.errors import ResponseInfo, explain_failure, http_status_error, lost_session, session_words
+from hudtui.core.environment.calls import Call, Calls, is_answer, mended
+from hudtui.core.environment.errors import (
+    ResponseInfo,
+    explain_failure,
+    http_status_error,
+    lost_session,
+    rpc_fault,
+    session_words,
+)
 from hudtui.core.environment.servers import Secrets, ServerSpec
 from hudtui.core.errors import ConnectError
 from hudtui.core.http import error_message, retry_after
@@ -23,9 +31,14 @@ _AGAIN = 3
 """Times that a request is sent again."""
 _FIRST_WAIT = 0.1
 """Seconds before the first of them, where the server names none; twice as long before each further one."""
-_TEXT_SECONDS = 2.0
+_TEXT_SECONDS = 1.0
 """Seconds that the body of an error may take."""
 _INVALID_PARAMS = -32602
+_NO_BODY = (202, 204, 205)
+"""Statuses of a response that holds no answer."""
+_MESSAGE, _LOCATION = "hudtui.message", "hudtui.location"
+"""Extensions: of a request its message, which a redirected one does not tell; of a response the redirect that is not followed."""
+_FIELD = re.compile(rb"[A-Za-z][\w-]*")
 
 
 class HttpWatch:
@@ -64,6 +77,10 @@ class HttpWatch:
             except httpx2.TransportError as error:
                 self._not_sent(error, request, number)
                 raise
+            except ConnectError as error:  # of the response's form
+                if call is not None:
+                    self._calls.fail(error, number)
+                raise
             info = await self._info(request, response)
             if request.method == "POST" or self._spec.sse:
                 self.responses[:] = [*self.responses[-19:], info]
@@ -76,6 +93,8 @@ class HttpWatch:
                 break
         if call is not None:
             self._judge(request, response, message, call, info)
+        elif info.status >= 400 and request.method == "GET" and "last-event-id" in request.headers:
+            self._calls.fail(self._refused(info))  # the rest of an answer's stream is not to be had
         return response
 
     def watch_body(self, response: Any, stream: Any) -> Any:
@@ -83,13 +102,45 @@ class HttpWatch:
         kind = response.headers.get("content-type", "").lower()
         message = _message_of(response.request)
         number = message.get("id") if "method" in message else None
-        if response.status_code != 200 or (number is None and response.request.method == "POST"):
+        if not 200 <= response.status_code < 300 or (number is None and response.request.method == "POST"):
             return stream
+        if self._spec.sse and response.request.method == "POST":
+            return _body(stream, functools.partial(self._told_beside, number=number, json_=kind.startswith("application/json")))
         if kind.startswith("text/event-stream"):
-            return _body(stream, functools.partial(_events, number=number, check=self._calls.check))
+            return _body(stream, functools.partial(_events, number=number, calls=self._calls))
         if kind.startswith("application/json") and number is not None:
-            return _body(stream, functools.partial(_whole, number=number, check=self._calls.check))
+            return _body(stream, functools.partial(_whole, check=functools.partial(self._calls.check, number=number, alone=True)))
         return stream
+
+    async def _told_beside(self, stream: Any, *, number: Any, json_: bool) -> AsyncIterator[bytes]:
+        """The response to a message over SSE, whose answer comes on the stream of events: only an error in it means something."""
+        import httpx2
+
+        try:
+            data = mended(b"".join([part async for part in stream]))
+        except httpx2.TransportError as error:
+            self._calls.fail(self._broke_off(error), number)
+            return  # raised, it would end the sending of messages, and leave the call waiting
+        if json_ or data.lstrip().startswith(b"{"):
+            self._check_beside(data, number)
+        yield data
+
+    def _check_beside(self, data: bytes, number: Any) -> None:
+        try:
+            said = json.loads(data) if data.strip() else None
+        except (ValueError, RecursionError):
+            self._calls.refuse(data, number)
+            return
+        error = said.get("error", said.get("detail")) if isinstance(said, dict) else None
+        if error:
+            call, fault = self._calls.find(number), None
+            if call is not None and isinstance(error, dict):
+                code, words = error.get("code"), error.get("message")
+                if isinstance(code, int) and isinstance(words, str):
+                    fault = rpc_fault(self._name, code, self._secrets.hide(words), call.text)
+            self._calls.fail(fault, number) if fault is not None else self._calls.refuse(data, number)
+        elif isinstance(said, dict) and "result" in said and str(said.get("id")) == str(number):
+            self._calls.refuse(data, number, patient=True)  # the stream may bring it all the same
 
     def _wait(self, response: Any, tried: int) -> float | None:
         """Seconds until the request is sent again; None: it is not."""
@@ -113,7 +164,7 @@ class HttpWatch:
             str(response.request.url),
             kind,
             headers.get("www-authenticate", ""),
-            headers.get("location", ""),
+            headers.get("location", response.extensions.get(_LOCATION, "")),
             self._secrets.hide(text),
             session=bool(request.headers.get("mcp-session-id")),
         )
@@ -141,31 +192,42 @@ class HttpWatch:
                 return None  # a method that it does not know
             if info.status == 404 and (info.session or self._spec.sse):
                 return lost_session(self._name, f"It answered {info.said}.")
-            if code == _INVALID_PARAMS and info.status in (400, 422) and not session_words(info.text, call):
+            if code == _INVALID_PARAMS and info.status in (400, 422) and not session_words(info.text, call.text):
                 return None  # of the arguments: the agent may do better
             if info.status == 400 and info.session:
                 return lost_session(self._name, f"It answered {info.said}.")
             return http_status_error(info, self._spec, self._written, self._secrets)
         if info.status >= 300 and response.next_request is None:
             return http_status_error(info, self._spec, self._written, self._secrets)
+        kinds = ("application/json", "text/event-stream")
         wrong = "html" in info.content_type or (
-            not self._spec.sse and not info.content_type.startswith(("application/json", "text/event-stream"))
+            not self._spec.sse and (info.status in _NO_BODY or not info.content_type.startswith(kinds))
         )
         if 200 <= info.status < 300 and wrong:
-            if not info.content_type:
+            if not info.content_type or info.status in _NO_BODY:
                 info = replace(info, content_type="nothing")
             empty = ConnectionError(f"{info.status} without an answer")
             return _connect_error(empty, self._spec, self._written, info, self._secrets)
         return None
 
+    def _refused(self, info: ResponseInfo) -> ConnectError:
+        if info.status == 404:
+            return lost_session(self._name, f"It answered {info.said}.")
+        return ConnectError(
+            f"the server {self._name!r} broke off its answer", why=f"Asked for the rest, it answered {info.said}."
+        )
+
     def _not_sent(self, error: Exception, request: Any, number: Any) -> None:
         """Fail the call that a request was for, where the SDK would not, or only after trying again and again."""
         if (request.method == "POST" and self._spec.sse) or (request.method == "GET" and "last-event-id" in request.headers):
-            info = self.responses[-1:]
-            why = explain_failure(
-                error, self._spec, written=self._written, process=None, responses=info, secrets=self._secrets, connected=True
-            )
-            self._calls.fail(why if isinstance(why, ConnectError) else ConnectError(why.what, why=why.why), number)
+            self._calls.fail(self._broke_off(error), number)
+
+    def _broke_off(self, error: Exception) -> ConnectError:
+        info = self.responses[-1:]
+        why = explain_failure(
+            error, self._spec, written=self._written, process=None, responses=info, secrets=self._secrets, connected=True
+        )
+        return why if isinstance(why, ConnectError) else ConnectError(why.what, why=why.why)
 
     @property
     def _name(self) -> str:
@@ -202,24 +264,37 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def keep_location(response: Any, location: str) -> None:
+    """Take a redirect for none, and keep where it leads for messages."""
+    del response.headers["location"]
+    response.extensions[_LOCATION] = location
+
+
 def _message_of(request: Any) -> dict[str, Any]:
     """The JSON-RPC message in a request; empty without one."""
     if request.method != "POST":
         return {}
-    try:
-        found = json.loads(request.content)
-    except (ValueError, RecursionError, RuntimeError):  # RuntimeError: the content is a stream
-        return {}
-    return found if isinstance(found, dict) else {}
+    if _MESSAGE not in request.extensions:
+        try:
+            found = json.loads(request.content)
+        except (ValueError, RecursionError, RuntimeError):  # RuntimeError: the content is a stream
+            found = None
+        request.extensions[_MESSAGE] = found if isinstance(found, dict) else {}
+    message: dict[str, Any] = request.extensions[_MESSAGE]
+    return message
 
 
 def _error_code(response: Any) -> int | None:
-    """The code of the JSON-RPC error in a response."""
+    """The code of the JSON-RPC error in a response; None where it holds none."""
+    import httpx2
+
     try:
-        error = json.loads(response.content).get("error")
-        return int(error["code"])
-    except Exception:  # no JSON, another shape, no content
+        message = json.loads(response.content)
+    except (ValueError, RecursionError, httpx2.StreamError):  # no JSON, or the body did not come
         return None
+    error = message.get("error") if isinstance(message, dict) else None
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and not isinstance(code, bool) else None
 
 
 def _body(stream: Any, read: Callable[[Any], AsyncIterator[bytes]]) -> Any:
@@ -236,17 +311,31 @@ def _body(stream: Any, read: Callable[[Any], AsyncIterator[bytes]]) -> Any:
     return Watched()
 
 
-async def _whole(stream: Any, *, number: Any, check: Callable[[bytes, Any], None]) -> AsyncIterator[bytes]:
-    """One message as it comes, whole."""
-    data = mended(b"".join([part async for part in stream]))
-    check(data, number)
+async def _whole(stream: Any, *, check: Callable[[bytes], None]) -> AsyncIterator[bytes]:
+    """One message as it comes, whole: nothing is read behind it, whatever length was announced."""
+    parts: list[bytes] = []
+    async for part in stream:
+        parts.append(part)
+        if part.rstrip().endswith(b"}") and _is_object(b"".join(parts)):
+            break
+    data = mended(b"".join(parts))
+    check(data)
     yield data
 
 
-async def _events(stream: Any, *, number: Any, check: Callable[[bytes, Any], None]) -> AsyncIterator[bytes]:
+def _is_object(data: bytes) -> bool:
+    from pydantic_core import from_json
+
+    try:
+        return isinstance(from_json(data), dict)
+    except ValueError:
+        return False
+
+
+async def _events(stream: Any, *, number: Any, calls: Calls) -> AsyncIterator[bytes]:
     """A stream of events, in whole lines."""
     rest: list[bytes] = []
-    event = _Event(number, check)
+    event = _Event(number, calls)
     returned = False  # the last part ended with a carriage return: a line feed after it belongs to that
     async for part in stream:
         data = part[1:] if returned and part.startswith(b"\n") else part
@@ -270,9 +359,9 @@ async def _events(stream: Any, *, number: Any, check: Callable[[bytes, Any], Non
 class _Event:
     """The event of a stream that is being read."""
 
-    def __init__(self, number: Any, check: Callable[[bytes, Any], None]) -> None:
+    def __init__(self, number: Any, calls: Calls) -> None:
         self._number = number
-        self._check = check
+        self._calls = calls
         self._kind = b"message"
         self._data: list[bytes] = []
 
@@ -280,10 +369,15 @@ class _Event:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if not line:
+            data = b"\n".join(self._data)
             if self._kind == b"message" and any(self._data):
-                self._check(b"\n".join(self._data), self._number)
+                self._calls.check(data, self._number)
+            elif self._kind == b"error" or is_answer(data):  # the SDK passes over events of other kinds
+                self._calls.refuse(data, self._number)
             self._kind, self._data = b"message", []
         elif name == b"event":
             self._kind = value or b"message"
         elif name == b"data":
             self._data.append(value)
+        elif name and not _FIELD.fullmatch(name):  # neither a comment nor a field of any name
+            self._calls.refuse(line, self._number)

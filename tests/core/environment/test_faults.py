@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from hudtui.core.environment.calls import is_answer, mended
+from hudtui.core.environment import stdio
+from hudtui.core.environment.calls import is_answer, is_noise, mended
 from hudtui.core.environment.client import connect
 from hudtui.core.environment.source import parse_source
 from hudtui.core.errors import ConnectError
@@ -75,6 +76,12 @@ async def test_bad_bytes_and_halves_of_pairs_become_replacement_marks(odd, sent,
         ('{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"a\tb"}]}}', "text"),
         ('loading {"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}', "loading"),
         ('[{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}]', "content"),
+        ('{"detail":"quota exceeded","id":$ID}', "quota exceeded"),
+        ('{"ok":false,"id":$ID}', "false"),
+        ("{'jsonrpc': '2.0', 'id': $ID, 'result': {}}", "result"),
+        ("<html><title>502</title></html>", "502"),
+        ("<!DOCTYPE HTML>", "DOCTYPE"),
+        ("\x1f\udc8bbytes", "bytes"),
     ],
 )
 async def test_an_answer_that_cannot_be_read_fails_its_call_with_the_servers_words(odd, sent, said):
@@ -107,6 +114,55 @@ async def test_an_answer_that_comes_twice_costs_nothing(odd):
 async def test_an_id_that_comes_back_as_text_is_the_same_id(odd):
     async with connect(command(*odd("raw", '{"jsonrpc":"2.0","id":"$ID","result":{"content":[]}}'))) as session:
         assert not (await session.call_tool("good", {}, timeout=LIMIT)).is_error
+
+
+@pytest.mark.parametrize(
+    ("mode", "what", "why"),
+    [("leaves_a_child", "ended with exit code 7", "out of tiles"), ("closes_input", "broke off the connection", "")],
+)
+async def test_a_server_that_is_gone_is_known_though_its_output_is_open(odd, mode, what, why):
+    async with connect(command(*odd(mode))) as session:
+        for _ in range(2):
+            error = await fault_of(session)
+            assert what in error.what and why in (error.why or "")
+
+
+async def test_a_child_that_serves_in_the_place_of_its_parent_is_waited_for(odd):
+    async with connect(command(*odd("follows"))) as session:
+        for number in range(3):
+            assert f'"x": {number}' in (await session.call_tool("good", {"x": number}, timeout=LIMIT)).text
+            await asyncio.sleep(3 * stdio.SILENCE)
+
+
+async def test_a_whole_answer_counts_without_the_end_of_its_line(odd):
+    async with connect(command(*odd("unended"))) as session:
+        for _ in range(2):
+            assert not (await session.call_tool("good", {}, timeout=LIMIT)).is_error
+
+
+async def test_other_text_is_told_where_no_answer_comes(odd):
+    async with connect(command(*odd("raw", "Error: quota exceeded"))) as session:
+        with pytest.raises(ConnectError) as caught:
+            await session.call_tool("good", {}, timeout=0.5)
+    assert "gave no answer" in caught.value.what and "Error: quota exceeded" in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("MCP error -32001: Session not found", "has ended the session"),
+        ("McpError: MCP error 503: busy", "cannot answer"),
+        ("MCP error -32602: x must be small", None),
+        ("Session not found", None),
+    ],
+)
+async def test_an_error_that_a_proxy_passes_on_as_a_result_is_what_it_says(odd, text, words):
+    body = json.dumps({"jsonrpc": "2.0", "id": "$", "result": {"content": [{"type": "text", "text": text}], "isError": True}})
+    async with connect(command(*odd("raw", body.replace('"$"', "$ID")))) as session:
+        if words is None:
+            assert (await session.call_tool("good", {}, timeout=LIMIT)).is_error
+        else:
+            assert words in (await fault_of(session)).what
 
 
 LOST = "has ended the session"
@@ -401,6 +457,132 @@ async def test_a_call_that_was_given_up_is_not_sent_again(world):
         assert session.world.calls == 1
 
 
+GZIP = {"content_encoding": "gzip"}
+NOTICE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}'
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "more", "words"),
+    [
+        ("202 Accepted", "", "application/json", {}, "answers nothing, not MCP"),
+        ("204 No Content", "", "application/json", {}, "answers nothing, not MCP"),
+        ("206 Partial Content", '{"jsonrpc":', "application/json", {}, "is not of the protocol"),
+        ("200 OK", NOTICE, "application/json", {}, "is not of the protocol"),
+        ("200 OK", '{"jsonrpc":"2.0","id":1,"method":"ping"}', "application/json", {}, "is not of the protocol"),
+        ("302 Found", "", "text/html", {"location": "https://login.example.com/"}, "redirects elsewhere (302)"),
+        ("307 Temporary", "", "text/html", {"location": "/login"}, "redirects elsewhere (307)"),
+        ("200 OK", "event: error\ndata: no more tiles\n\n", "text/event-stream", {"open": 1}, "is not of the protocol"),
+        ("200 OK", '{"jsonrpc":"2.0","error":"raw"}\n', "text/event-stream", {"open": 1}, "is not of the protocol"),
+        ("200 OK", "<html>Log in</html>\n", "text/event-stream", {"open": 1}, "is not of the protocol"),
+        (
+            "200 OK",
+            "event: answer\ndata: " + NOTICE.replace("method", "result") + "\n\n",
+            "text/event-stream",
+            {"open": 1},
+            "is not",
+        ),
+        ("200 OK", "id: 7\ndata: \n\n", "text/event-stream", {}, "broke off its answer"),
+        ("500 Oops", "x", "text/plain", {"open": 1}, "500: "),
+    ],
+)
+async def test_responses_that_hold_no_answer_are_known_at_once(world, status, body, kind, more, words):
+    async def call(here, message, headers, writer):
+        given = dict(more)
+        reply = here.reply(status, body, kind, **({} if given.pop("open", 0) else given))
+        if "open" in more:  # more is announced, and nothing follows
+            head, _, rest = reply.partition(b"\r\n\r\n")
+            writer.write(head.replace(f"length: {len(rest)}".encode(), b"length: 9999") + b"\r\n\r\n" + rest)
+            await writer.drain()
+            await asyncio.sleep(3600)
+        writer.write(reply)
+
+    async with world(call) as session:
+        assert words in (await fault_of(session)).what
+
+
+async def test_a_whole_answer_counts_whatever_length_was_announced(world):
+    async def call(here, message, headers, writer):
+        data = here.answered(message["id"]).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n" + data)
+        await writer.drain()
+        await asyncio.sleep(3600)
+
+    async with world(call) as session:
+        assert (await session.call_tool("good", {}, timeout=LIMIT)).text == "fine"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "more", "words"),
+    [
+        ("200 OK", '{"error":"quota exceeded"}', {}, "is not of the protocol"),
+        ("200 OK", '{"detail":"quota exceeded"}', {}, "is not of the protocol"),
+        ("200 OK", '{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Session not found"}}', {}, LOST),
+        ("200 OK", '{"jsonrpc":"2.0","id":3,"result":{"content":[]}}', {}, "is not of the protocol"),
+        ("200 OK", "\x1f\x00", {}, "is not of the protocol"),
+        ("200 OK", "\x1f\x00", GZIP, "compresses its answer"),
+        ("307 Temporary", "", {"location": "/login"}, "redirects elsewhere (307)"),
+        ("302 Found", "", {"location": "https://login.example.com/"}, "redirects elsewhere (302)"),
+    ],
+)
+async def test_what_a_message_over_sse_is_answered_with_in_its_response(world, status, body, more, words):
+    async def call(here, message, headers, writer):
+        writer.write(here.reply(status, body.replace('"id":3', f'"id":{message["id"]}'), "application/json", **more))
+
+    async with world(call, form="sse") as session:
+        assert words in (await fault_of(session)).what
+
+
+@pytest.mark.parametrize("form", ["json", "sse"])
+async def test_a_redirect_to_a_login_on_the_same_host(odd_http, http_reply, form):
+    async def call(here, message, headers, writer):
+        writer.write(here.reply("307 Temporary", "", "text/html", location="/login"))
+
+    made = World(http_reply, call, form=form)
+
+    async def serve(method, path, headers, body, writer):
+        if path == "/login":
+            writer.write(http_reply("200 OK", "<html>Log in</html>", "text/html"))
+        else:
+            await made(method, path, headers, body, writer)
+
+    async with connect(parse_source(f"{await odd_http(serve)}/{'sse' if form == 'sse' else 'mcp'}")) as session:
+        assert "answers a web page" in (await fault_of(session)).what
+
+
+@pytest.mark.parametrize("cut", [b"content-length: 900\r\n\r\n{", b"transfer-encoding: chunked\r\n\r\nzz\r\n"])
+async def test_a_response_over_sse_that_is_cut(world, cut):
+    async def call(here, message, headers, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n" + cut)
+        await writer.drain()
+        writer.close()
+
+    async with world(call, form="sse") as session:
+        assert "broke off the connection" in (await fault_of(session)).what
+
+
+@pytest.mark.parametrize("sent", [b"event: error\ndata: no tiles\n\n", b"<html>no tiles</html>\n", b"Server Error: no tiles\n"])
+async def test_what_is_no_event_of_a_stream_is_told(world, sent):
+    async def call(here, message, headers, writer):
+        here.stream.write(sent)
+        writer.write(here.reply("202 Accepted"))
+
+    async with world(call, form="sse") as session:
+        error = await fault_of(session)
+    assert "is not of the protocol" in error.what and "no tiles" in error.why
+
+
+@pytest.mark.parametrize("body", ["{}", '{"ok":true}', '"Accepted"', "null", "", '{"error":null}'])
+async def test_what_a_server_confirms_a_message_over_sse_with_is_no_fault(world, body):
+    async def call(here, message, headers, writer):
+        writer.write(here.reply("200 OK", body, "application/json"))
+        here.stream.write(b"event: ping\ndata: 1\n\ncustom: field\n: comment\n\n")
+        here.stream.write(f"event: message\ndata: {here.answered(message['id'])}\n\n".encode())
+
+    async with world(call, form="sse") as session:
+        for _ in range(3):
+            assert (await session.call_tool("good", {}, timeout=LIMIT)).text == "fine"
+
+
 async def test_a_stream_of_events_that_is_cut_in_a_call(world):
     async def call(here, message, headers, writer):
         here.stream.close()
@@ -436,5 +618,5 @@ async def test_the_host_header_trap_is_explained(odd_http, http_reply):
 
 def test_a_line_of_a_log_is_no_answer():
     for line in (b"Loading layer 3", b'{"level": "info"}', b"{'a': 1}", b"[INFO] ready", b"null", b"", b'{"msg": "result: 3"}'):
-        assert not is_answer(line), line
+        assert not is_answer(line) and not is_noise(line), line
     assert mended("ä \N{GRINNING FACE}".encode()) == "ä \N{GRINNING FACE}".encode()
