@@ -51,6 +51,7 @@ from hudtui.core.variables import Lookup
 from hudtui.trainers.art_rehearsal import RehearsalBackend, RehearsalChat
 from hudtui.trainers.art_rollout import Chat, ModelError, Played, RolloutLimits, ToolRollouts
 from hudtui.trainers.records import begin_job, forget_after, forget_traces_after, read_inputs, say, say_error
+from hudtui.trainers.steps import PAUSES, REHEARSED, play_step
 
 ART = ".art"
 LOOK_EVERY = 10.0
@@ -230,6 +231,7 @@ class Training:
         self._telemetry = telemetry
         cut = len(tasks) - recipe.held_out
         self.tasks, self.held_out = tuple(tasks[:cut]), tuple(tasks[cut:])
+        self.pauses = PAUSES if layout is not None else REHEARSED
         self._asked = False
         self._client: AsyncOpenAI | None = None
         """To the endpoint that answers in a rehearsal."""
@@ -269,9 +271,13 @@ class Training:
         step = done + 1
         chosen = tasks_of_step(self.tasks, done, recipe.groups_per_step or 2, seed=recipe.seed)
         info = {"step": step, "split": "train", "model": recipe.model}
-        played = await gatherer.groups(chosen, self._chat(model, step), info=info, version=done)
+        played = await play_step(
+            lambda: gatherer.groups(chosen, self._chat(model, step), info=info, version=done),
+            lambda made: [one.episode for group in made for one in group],
+            lambda text: say(f"warning: {text}"),
+            pauses=self.pauses,
+        )
         groups = await asyncio.gather(*map(self._judged, played, chosen))
-        _require_any(played)
         self._keep(chosen, played)
         rewards = [one.trajectory.reward for group in played for one in group]
         groups = [group for group in groups if group.trajectories]  # ART takes no empty ones
@@ -519,17 +525,6 @@ def _spread(rewards: Sequence[float]) -> float:
 
 def _equal(rewards: Sequence[float]) -> bool:
     return _spread(rewards) < 1e-9
-
-
-def _require_any(played: Sequence[Sequence[Played]]) -> None:
-    """Raises an error if no episode of a step came to its end."""
-    all_of_them = [one for group in played for one in group]
-    if any(one.episode.ok for one in all_of_them):
-        return
-    raise HudtuiError(
-        f"all {len(all_of_them)} episodes of a step broke off",
-        why=clean_line(all_of_them[0].episode.error or all_of_them[0].episode.stop, 400),
-    )
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -31,6 +31,7 @@ from hudtui.core.training.recipe import FEWEST_TASKS, TINY, Recipe
 from hudtui.trainers.records import begin_job, forget_after, forget_traces_after, read_inputs, say, say_error
 from hudtui.trainers.replies import BatchReplies, Generated, RankSync, ReplySource, ServerReplies
 from hudtui.trainers.rollout import EpisodeRunner, TrainingEpisode
+from hudtui.trainers.steps import PAUSES, REHEARSED
 from hudtui.trainers.tokens import chat_tokens_for
 
 HANDOVER = "handover"
@@ -265,7 +266,7 @@ def make_trainer(
             players.play(
                 chosen,
                 replies_of(trainer, server, cpu=not gpu),
-                alone=trainer.accelerator.num_processes == 1,
+                peers=_Processes(trainer.accelerator) if trainer.accelerator.num_processes > 1 else None,
                 info={"step": trainer.state.global_step + (split == "train"), "split": split, "model": recipe.model},
             )
         )
@@ -354,6 +355,7 @@ def train(arguments: argparse.Namespace) -> None:
         max_turns=recipe.max_turns,
         timeout=recipe.timeout,
         warn=lambda text: say(f"warning: {text}"),
+        pauses=REHEARSED if recipe.model == TINY else PAUSES,
     )
     trainer = make_trainer(recipe, model, tokenizer, players, tasks, journal, chronicle, out)
     if trainer.accelerator.is_main_process:

@@ -26,7 +26,8 @@ from hudtui.core.rollouts.values import Episode, Message
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
 from hudtui.core.training.chat_tokens import ChatTokens, TokenTranscript
-from hudtui.trainers.replies import ReplySource
+from hudtui.trainers.replies import RankSync, ReplySource, SingleRank
+from hudtui.trainers.steps import PAUSES, play_step
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ class EpisodeRunner:
     max_turns: int | None = None
     timeout: float | None = None
     warn: Callable[[str], None] = _log.warning
+    pauses: Sequence[float] = PAUSES
+    """See `steps.play_step`."""
     _said: set[str] = field(default_factory=set)
     _told_of_range: bool = False
 
@@ -68,17 +71,28 @@ class EpisodeRunner:
         return self.config.max_turns if self.max_turns is None else self.max_turns
 
     async def play(
-        self, tasks: Sequence[Task], replies: ReplySource, *, alone: bool = True, info: dict[str, Any] | None = None
+        self, tasks: Sequence[Task], replies: ReplySource, *, peers: RankSync | None = None, info: dict[str, Any] | None = None
     ) -> list[TrainingEpisode]:
-        """Play one episode of each task, all at the same time.
+        """Play one episode of each task, all at the same time; all of them again where every one breaks off.
 
-        A task may come several times. `alone`: these are all episodes of the step, other processes play none. `info` is kept in
-        the records of the episodes.
+        A task may come several times. `peers` are the other processes that play episodes of the step, None if there are none.
+        `info` is kept in the records of the episodes.
 
         Raises:
             RunError: No episode could be played because of the environment, the model cannot be asked, or a prompt is longer than
                 the context.
         """
+        played = await play_step(
+            lambda: self._play(tasks, replies, info),
+            lambda made: [one.episode for one in made],
+            self.warn,
+            pauses=self.pauses,
+            any_of_all=(peers or SingleRank()).any,
+        )
+        self._complain(played, alone=peers is None)
+        return _without_unjudged(tasks, played)
+
+    async def _play(self, tasks: Sequence[Task], replies: ReplySource, info: dict[str, Any] | None) -> list[TrainingEpisode]:
         try:
             async with replies.serving(len(tasks)), asyncio.TaskGroup() as group:
                 conversations = [
@@ -87,9 +101,7 @@ class EpisodeRunner:
                 ]
         except ExceptionGroup as errors:  # the first is why; the others were broken off by it
             raise _first(errors) from None
-        played = [conversation.result() for conversation in conversations]
-        self._complain(played, alone=alone)
-        return _without_unjudged(tasks, played)
+        return [conversation.result() for conversation in conversations]
 
     async def _converse(self, task: Task, replies: ReplySource, info: dict[str, Any]) -> TrainingEpisode:
         """Play one episode, from the connection to the evaluation. A failure of the environment is not raised."""
@@ -154,13 +166,6 @@ class EpisodeRunner:
 
     def _complain(self, played: Sequence[TrainingEpisode], *, alone: bool) -> None:
         broken = [one.episode for one in played if not one.episode.ok]
-        if broken and len(broken) == len(played):
-            first = clean_line(broken[0].error or "no reason given", 500)
-            raise RunError(
-                f"none of the {len(played)} episodes of this step could be played: the environment fails for every task",
-                why=first,
-                fix="Try it without training: hudtui eval TASKS --config CONFIG --policy random --limit 1",
-            )
         for episode in broken:
             why = clean_line(episode.error or "", 300)
             self._say(f"an episode of {clean_line(episode.task_id, 80)} broke off and is left out: {why}")

@@ -95,6 +95,7 @@ class Lesson:
             max_seq_len=recipe.max_seq_len,
             max_turns=recipe.max_turns,
             warn=warned.append,
+            pauses=(0.01, 0.01),
         )
         settings_here = load_settings(out, HUD, environ={"HUD_TELEMETRY_LOCAL_DIR": str(out / "spans")})
         config = replace(self.config, job={"name": name})

@@ -233,7 +233,7 @@ def test_a_judge_that_answers_nonsense_leaves_the_environment_s_rewards(worker: 
 @pytest.mark.parametrize(
     ("tasks", "words"),
     [
-        ([record(1, module="hudtui.envs.nothing")], "episodes of a step broke off"),
+        ([record(1, module="hudtui.envs.nothing")], "the environment fails for every task, 2 times in a row"),
         ([], "none is left to train on"),
     ],
 )

@@ -28,7 +28,7 @@ def players(gym: GymConfig, letters: Any) -> Callable[..., EpisodeRunner]:
     def make(connect: Any = None, **options: Any) -> EpisodeRunner:
         chosen = connect or (lambda servers: connect_environment(servers, timeout=30.0))
         return EpisodeRunner(
-            gym, ChatTokens(letters), chosen, **{"max_tokens": 60, "max_seq_len": 9000, "max_turns": 3, **options}
+            gym, ChatTokens(letters), chosen, **{"max_tokens": 60, "max_seq_len": 9000, "max_turns": 3, "pauses": (), **options}
         )
 
     return make
@@ -120,6 +120,55 @@ async def test_an_environment_that_fails_for_every_task_stops_the_training_and_n
         await players().play([game("a", setup="prepare"), game("b", setup="prepare")], BatchReplies(model))
     assert "prepare" in str(caught.value.why)
     assert model.asked == []
+
+
+@pytest.mark.parametrize(("broken", "played"), [(1, 2), (2, 3), (9, 3)])
+async def test_a_step_of_which_every_episode_breaks_off_is_played_again(
+    players: Any, game: Callable[..., Task], script: Any, broken: int, played: int
+) -> None:
+    """An environment that is restarted costs no training; one that does not come back ends it, and the causes are named."""
+    connected, warned = list[str](), list[str]()
+
+    @contextlib.asynccontextmanager
+    async def connect(servers: Any) -> AsyncIterator[Session]:
+        connected.append("")
+        if len(connected) <= 3 * broken:
+            raise ConnectError("nobody answers" if len(connected) % 3 else "503: too busy")
+        yield Odd(0.5)
+
+    runner, tasks = players(connect, warn=warned.append, pauses=(0.01, 0.02)), [game("a"), game("a"), game("b")]
+    if broken < 3:
+        found = await runner.play(tasks, BatchReplies(script(LEFT)))
+        assert all(one.reward is not None for one in found)
+    else:
+        with pytest.raises(RunError, match="fails for every task, 3 times in a row") as caught:
+            await runner.play(tasks, BatchReplies(script(LEFT)))
+        assert caught.value.why == "2 x nobody answers; 1 x 503: too busy"
+    assert len(connected) == 3 * played
+    again = [text for text in warned if "are played again in 0.0" in text]
+    assert len(again) == played - 1 and "2 x nobody answers; 1 x 503: too busy" in again[0]
+
+
+async def test_processes_decide_together_whether_a_step_is_played_again(
+    players: Any, game: Callable[..., Task], script: Any
+) -> None:
+    """Where another process has an episode, the broken ones of this one are left out, and nobody plays again alone."""
+
+    asked: list[bool] = []
+
+    class Peers:
+        def any(self, waiting: bool) -> bool:
+            asked.append(waiting)
+            return True
+
+    @contextlib.asynccontextmanager
+    async def connect(servers: Any) -> AsyncIterator[Session]:
+        raise ConnectError("nobody answers")
+        yield
+
+    runner = players(connect, warn=lambda _: None, pauses=(60.0,))
+    found = await runner.play([game("a")], BatchReplies(script(LEFT)), peers=Peers())
+    assert [one.reward for one in found] == [None] and asked == [False]
 
 
 async def test_one_broken_environment_is_left_out_and_told_of(players: Any, game: Callable[..., Task], script: Any) -> None:

@@ -46,7 +46,9 @@ def test_a_training_ends_when_it_should_and_learns_from_what_says_something(own_
 
     nobody = found["nobody"]
     assert nobody["step"] == 0 and nobody["rewards"] == []
-    assert "the environment fails for every task" in nobody["error"][0] and nobody["error"][1] == "nobody answers"
+    assert "the environment fails for every task, 3 times in a row" in nobody["error"][0]
+    assert nobody["error"][1] == "nobody answers"
+    assert sum("are played again" in text for text in nobody["warned"]) == 2
 
     assert [Path(path).name for path in found["whole"]] == ["checkpoint-9", "None"]
 
