@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from hudtui.core.training.metrics import (
     LAST_STEPS,
+    STEPS,
     Epoch,
     MetricsReader,
     NotFiniteStreak,
@@ -37,15 +38,28 @@ _LONGEST = 20_000
 _MOST = 200
 """Most numbers that are read from a line."""
 
-_VALUE = r"[-+]?(?:\d[\d,_]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|NAN|inf|Infinity)"
+_LONGEST_OBJECT = 256 * 1024
+"""Most characters of a line that is a JSON object."""
+
+_GROUPED = r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?|[1-9]\d{0,2}(?:['\u00a0\u2009\u202f]\d{3})+(?:[.,]\d+)?"
+"""A number with marks between its thousands: 1,234.5 or 1'234.5."""
+_COMMA = r"[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+,\d+"
+"""A number with a decimal comma: 1.234,5 or 0,25."""
+_VALUE = rf"[-+\u2212]?(?:(?:{_GROUPED}|{_COMMA}|\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|NaN|NAN|inf|Infinity)"
+_MARKS = re.compile(r"[_'\u00a0\u2009\u202f]")
+_COMMAS = re.compile(rf"[-+]?(?!{_GROUPED}(?:[eE]|$))(?:{_COMMA})(?:[eE][-+]?\d+)?|[-+]?\d+,\d{{1,2}}")
 _ITEM = re.compile(rf"""(?<![\w'"])(['"])([\w./@%:+\- ]{{1,80}})\1\s*:\s*(['"]?)({_VALUE})\3\s*(?=[,}}\]])""")
 _PAIR = re.compile(rf"(?<![\w./=-])([A-Za-z_][\w./@-]{{0,60}})\s?=\s?({_VALUE})(?:%|s|ms|it/s)?(?![\w.=])")
 _SEGMENT = re.compile(rf"([A-Za-z][\w.@\- ]{{0,40}}?):?\s+({_VALUE})\s*(?:%|s|[A-Za-z]+(?:/[A-Za-z]+)?)?(?:\s.*)?$")
+_SAID = re.compile(
+    rf"(?<![\w./])([A-Za-z][\w./@-]{{0,60}}(?: [A-Za-z][\w./@-]{{0,60}}){{0,2}}) ?: ?({_VALUE})(?:%|s|ms)?(?=[\s,;|)\]]|$)"
+)
+"""`loss: 0.5` in a line of text."""
 _SECONDS = re.compile(rf"(?:Time:?\s*)?({_VALUE})s$")
 _COLON = re.compile(rf"(?<!\S)([A-Za-z][\w./@%+\-:]{{0,80}}):({_VALUE})(?=\s|$)")
 _STEP = re.compile(
-    r"(?<!micro[ -])\b(?:global[ _-]?step|step|iteration|iter|update)s?\b[ \t]*[=:#]?[ \t]*(\d{1,12})"
-    r"(?:[ \t]*(?:/|of)[ \t]*(\d{1,12}))?",
+    r"(?<!micro[ -])\b(?:global[ _-]?step|step|iteration|iter|update)\b[ \t]*[=:#]?[ \t]*"
+    r"(\d{1,3}(?:[,_]\d{3})+|\d{1,12})(?!\d|\.\d)(?:[ \t]*(?:/|of)[ \t]*(\d{1,3}(?:[,_]\d{3})+|\d{1,12}))?",
     re.I,
 )
 _BAR = re.compile(r"\d+%\|.*?\|\s*(\d{1,12})/(\d{1,12})\s*\[")
@@ -54,14 +68,29 @@ _SERVER = re.compile(
     rf"(Avg prompt throughput|Avg generation throughput|Running|Waiting|[GC]PU KV cache usage|Prefix cache hit rate)"
     rf":\s*({_VALUE})"
 )
+_EVALUATED = re.compile(r"\bEvaluated (\S{1,80}) in \d")
+"""An evaluation of prime-rl: its numbers are of no step of the training."""
+_NO_METRICS = frozenset({"pid", "rank", "local_rank", "global_rank", "world_size", "port"})
 _MESSAGES = ("message", "msg", "event")
 _WRAPPED = re.compile(r"(?:\b(?:np|numpy)\.(?:float|int)\d*|\btensor)\(([^(),]{1,40})[^()]{0,60}\)")
 """A number of NumPy or PyTorch, as Python writes it."""
 _OF_MANY = re.compile(r"(\d{1,12})\s*/\s*(\d{1,12})")
 _HEADING = re.compile(r"\W*(?:training )?step\W*(\d{1,12})(?:\W*(?:/|of)\W*(\d{1,12}))?\W*", re.I)
 """A line that names a step and nothing else: the lines below it are of that step."""
+_SECTION = re.compile(r"\W*(validation|training) results\W*", re.I)
+"""A line below which NeMo RL lists the results of the evaluation, or of the training."""
+_COUNTED = re.compile(r"(?:^|\|)(\d{1,12})\|[^|]*$")
+"""The step that torchtune writes before the loss and its bar: `1|12|Loss: 0.5: `."""
+_OF_EPOCH = re.compile(r"\bepoch\W{0,3}(\d{1,6})(?:\s*(?:/|of)\s*(\d{1,6}))?", re.I)
+"""An epoch before a bar that begins anew with each of them."""
+_NO_STEPS = re.compile(r"eval|valid|test", re.I)
+_OPENS = re.compile(r"[{,:]\s*$")
+_GOES_ON = re.compile(r"\s*(?:['\"\]})(\[\d.+-]|(?:np|array|tensor|nan|inf|none|null|true|false)\b)", re.I)
+"""How a line begins that continues a printed dictionary."""
+_SPEAKER = re.compile(r"^\s*\([\w .:=-]{1,80}\) ?")
+"""The worker of a line, as Ray writes it."""
 _LISTED = re.compile(rf"[^\w\n]*([A-Za-z][\w ./@:%+\-]{{0,80}}?)\s*[:│┃|]\s*({_VALUE})\s*(?:s|%)?\s*[│┃|]?\s*")
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\^-~])")
 _DRAWN = re.compile(r"(?<!\d)\d{1,3}%\|[^|\r\n]{0,500}\|\s{0,9}(\d{1,12})/(\d{1,12})\s{0,9}\[([^\]\r\n]{0,500})\]")
 """A progress bar of tqdm, without what it is about."""
 _ABOUT = re.compile(r"\[[^\]]*\]|\([^)]*\)|[\W\d_]+")
@@ -74,9 +103,16 @@ _HELPS = re.compile(
 _CLEARED = re.compile(r"\r {8,}\r?[^\S\r]*$|^ {8,}\r?$")
 _NOTHING = re.compile(r"\r {8,}\r\r *\d")
 """A bar that was taken away for a line and drawn again, without the line."""
-_RANK = re.compile(r"\brank[ :=_]*(\d+)|\[(?:default|rank)?(\d+)\]:|\[\d+,(\d+)\]<std|^\s*(\d+):\s", re.I)
-"""The process of a line, as torchrun, mpirun and srun write it before the line."""
-_RANKS = ("rank", "local_rank", "process_index")
+_RANK = re.compile(
+    r"(?:\b|_)rank[ :=_]*(\d+)|\[(?:default|rank)?(\d+)\]:|\[\d+,(\d+)\]<std|^\s*(\d+):\s|\[(?:gpu|cuda)[ :=_]?(\d+)\]|"
+    r"\[pod/[^\]\s]{0,80}?-(\d+)/",
+    re.I,
+)
+"""The process of a line, as torchrun, mpirun, srun and kubectl write it before the line."""
+_RESULTS = ("reward", "loss", "eval_reward", "eval_loss")
+_RANKS = ("rank", "local_rank", "global_rank", "process_index")
+_BEFORE = 6
+"""Most parts of a line before the one that names the step, such as a time and a level."""
 _GAP = 200
 """Most lines that wait for a progress bar."""
 _LONG_NAME = 120
@@ -87,6 +123,8 @@ _WIDTH = 8
 """Fewest blanks by which a bar is taken away."""
 _ROOM = 64 * 1024
 """Bytes of an unfinished line from which on its progress bars are folded."""
+_PIECE = 32 * 1024
+"""Bytes that are taken at once: a log of progress bars alone may be one line."""
 
 
 def parse_log_line(line: str) -> dict[str, float] | None:
@@ -94,7 +132,8 @@ def parse_log_line(line: str) -> dict[str, float] | None:
 
     They include values that are not finite. The step has the name `step`, the last step of the training `max_steps`.
     """
-    if len(line) > _LONGEST or not any(mark in line for mark in ("=", ":", "|", "{")):
+    most = _LONGEST_OBJECT if line.startswith("{") else _LONGEST
+    if len(line) > most or not any(mark in line for mark in ("=", ":", "|", "{")):
         return None
     if "np." in line or "numpy." in line or "tensor(" in line:
         line = _WRAPPED.sub(r"\1", line)
@@ -106,13 +145,27 @@ def parse_log_line(line: str) -> dict[str, float] | None:
     if found is None and "|" in line:
         found = _segments(line)
     if found is None and "=" in line:
-        found = {name: _float(value) for name, value in _PAIR.findall(line)[:_MOST]}
+        found = {name: _float(value) for name, value in _PAIR.findall(line)[:_MOST] if name not in _NO_METRICS}
+        if found and (evaluated := _EVALUATED.search(line)) is not None:
+            found = {f"eval/{evaluated[1]}/{name}": value for name, value in found.items()}
+    if not found and ": " in line and _STEP.search(line) is not None:
+        found = _said(line)
     if not found:
         return None
     if step_of(found) is None:
         found |= _step(line)
     counts = step_of(found) is not None or sums_up(found) or any(quantity_named(name) or of_evaluation(name) for name in found)
     return found if counts else None
+
+
+def _said(line: str) -> dict[str, float] | None:
+    """Return the numbers of `Step 12: loss: 0.5, reward: 0.25`, if one of them is a known quantity."""
+    found: dict[str, float] = {}
+    for name, value in _SAID.findall(line)[:_MOST]:
+        words = name.split(" ")
+        ends = (" ".join(words[place:]) for place in range(len(words)))
+        found[next((end for end in ends if quantity_named(end)), words[-1])] = _float(value)
+    return found if any(map(quantity_named, found)) else None
 
 
 def _braces(line: str) -> dict[str, float] | None:
@@ -136,7 +189,9 @@ def _braces(line: str) -> dict[str, float] | None:
 
 
 def _numbers(row: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
-    for name, value in list(row.items())[:_MOST]:
+    if len(row) > _MOST:  # the numbers that have a chart come first
+        row = dict(sorted(row.items(), key=lambda one: one[0] not in STEPS and quantity_named(one[0]) is None)[:_MOST])
+    for name, value in row.items():
         if isinstance(value, Mapping):
             if depth < 3:
                 yield from _numbers(value, f"{prefix}{name}/", depth + 1)
@@ -155,13 +210,12 @@ def _is_number(value: Any) -> bool:
 
 def _segments(line: str) -> dict[str, float] | None:
     """Return the numbers of `Step 12 | 8.31s | Loss 0.0123 | ...` or `Step 12 | loss:0.0123 ...`, with or without colons."""
-    first, *rest = [part.strip() for part in line.split("|")]
-    evaluated = re.search(r"\b(?:evaluat|validation)", first, re.I) is not None
-    step = _STEP.search(first)
-    if step is None and evaluated and rest and (step := _STEP.search(rest[0])) is not None:
-        first = rest.pop(0)
-    if step is None:
+    parts = [part.strip() for part in line.split("|")]
+    place = next((place for place, part in enumerate(parts[:_BEFORE]) if _STEP.search(part) is not None), None)
+    if place is None:
         return None
+    first, rest = parts[place], parts[place + 1 :]
+    evaluated = any(re.search(r"\b(?:evaluat|validation)", part, re.I) for part in parts[: place + 1])
     found, numbers = _step(first), dict[str, float]()
     for part in rest[:_MOST]:
         if match := _SECONDS.fullmatch(part):
@@ -179,16 +233,24 @@ def _step(line: str) -> dict[str, float]:
     match = _STEP.search(line) or _BAR.search(line) or _EPISODE.search(line)
     if match is None:
         return {}
-    found = {"step": float(match[1])}
+    found = {"step": _float(match[1])}
     if match[2]:
-        found[LAST_STEPS[0]] = float(match[2])
+        found[LAST_STEPS[0]] = _float(match[2])
     return found
 
 
 def _float(value: Any) -> float:
     try:
-        return float(value.replace(",", "").replace("_", "") if isinstance(value, str) else value)
-    except (ValueError, OverflowError):
+        return float(value)
+    except OverflowError:
+        return math.nan
+    except ValueError:
+        value = _MARKS.sub("", value.replace("\u2212", "-"))
+    if _COMMAS.fullmatch(value) is not None:
+        value = value.replace(".", "").replace(",", ".")
+    try:
+        return float(value.replace(",", ""))
+    except ValueError:
         return math.nan
 
 
@@ -246,15 +308,30 @@ class LogMetricsReader(MetricsReader):
         self._begun = ""
         """The beginning of a line whose rest was held back."""
         self._heading: dict[str, float] = {}
+        self._section = ""
+        """What stands before the names of listed results: those of an evaluation have their own."""
+        self._parts: list[str] = []
+        """The lines of a printed dictionary whose end is still missing."""
+        self._depth = 0
+        self._reached: float | None = None
+        """The newest step that a line of the training named itself."""
+        self._of_bars: set[str] | None = set()
+        """The series whose numbers stand at progress bars; None if bars count something else than the training's steps."""
+        self._first_epoch = 1
+        """The number of the first epoch before bars: 0 once such an epoch was seen."""
+        self._drawn_at: float | None = None
+        """The step of the newest bar with numbers."""
 
     # -- what is fed -------------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> int:
         """Read more bytes of the log and return the number of lines with numbers that they complete."""
         before = self.count
-        super().feed(data.replace(b"\0", b"") if b"\0" in data else data)
-        if len(self._rest) > _ROOM and b"\r" in self._rest:
-            self._rest = self._folded(self._rest)
+        data = data.replace(b"\0", b"") if b"\0" in data else data
+        for start in range(0, len(data), _PIECE):
+            super().feed(data[start : start + _PIECE])
+            if b"\r" in self._rest:
+                self._rest = self._folded(self._rest)
         if self._waiting:
             self._after(self._rest.decode("utf-8", "replace"))
         return self.count - before
@@ -301,15 +378,27 @@ class LogMetricsReader(MetricsReader):
         self._line(line.decode("utf-8", "replace"))
 
     def _folded(self, rest: bytes) -> bytes:
-        """Return an unfinished line without its progress bars but the last one; what else stands there is kept."""
+        """Return an unfinished line without its progress bars but the last one; what else stands there is kept.
+
+        The numbers at those bars are taken, and so are overwritten texts that name their step.
+        """
         text = rest.decode("utf-8", "replace")
+        bars = _bars(text)
+        if not bars and b"%|" not in rest:
+            *overwritten, last = text.split("\r")
+            return "\r".join([*(one for one in overwritten if not self._overwritten(one)), last])[-_ROOM:].encode()
+        if len(rest) <= _ROOM and (len(bars) < 2 or not all(map(_has_numbers, bars))):
+            return rest
         self._draws(text)
-        pieces, kept, bars = list[str](), "", _bars(text)
+        self._at_bars(bars, more=True)
+        pieces, kept = list[str](), ""
         for place, words in enumerate(_between(text, bars)):
             pieces.append(words)
             kept = kept or words.strip()
             if place < len(bars) and (kept or place == len(bars) - 1):  # the first bar after words tells their step
-                pieces.append(text[bars[place].start : bars[place].end])
+                end = bars[place].end  # without its numbers, which were taken, unless it is the last one
+                pieces.append(text[bars[place].start : end if place == len(bars) - 1 else end - 1 - len(bars[place].rest)])
+                pieces.append("" if place == len(bars) - 1 else "]")
                 kept = ""
         return "".join(pieces)[-_ROOM:].encode()
 
@@ -319,17 +408,18 @@ class LogMetricsReader(MetricsReader):
         if "\x1b" in line:
             line = _CONTROL.sub("", line)
         if "%|" not in line:
-            self._record(line.rpartition("\r")[2] if "\r" in line.rstrip("\r") else line, cleared=_cleared(line) or self._blank)
+            *overwritten, last = line.rstrip("\r").split("\r")
+            for text in overwritten:
+                self._overwritten(text)
+            self._record(last, cleared=_cleared(line) or self._blank)
             return
         self._held_back = self._held_back or _NOTHING.search(line) is not None
         bars = _bars(line)
+        self._at_bars(bars)
         pieces = _between(line, bars)
         start = next((place for place, words in enumerate(pieces) if words.strip()), None)
         if start is None:
             self._after(line)
-            last = bars[-1]
-            if "=" in last.rest:  # the numbers stand behind the bar
-                self._record(line[last.start : last.end])
             self._blank = _CLEARED.search(line) is not None
             return
         cut = bars[start - 1].end if start else 0
@@ -351,8 +441,17 @@ class LogMetricsReader(MetricsReader):
         begun, self._begun = self._begun, ""
         if begun and -1 < line.find("}") < (line.find("{") + 1 or len(line) + 1):
             line = begun + line
+        several = bool(self._parts)
+        if (whole := self._gathered(line)) is None:
+            return
+        several, line = several and whole is not line, whole
+        if (section := _SECTION.fullmatch(line)) is not None:
+            self._section = "validation/" if section[1].lower() == "validation" else ""
+            self._heading = self._heading or {"step": 0.0}
+            return
         if (heading := _HEADING.fullmatch(line)) is not None:
             self._heading = {"step": float(heading[1]), **({LAST_STEPS[0]: float(heading[2])} if heading[2] else {})}
+            self._section = ""
             return
         row = parse_log_line(line)
         if (
@@ -360,16 +459,25 @@ class LogMetricsReader(MetricsReader):
             and self._heading
             and len(line) < _GAP
             and (listed := _LISTED.fullmatch(line))
-            and quantity_named(listed[1])
+            and quantity_named(f"{self._section}{listed[1]}")
         ):
-            row = {listed[1]: _float(listed[2]), **self._heading}
+            row = {f"{self._section}{listed[1]}": _float(listed[2]), **self._heading}
+        if several and row is not None and not any(quantity_named(name) in _RESULTS for name in row):
+            row = None  # a configuration
         if row is None:
             self._blank = len(line) - len(line.rstrip(" ")) >= _WIDTH
             return
         if self._said_already(line, row):
             return
         if (step := step_of(row)) is not None:
+            if _trains(row) and any(quantity_named(name) in _RESULTS for name in row):
+                self._reached = step
+                if self._drawn_at is not None and abs(self._drawn_at - step) > 1:
+                    self._forget_bars()
             self._add(row, step)
+            return
+        if self._reached is not None and not _trains(row) and _epoch(row) is None:
+            self._add({**row, "step": self._reached}, self._reached)
             return
         if _trains(row):
             if self._seen and (self._guessed or self._total not in self._seen):  # one drawn no more was of something else
@@ -381,6 +489,31 @@ class LogMetricsReader(MetricsReader):
         self._waiting.append(_Waiting(row, self.at, cleared, bar))
         if not self._bars or len(self._waiting) > _GAP:
             self._settle(None)
+
+    def _overwritten(self, text: str) -> bool:
+        """Take a text that the next one overwrites in its line, if it names its step; returns whether it does."""
+        if not text.strip() or _STEP.search(text) is None:
+            return False
+        self._record(text)
+        return True
+
+    def _gathered(self, line: str) -> str | None:
+        """Return a line, or the whole dictionary that ends with it; None while the end of a dictionary is missing."""
+        opened = line.count("{") - line.count("}")
+        if self._parts:
+            more = _SPEAKER.sub("", line, count=1)
+            if _GOES_ON.match(more) is not None and sum(map(len, self._parts)) < _LONGEST:
+                self._parts.append(more)
+                self._depth += opened
+                if self._depth > 0:
+                    return None
+                whole, self._parts = " ".join(self._parts), []
+                return whole
+            self._parts = []
+        if opened > 0 and _OPENS.search(line) is not None:
+            self._parts, self._depth = [line], opened
+            return None
+        return line
 
     def _said_already(self, line: str, row: Mapping[str, float]) -> bool:
         """Return whether another process has printed the step of this line."""
@@ -401,6 +534,44 @@ class LogMetricsReader(MetricsReader):
         return False
 
     # -- progress bars -----------------------------------------------------------------------------------------------
+
+    def _at_bars(self, bars: list[_Bar], *, more: bool = False) -> None:
+        """Take the numbers behind progress bars, and those before them; with `more` not of the last one, which goes on."""
+        for place, one in enumerate(bars):
+            after = bars[place + 1] if place + 1 < len(bars) else None
+            if self._of_bars is None or (after is None and more) or not _has_numbers(one):
+                continue
+            if after is not None and (one.done, one.total, one.counted) == (after.done, after.total, after.counted):
+                continue  # drawn again at the same step, with newer numbers
+            about = one.about.rstrip(": ")
+            row = {name: _float(value) for name, value in _PAIR.findall(f"{about} {one.rest}")[:_MOST] if name not in _NO_METRICS}
+            row |= _said(about) or {} if ":" in about else {}
+            if not any(map(quantity_named, row)) or _NO_STEPS.search(about):
+                continue
+            row |= self._step_of_bar(one)
+            self._drawn_at = row["step"]
+            self._of_bars.update(name for name in row if name not in self._curves)
+            self._add(row, row["step"])
+
+    def _step_of_bar(self, bar: _Bar) -> dict[str, float]:
+        """Return the step of a bar with numbers, and the last one if it is known: a bar may be that of one epoch."""
+        if bar.counted is not None:
+            return {"step": float(bar.counted)}
+        if _STEP.search(bar.about) is not None:
+            return _step(bar.about)
+        if (epoch := _OF_EPOCH.search(bar.about)) is None:
+            return {"step": float(bar.done), LAST_STEPS[0]: float(bar.total)}
+        self._first_epoch = min(self._first_epoch, int(epoch[1]))
+        step = {"step": float((int(epoch[1]) - self._first_epoch) * bar.total + bar.done)}
+        return step | ({LAST_STEPS[0]: float(int(epoch[2]) * bar.total)} if epoch[2] else {})
+
+    def _forget_bars(self) -> None:
+        """Leave out the numbers at progress bars: the trainer's own lines count other steps."""
+        for name in self._of_bars or ():
+            self._curves.pop(name, None)
+            self._wrong.pop(name, None)
+            self._leading.discard(name)
+        self._of_bars = self._drawn_at = self.max_step = None
 
     def _draws(self, text: str) -> list[tuple[int, int]]:
         """Return the bars in a text that may be the training's, and keep them."""
@@ -539,6 +710,8 @@ class _Bar(NamedTuple):
     total: int
     rest: str
     """What stands in its brackets."""
+    counted: int | None = None
+    """The step that stands before it."""
 
 
 def _bars(text: str) -> list[_Bar]:
@@ -548,8 +721,15 @@ def _bars(text: str) -> list[_Bar]:
         start = match.start()
         before = text[max(bars[-1].end if bars else 0, start - _LONG_NAME) : start]
         about = before[max(map(before.rfind, "\r\n|")) + 1 :]
-        bars.append(_Bar(start - len(about), match.end(), about, int(match[1]), int(match[2]), match[3]))
+        counted = _COUNTED.search(before[max(map(before.rfind, "\r\n")) + 1 :])
+        step = int(counted[1]) if counted is not None else None
+        bars.append(_Bar(start - len(about), match.end(), about, int(match[1]), int(match[2]), match[3], step))
     return bars
+
+
+def _has_numbers(bar: _Bar) -> bool:
+    """Return whether numbers stand behind a bar, or before it."""
+    return "=" in bar.rest or ":" in bar.about.rstrip(": ")
 
 
 def _between(text: str, bars: list[_Bar]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 STEPS = (
     *("train/global_step", "trainer/global_step", "training/global_step", "current_steps", "training_step", "step"),
-    *("global_step", "eval/global_step", "_step"),
+    *("global_step", "train_step", "train/step", "eval/global_step", "iteration", "training_iteration", "_step"),
 )
 """Names of the step in a line, the best first: W&B's own `_step` counts its rows, not the steps of the trainer."""
 TIMES = ("time", "timestamp", "_timestamp", "ts", "recorded_at")
@@ -71,7 +71,7 @@ _TRAINERS: tuple[tuple[str, str, str, str], ...] = (
     (
         *("loss", "loss", ""),
         "loss loss/mean loss/train train/loss train_loss policy_loss trainer_loss loss/all/mean actor/loss actor/pg_loss "
-        "policy/final_loss policy/policy_loss act_loss total_loss train_mean_nll loss/policy_avg",
+        "policy/final_loss policy/policy_loss act_loss total_loss lm_loss gpt_loss train_mean_nll loss/policy_avg",
     ),
     (
         *("kl", "KL", ""),
@@ -183,8 +183,12 @@ def of_evaluation(name: str) -> bool:
 
 
 def sums_up(names: Iterable[str]) -> bool:
-    """Return whether a line with these names sums a training up: its loss is then the mean of all steps, and not of one."""
-    return any(map(_of_summary, names))
+    """Return whether a line with these names sums a training up: its loss is then the mean of all steps, and not of one.
+
+    A line with the loss of a step may hold the time of the training so far.
+    """
+    found = set(names)
+    return any(map(_of_summary, found)) and not found & {"loss", "train/loss"}
 
 
 @lru_cache(maxsize=4096)

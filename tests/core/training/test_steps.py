@@ -318,3 +318,137 @@ def test_a_terminal_shows_only_the_newest_bar() -> None:
     reader.see_screen([], bar(29, 50).strip("\r"))
     reader.see_screen(told[2:], bar(30, 50).strip("\r"))
     assert steps(reader, "reward") == [10, 20, 30] and reader.max_step == 50
+
+
+def drawn(step: int, of: int, numbers: str, about: str = "") -> str:
+    """A progress bar with numbers behind it, or before it."""
+    return bar(step, of, about).replace("it/s]", f"it/s{', ' if numbers else ''}{numbers}]")
+
+
+def shown(reader: MetricsReader, quantity: str) -> list[tuple[float, float]]:
+    return [(point.x, point.y) for point in reader.quantity(quantity)]
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 61])
+def test_a_log_of_progress_bars_alone_has_a_value_for_each_step(piece: int) -> None:
+    bars = "".join(drawn(step, 3000, f"loss={1 / step:.4f}, reward={step / 10}") for step in range(1, 3001))
+    reader = read(bars.encode(), piece)
+    assert shown(reader, "loss") == [(step, float(f"{1 / step:.4f}")) for step in range(1, 3001)] and reader.max_step == 3000
+    redrawn = drawn(4, 9, "loss=1") + drawn(5, 9, "loss=1") + drawn(5, 9, "loss=2") + "\n" + drawn(6, 9, "loss=3")
+    assert shown(read(redrawn.encode(), piece), "loss") == [(4, 1), (5, 2), (6, 3)]
+
+
+def test_bars_that_begin_anew_with_each_epoch() -> None:
+    for first, form in ((1, "Epoch {}/2: "), (0, "Epoch {}: "), (1, "Train epoch [{}/2]: ")):
+        log = "".join(drawn(step, 4, f"train_loss={step}", form.format(epoch + first)) for epoch in (0, 1) for step in (2, 4))
+        assert shown(read(log.encode()), "loss") == [(2, 2), (4, 4), (6, 2), (8, 4)], form
+    torchtune = "".join(
+        drawn(step - begin, 2, "", f"{begin // 2 + 1}|{step}|Loss: {step}.5: ")
+        for begin in (0, 2)
+        for step in (begin + 1, begin + 2)
+    )
+    assert shown(read(torchtune.encode()), "loss") == [(1, 1.5), (2, 2.5), (3, 3.5), (4, 4.5)]
+
+
+def test_bars_within_a_step_give_way_to_the_trainers_own_lines() -> None:
+    def line(step: int) -> str:
+        within = "".join(f"(Actor pid=7) {drawn(n, 4, 'act_loss=9, reward=8', 'Train epoch [1/1]: ')}\n" for n in (2, 4))
+        return within + f"(Trainer pid=8) Global step {step}: {{'policy_loss': 0.{step}, 'reward': 0.{step}5}}\n"
+
+    reader = read("".join(map(line, (1, 2, 3))).encode())
+    assert shown(reader, "reward") == [(1, 0.15), (2, 0.25), (3, 0.35)] and shown(reader, "loss") == [
+        (1, 0.1),
+        (2, 0.2),
+        (3, 0.3),
+    ]
+    assert set(reader.names) == {"policy_loss", "reward"} and reader.max_step is None
+    beside = "".join(drawn(n, 6, f"loss={n}") + (f"\nstep {n}: val loss: 0.{n}\n" if n % 3 == 0 else "") for n in range(1, 7))
+    both = read(beside.encode())
+    assert steps(both, "loss") == [1, 2, 3, 4, 5, 6] and shown(both, "eval_loss") == [(3, 0.3), (6, 0.6)]
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 7])
+def test_lines_that_overwrite_each_other(piece: int) -> None:
+    reader = read("\r".join(f"step={n} loss=0.{n}" for n in range(1, 6)).encode() + b"\r\nstep=6 loss=0.6\r\n", piece)
+    assert shown(reader, "loss") == [(n, n / 10) for n in range(1, 7)]
+
+
+PRINTED = (
+    "{'epoch': 0.1,\n 'reward': 0.5,\n 'loss': np.float64(0.25),\n 'step': 10}\n",
+    '{\n  "step": 10,\n  "reward": 0.5,\n  "more": {\n    "x": 1\n  },\n  "loss": 0.25\n}\n',
+    "(Runner pid=1) {'step': 10,\n(Runner pid=1)  'reward': 0.5,\n(Runner pid=1)  'loss':\n(Runner pid=1)  0.25}\n",
+)
+
+
+@pytest.mark.parametrize("text", PRINTED)
+def test_a_dictionary_over_several_lines_is_one(text: str) -> None:
+    reader = read(text.encode())
+    assert shown(reader, "reward") == [(10, 0.5)] and shown(reader, "loss") == [(10, 0.25)]
+    follows = read((text + "step=20 reward=1 loss=2\n").encode())
+    assert shown(follows, "reward") == [(10, 0.5), (20, 1)]
+    lost = read((text.rpartition("\n")[0].rpartition("\n")[0] + "\nsomething else\nstep=20 reward=1\n").encode())
+    assert shown(lost, "reward") == [(20, 1)], "its end is missing"
+
+
+def test_a_printed_configuration_is_no_metric() -> None:
+    config = "{'actor': {'optim': {'lr': 1e-06,\n                     'decay': 0.01}},\n 'steps': 15,\n 'kl_coef': 0.1}\n"
+    said = "  Gradient Accumulation steps = 4\n  Total optimization steps = 93\n"
+    reader = read((config + said + "step=1 reward=0.5\n").encode())
+    assert reader.names == ("reward",) and reader.newest == (1, None)
+
+
+def test_an_evaluation_without_a_step_is_of_the_step_that_was_reached() -> None:
+    said = "'Final validation metrics: {'val-core/gsm8k/reward/mean@1': 0.75}'"
+    prime = "Evaluated math500 in 12.00s (Avg@4=0.75, Pass@1: 0.5, Completion Length: 500.00 (±10.00, ∈[1.00, 3.00]))"
+    nemo = "📊 Validation Results:\n    • Accuracy: 0.75\n    • Average response length: 100.0 tokens"
+    for text, log in (
+        (said, "step=19 reward=1\n{}\nstep=20 reward=2\n"),
+        (prime, "Step 19 | Reward: 1\n{}\nStep 20 | Reward: 2\n"),
+    ):
+        reader = read(log.format(text).encode())
+        assert shown(reader, "eval_reward") == [(19, 0.75)] and shown(reader, "reward") == [(19, 1), (20, 2)]
+    log = f"== Step 19/100 ==\n{nemo}\n📊 Training Results:\n  • Avg Reward: 1\n== Step 20/100 ==\n  • Avg Reward: 2\n"
+    listed = read(log.encode())
+    assert shown(listed, "eval_reward") == [(19, 0.75)] and shown(listed, "reward") == [(19, 1), (20, 2)]
+    assert shown(read(nemo.encode()), "eval_reward") == [(0, 0.75)], "before the first step"
+
+
+def test_the_time_of_the_training_so_far_sums_nothing_up() -> None:
+    line = "{{'loss': {0}, 'epoch': 0.{0}, 'train_runtime': {0}0.5, 'train_tokens_per_second': 99.0}}\n"
+    last = "{'train_runtime': 30.5, 'train_samples_per_second': 1.0, 'train_loss': 7, 'epoch': 0.3}\n"
+    reader = read(("".join(map(line.format, (1, 2, 3))) + last).encode())
+    assert shown(reader, "loss") == [(1, 1), (2, 2), (3, 3)] and steps(reader, "train_loss") == [3]
+
+
+FORMS = {
+    "step=1,200 loss=0,25 reward=1.234,5": (1200, 0.25, 1234.5),
+    "Step 1_200 | Loss: 0.25 | Reward: 1,234.5": (1200, 0.25, 1234.5),
+    "step 1200: loss: 0.25, reward: 1'234.5": (1200, 0.25, 1234.5),
+    "{'step': 1200, 'loss': '0,25', 'reward': '1\u202f234,5'}": (1200, 0.25, 1234.5),
+    "12:00:01 | INFO     | \x1b[36mStep 1200\x1b[0m | Loss: \x1b[38;2;1;2;3m0.25\x1b[m | \x1b(BReward: 1234.5": (
+        1200,
+        0.25,
+        1234.5,
+    ),
+    "\x1b]8;;http://x\x1b\\step=1200\x1b]8;;\x07 loss=\u22120.25 reward=1234.5": (1200, -0.25, 1234.5),
+    "Epoch 1 Step 1200 - loss: 0.25 - reward: 1234.5": (1200, 0.25, 1234.5),
+    "[Iter 1200/5000] train loss: 2.5e-1, lr: 1e-5, mean reward: 1.2345e3": (1200, 0.25, 1234.5),
+    '{"iteration": 1200, "loss": 0.25, "reward": 1234.5}': (1200, 0.25, 1234.5),
+    '{"step": 1200, "text": "' + "x" * 50_000 + '", "loss": 0.25, "reward": 1234.5}': (1200, 0.25, 1234.5),
+    "{" + "".join(f'"m/{n}": {n}, ' for n in range(3000)) + '"step": 1200, "loss": 0.25, "reward": 1234.5}': (1200, 0.25, 1234.5),
+}
+
+
+@pytest.mark.parametrize("line", FORMS, ids=lambda line: line[:30])
+def test_numbers_in_all_forms(line: str) -> None:
+    reader = read(f"{line}\n".encode())
+    step, loss, reward = FORMS[line]
+    assert shown(reader, "loss") == [(step, loss)] and shown(reader, "reward") == [(step, reward)]
+
+
+@pytest.mark.parametrize(
+    "form", ["global_rank: {rank} | {row}", "[GPU {rank}] {row}", "[pod/worker-{rank}/train] {row}", "[RANK {rank}] {row}"]
+)
+def test_other_processes_count_once_too(form: str) -> None:
+    lines = [form.format(rank=rank, row=f"step={step} loss={step}.{rank}") for step in (1, 2) for rank in (0, 1)]
+    assert shown(read("\n".join(lines).encode()), "loss") == [(1, 1.0), (2, 2.0)]
