@@ -10,6 +10,7 @@ from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Host
 from hudtui.core.text import clean_line, plural
 from hudtui.core.training.log_metrics import LogMetricsReader
+from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.tracker_files import EventsFile
 
 _OWN = {
@@ -31,7 +32,11 @@ _NAMED = 6
 _LOOK = 256 * 1024
 """Bytes of a file in which numbers are looked for."""
 _LOOKS = 12
-"""Largest number of runs that are looked into."""
+"""Largest number of runs of one kind that are looked into."""
+_COPIED = 60.0
+"""Seconds within which files that were copied together are dated."""
+_LATEST = "latest-run"
+"""The link to the newest run in W&B's folder."""
 _HEAD = 4096
 _WANDB_RUN = re.compile(r"(?:offline-)?run-\d{8}_\d{6}-(.+)")
 _CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
@@ -91,22 +96,23 @@ async def newest_run(host: Host, folder: str) -> tuple[TrackedRun, str]:
         raise InputError(f"{shown} contains files of several trackers: {names}", fix="Choose one of them.")
     left: list[TrackedRun] = []
     chosen: TrackedRun | None = None
-    looks = 0
+    unseen = 0
     for tracker in dict.fromkeys(_PATTERNS.values()):
-        for run in (run for run in runs if run.tracker == tracker):
-            looks += 1
-            if looks > _LOOKS or await _has_numbers(host, run):
-                chosen = run
+        these = [run for run in runs if run.tracker == tracker]
+        for run in these[:_LOOKS]:
+            if await _has_numbers(host, run):
+                chosen = await _most_steps(host, [run, *(one for one in these if one not in left and one is not run)])
                 break
             left.append(run)
         if chosen is not None:
             break
+        unseen += len(these[_LOOKS:])
     told = [one for one in left if one.tracker not in _OTHERS.values()]
     if chosen is None:
         if not told:
             raise InputError(
                 f"{shown} is a folder without files of W&B, TensorBoard or transformers, and no numbers were recognised in its "
-                "logs",
+                "logs" + (f" ({unseen:,} older ones were not looked into)" if unseen else ""),
                 fix="Give the path of a log, or of a run's folder.",
             )
         chosen, told = told[0], told[1:]
@@ -127,9 +133,43 @@ async def newest_run(host: Host, folder: str) -> tuple[TrackedRun, str]:
     return chosen, note
 
 
+async def _most_steps(host: Host, runs: list[TrackedRun]) -> TrackedRun:
+    """Return the newest of runs, the newest first; of runs that are dated alike, as copies are, the one with the most steps."""
+    if runs[0].tracker not in {*_OWN.values(), *_STATES.values()}:
+        return runs[0]
+    dated = []
+    for run in runs[:_LOOKS]:
+        facts = await host.stat(run.files[0])
+        dated.append((run, facts.modified if facts is not None else 0.0))
+    alike = [run for run, at in dated if at >= dated[0][1] - _COPIED]
+    if len(alike) == 1:
+        return alike[0]
+    steps = {run.files: await _reached(host, run) for run in alike}
+    return max(alike, key=lambda run: steps[run.files])
+
+
+async def _reached(host: Host, run: TrackedRun) -> float:
+    """Return the newest step of a run of checkpoints or JSON lines, as its end says; -1 if it says none."""
+    file = run.files[0]
+    if run.tracker in _STATES.values():
+        return await _steps(host, file)
+    try:
+        facts = await host.stat(file)
+        start = max((facts.size if facts is not None else 0) - _LOOK, 0)
+        data = await host.get(file, offset=start, limit=_LOOK)
+    except MachineError:
+        return -1
+    reader = MetricsReader()
+    reader.feed((data.partition(b"\n")[2] if start else data) + b"\n")
+    return reader.newest[0] if reader.newest is not None else -1
+
+
 async def _runs(host: Host, folder: str, depth: int) -> list[TrackedRun]:
     """Return the runs down to a depth, the newest first."""
     start = folder if folder.startswith("/") else f"./{folder}"
+    if PurePosixPath(start).name == _LATEST:
+        done = await host.run(["readlink", "-f", start], timeout=_PATIENCE)
+        start = done.stdout.strip() if done.ok and done.stdout.strip() else start
     if (resumed := _WANDB_RUN.fullmatch(PurePosixPath(start).name)) is not None:
         # A run that was resumed has a folder for each part, side by side.
         parts = await _found(host, str(PurePosixPath(start).parent), 2)
@@ -166,6 +206,8 @@ async def _found(host: Host, start: str, depth: int) -> list[TrackedRun]:
         if tracker is None or not line.startswith(start) or (tracker == "JSON lines" and _ROLLOUTS.search(line)):
             continue
         below, run = path.parent, ""
+        if tracker == "W&B" and below.name == _LATEST and PurePosixPath(start).name != _LATEST:
+            continue  # a link that became a folder when the runs were copied
         if tracker == "transformers" and path.parent.name.startswith("checkpoint-"):
             below = path.parents[1]
         elif tracker == "W&B" and (match := _WANDB_RUN.fullmatch(path.parent.name)) is not None:

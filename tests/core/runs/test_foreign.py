@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -455,6 +456,48 @@ async def test_the_output_of_a_trainer_is_the_checkpoint_with_the_most_steps(tmp
     _events(tmp_path, "runs/Nov27_box/events.out.tfevents.1700000000.box", 5, _event_file((125, "train/loss", 0.25)))
     watch, notes = await seen_of(tmp_path)
     assert watch.numbers.newest == (125, 1.7e9) and "there is also transformers: trainer_state.json" in notes[0]
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoint-{}/trainer_state.json"])
+async def test_of_runs_that_were_copied_the_one_with_the_most_steps(tmp_path: Path, name: str) -> None:
+    def run(folder: str, steps: int, at: float) -> None:
+        rows = "".join(f'{{"step": {step + 1}, "loss": {step}}}\n' for step in range(steps))
+        data = rows.encode() if name.endswith("jsonl") else _state(*map(float, range(steps)))
+        _events(tmp_path, f"{folder}/{name.format(steps)}", at, data)
+
+    for place, (folder, steps) in enumerate((("a", 30), ("b", 50), ("c", 9))):
+        run(folder, steps, 1_000_000 + place)
+    watch, notes = await seen_of(tmp_path)
+    assert watch.numbers.max_step is None and len(watch.numbers.quantity("loss")) == 50
+    assert "b/" in notes[0] and "the newest of 3 runs; the others are in c, a" in notes[0]
+    run("d", 12, 1_000_900)
+    watch, notes = await seen_of(tmp_path)
+    assert len(watch.numbers.quantity("loss")) == 12 and "d/" in notes[0], "the run that is written now"
+
+
+async def test_numbers_are_found_among_many_files_without(tmp_path: Path) -> None:
+    for number in range(40):
+        _events(tmp_path, f"part-{number}.jsonl", 2_000 + number, b'{"x": 1}\n')
+    with pytest.raises(InputError, match="28 older ones were not looked into"):
+        await find_session(HOST, file=str(tmp_path))
+    _events(tmp_path, "train.log", 1, b"step=1 loss=0.5\n")
+    watch, notes = await seen_of(tmp_path)
+    assert notes == ["log: train.log"] and [(point.x, point.y) for point in watch.numbers.quantity("loss")] == [(1, 0.5)]
+
+
+async def test_the_link_to_the_newest_run_of_wandb(tmp_path: Path) -> None:
+    for begin, name in ((0, "20261101_100000"), (5, "20261102_090000")):
+        data = wandb_file(history({"_step": step, "loss": step / 3}) for step in range(begin, begin + 5))
+        _events(tmp_path, f"wandb/offline-run-{name}-abc/run-abc.wandb", 5, data)
+    link = tmp_path / "wandb" / "latest-run"
+    link.symlink_to("offline-run-20261102_090000-abc")
+    for place in ("", "wandb", "wandb/latest-run"):
+        watch, notes = await seen_of(tmp_path / place)
+        assert [point.x for point in watch.numbers.quantity("loss")] == list(range(10)), place
+    link.unlink()
+    shutil.copytree(tmp_path / "wandb" / "offline-run-20261102_090000-abc", link)
+    watch, notes = await seen_of(tmp_path)
+    assert [point.x for point in watch.numbers.quantity("loss")] == list(range(10)) and "the others" not in notes[0]
 
 
 async def test_event_files_without_scalars_are_left_out(tmp_path: Path) -> None:
