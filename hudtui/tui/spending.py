@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from hudtui.core.compute.overview import Overview, PodRow, PodsSnapshot
     from hudtui.core.compute.pods import PodRecord
+    from hudtui.core.compute.provider import ProviderError
     from hudtui.core.compute.registry import PrimeAccess
     from hudtui.core.runs.unattended import UnattendedPod
     from hudtui.core.settings import Settings
@@ -33,7 +34,10 @@ class ComputeSession:
 
     overview: Overview
     settings: Settings
-    access: PrimeAccess
+    access: PrimeAccess | None
+    """None where a simulator cannot be asked."""
+    problem: ProviderError | None = None
+    """Why `access` is None. The user's own machines are there all the same."""
 
     @property
     def mark(self) -> tuple[Any, ...]:
@@ -302,14 +306,20 @@ def _open(app: HudtuiApp, before: ComputeSession | None) -> ComputeSession:
     from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.overview import Overview
     from hudtui.core.compute.pods import Ledger
+    from hudtui.core.compute.provider import ProviderError
     from hudtui.core.compute.registry import find_providers, prime_access
     from hudtui.core.paths import app_paths
     from hudtui.core.project import open_project
     from hudtui.core.runs.remote_run import is_run_active
 
     settings = open_project(app.folder).settings()
-    ensure_simulator(settings.get)
-    access = prime_access(settings.get)
+    access: PrimeAccess | None = None
+    problem: ProviderError | None = None
+    try:
+        ensure_simulator(settings.get)
+        access = prime_access(settings.get)
+    except ProviderError as error:
+        problem = error
     if before is not None and before.mark == _mark(settings, access):
         return before
     overview = Overview(
@@ -320,10 +330,10 @@ def _open(app: HudtuiApp, before: ComputeSession | None) -> ComputeSession:
         active=lambda owned: app.rented.manages(owned.run) or is_run_active(owned),
         now=lambda: app.services.now().timestamp(),
     )
-    return ComputeSession(overview, settings, access)
+    return ComputeSession(overview, settings, access, problem)
 
 
-def _mark(settings: Settings, access: PrimeAccess) -> tuple[Any, ...]:
+def _mark(settings: Settings, access: PrimeAccess | None) -> tuple[Any, ...]:
     from hudtui.core.compute.owned_hosts import owned_hosts_file
 
     try:

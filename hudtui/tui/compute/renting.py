@@ -200,7 +200,9 @@ class Renting:
 
         app = self._screen.app
         session = await app.spending.open()
-        if session.access.key is None:
+        if session.problem is not None:
+            raise session.problem
+        if session.access is None or session.access.key is None:
             if not await self._api_key():
                 return False
             session = await app.spending.open()

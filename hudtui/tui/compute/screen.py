@@ -614,6 +614,8 @@ class ComputeScreen(HudtuiScreen):
 
     def _warnings(self) -> tuple[str, ...]:
         found = [self._problem] if self._problem else []
+        if self.session is not None and self.session.problem is not None:
+            found.append("; ".join(self.session.problem.lines()))
         snapshot = self.snapshot
         # A provider that lists no machines lists no offers for the same reason: it is shown once, with the machines.
         shown = tuple(one.why for one in snapshot.silent) if snapshot is not None else ()
@@ -659,6 +661,8 @@ class ComputeScreen(HudtuiScreen):
                 parts.append((f"  wallet {money(account.balance, account.currency)}", "bold $warning" if low else "$success"))
         if not session.overview.paid:
             words = "○ no key for renting machines: {key:compute.access} sets one up"
+            if session.problem is not None:
+                words = "○ no machine can be rented at the moment"
             if session.settings.waits(KEY) is not None:
                 words = f"○ {KEY} {session.settings.lacking(KEY)[0]}: {{key:app.trust}} asks about it"
             parts.append((self.app.keys_in(words), "$foreground-muted"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.provider import ProviderError
 from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.tui.widgets.pane import Pane
 
@@ -267,3 +268,23 @@ async def test_an_offer_that_is_gone_leaves_the_list(open_app: Any, settle: Any,
         await pilot.press("y")
         await until(pilot, lambda: any("availability" in one.path for one in world.sim.requests))
         await settle(pilot)
+
+
+async def test_own_machines_are_there_while_the_simulator_is_gone(
+    open_app: Any, settle: Any, screen_text: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUDTUI_SIM", "demo")
+
+    def gone(lookup: Any) -> None:
+        raise ProviderError("the demo's simulator did not start", why="no room")
+
+    monkeypatch.setattr("hudtui.core.compute.demo_simulator.ensure_simulator", gone)
+    async with open_app(project, size=(160, 40)) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        text = screen_text(app)
+        assert "this machine" in text and "the demo's simulator did not start; no room" in text
+        assert "no machine can be rented at the moment" in text and app.spending.session.access is None
+        await pilot.press("a")
+        await settle(pilot)
+        assert "the demo's simulator did not start" in screen_text(app)
