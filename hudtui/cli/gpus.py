@@ -70,8 +70,12 @@ async def gpus(
             "no offer has these words", why=offer_filter, fix="hudtui pods offers without --filter shows all offers."
         )
     try:
-        selection = select(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit)
-        choice = choose(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit) if narrow else None
+        selection = select(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit, market=market.found)
+        choice = (
+            choose(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit, market=market.found)
+            if narrow
+            else None
+        )
     except InputError as error:
         told = [*market.warnings, *([absent["prime"]] if "prime" in absent else [])]
         lines = [error.fix, *told] if error.fix else told

@@ -89,11 +89,11 @@ def doubtful_prices(market: Iterable[Offer]) -> dict[Offer, str]:
     asked: dict[tuple[str, float | None], list[float]] = defaultdict(list)
     for offer in offers:
         if offer.price.hourly > 0 and has_gpu(offer):
-            asked[split_type(offer.gpu_type)].append(_gpu_in_usd(offer))
+            asked[_kind(offer)].append(_gpu_in_usd(offer))
     usual = {kind: median(prices) for kind, prices in asked.items()}
     found: dict[Offer, str] = {}
     for offer in offers:
-        kind = split_type(offer.gpu_type)
+        kind = _kind(offer)
         if offer.price.hourly <= 0:
             found[offer] = f"{price_text(offer.price)} is no price"
         elif has_gpu(offer):
@@ -102,6 +102,13 @@ def doubtful_prices(market: Iterable[Offer]) -> dict[Offer, str]:
             if price < _DOUBTFUL * others:
                 found[offer] = f"it is less than a tenth of the usual {money(others)} for a {clean_line(offer.gpu_type, 40)}"
     return found
+
+
+def _kind(offer: Offer) -> tuple[str, float | None]:
+    """The model of an offer's GPUs and their memory in GB: providers name it in the type, beside it, or both."""
+    name, memory = split_type(offer.gpu_type)
+    memory = offer.gpu_memory if memory is None else memory
+    return name, None if memory is None else round(memory)
 
 
 def _gpu_in_usd(offer: Offer) -> float:
@@ -121,6 +128,7 @@ def select(
     order: str = "price",
     hours: float | None = None,
     fit: Callable[[Offer], Fit] | None = None,
+    market: Iterable[Offer] | None = None,
 ) -> OfferSelection:
     """Sort the offers that meet all conditions. Machines without a GPU are rejected unless they are requested by name.
 
@@ -131,22 +139,23 @@ def select(
         order: One of `ORDERS`.
         hours: How long the machine will be used: prices are then compared with prepaid hours.
         fit: Whether the GPUs of an offer hold the model to train. Those that hold it come first, then the order counts.
+        market: All offers that are known, by which prices are doubted, where `offers` is a part of them.
 
     Raises:
         InputError: No provider offers such a GPU, or the order does not exist.
     """
-    market = tuple(offers)
+    offers = tuple(offers)
     query = query or Query()
-    types = resolve(spec, market) if spec is not None else ()
+    types = resolve(spec, offers) if spec is not None else ()
     found: list[Offer] = []
     rejected: list[RejectedOffer] = []
-    for offer in market:
+    for offer in offers:
         objections = tuple(_objections(offer, query, spec, types))
         if objections:
             rejected.append(RejectedOffer(offer, objections))
         else:
             found.append(offer)
-    key, doubts = _sort_key(order, hours), doubtful_prices(market)
+    key, doubts = _sort_key(order, hours), doubtful_prices(offers if market is None else market)
     found.sort(key=key)
     if fit is not None:
         ranks = {id(offer): fit(offer).rank for offer in found}
@@ -163,6 +172,7 @@ def choose(
     hours: float | None = None,
     fit: Callable[[Offer], Fit] | None = None,
     named: Offer | None = None,
+    market: Iterable[Offer] | None = None,
 ) -> OfferChoice:
     """Return the first offer in the given order, by default the cheapest. Arguments as for `select`.
 
@@ -183,7 +193,7 @@ def choose(
     wanted = (
         spec if spec is None or spec.counted or query.gpu_count is not None else GpuSpec(1, spec.name, spec.memory, spec.socket)
     )
-    selection = select(offers, query=query, spec=wanted, order=order, hours=hours, fit=fit)
+    selection = select(offers, query=query, spec=wanted, order=order, hours=hours, fit=fit, market=market)
     if not selection.found:
         raise _nothing(selection, wanted)
     sound = tuple(offer for offer in selection.found if offer not in selection.doubts)

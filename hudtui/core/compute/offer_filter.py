@@ -104,12 +104,14 @@ def arrange(
     if reverse:
         shown.reverse()
     choice: OfferChoice | None = None
+    doubts = doubtful_prices(offers)
     nothing: tuple[str, ...] = ("No offer has these words.",) if offers else ()
     try:
-        choice = choose(named, query=wanted.query, order=order, fit=fit) if named else None
+        choice = choose(named, query=wanted.query, order=order, fit=fit, market=offers) if named else None
     except InputError as error:
-        nothing = tuple(error.lines()) if wanted.query != Query() else ("No machine with a GPU is on offer.",)
-    return OfferList(tuple(shown), len(offers), choice, nothing, doubtful_prices(offers))
+        doubted = any(offer in doubts for offer in named)
+        nothing = tuple(error.lines()) if wanted.query != Query() or doubted else ("No machine with a GPU is on offer.",)
+    return OfferList(tuple(shown), len(offers), choice, nothing, doubts)
 
 
 def _plain(offers: Sequence[Offer], query: Query) -> list[Offer]:

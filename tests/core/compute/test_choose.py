@@ -253,6 +253,8 @@ def test_a_price_that_is_hardly_one_is_shown_and_never_picked(price: float) -> N
         ((offer("a", price=2.1), offer("b", "A100_80GB", price=0.2)), []),
         ((offer("a", price=2.1), offer("mine", price=0.0, provider="ssh"), offer("here", price=0.0, provider="local")), []),
         ((offer("a", price=2.1), offer("own cloud", price=Price(0.0, stated=False), provider="sky")), []),
+        ((offer("a", price=2.1), offer("other words", "H100", price=0.1, gpu_memory=80.0)), ["other words"]),
+        ((offer("a", price=2.1), offer("another size", "H100", price=0.1, gpu_memory=94.0)), []),
         ((offer("a", "CPU_NODE", price=2.0), offer("b", "CPU_NODE", price=0.02)), []),
         ((offer("a", "CPU_NODE", price=2.0), offer("b", "CPU_NODE", price=0.0)), ["b"]),
         ((offer("a", price=2.1), offer("spot", price=0.4, spot=True), offer("spot free", price=0.0, spot=True)), ["spot free"]),
@@ -261,6 +263,13 @@ def test_a_price_that_is_hardly_one_is_shown_and_never_picked(price: float) -> N
 )
 def test_prices_that_are_doubted(market: tuple[Offer, ...], doubted: list[str]) -> None:
     assert names(doubtful_prices(market)) == doubted
+
+
+def test_a_price_is_doubted_by_the_whole_market_also_where_a_part_of_it_is_chosen_from() -> None:
+    odd, market = offer("odd", price=0.1), (offer("a", price=2.1), offer("b", price=2.2), offer("odd", price=0.1))
+    with pytest.raises(InputError, match="every offer that fits has a doubtful price"):
+        choose((odd,), market=market)
+    assert names(select((odd,), market=market).doubts) == ["odd"] and choose((odd,)).offer is odd
 
 
 @pytest.mark.parametrize(

@@ -43,3 +43,11 @@ def test_every_sort_keeps_every_offer(sort: str) -> None:
     ]
     there, back = arrange(offers, parse_filter(""), sort), arrange(offers, parse_filter(""), sort, reverse=True)
     assert set(there.offers) == set(offers) and there.offers == back.offers[::-1]
+
+
+def test_words_leave_no_doubtful_offer_alone_to_be_picked() -> None:
+    offers = [
+        Offer("prime", name, "H100_80GB", 1, Price(price), cloud=name) for name, price in (("a", 2.1), ("b", 2.2), ("bait", 0.05))
+    ]
+    listed = arrange(offers, parse_filter("bait"), "price")
+    assert [offer.id for offer in listed.offers] == ["bait"] and listed.choice is None and "doubtful price" in listed.nothing[0]
