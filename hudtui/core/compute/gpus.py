@@ -149,6 +149,13 @@ def fits_socket(spec: GpuSpec, offer: Offer) -> bool:
     return offer.socket.lower().startswith(spec.socket.lower())
 
 
+def is_meant(spec: GpuSpec, offer: Offer) -> bool:
+    """Whether the GPUs that a driver tells of are of the kind that is meant. A name or socket that says nothing may fit."""
+    if not kind_of(offer.gpu_type).models:
+        return has_gpu(offer)
+    return matches(spec, offer) and (not offer.socket or not spec.socket or fits_socket(spec, offer))
+
+
 def resolve(spec: GpuSpec, offers: Iterable[Offer]) -> tuple[str, ...]:
     """The GPU types, as their providers spell them, that a spec means.
 

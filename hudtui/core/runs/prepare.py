@@ -9,8 +9,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from hudtui.core.compute.gpus import parse_spec
+from hudtui.core.compute.gpus import is_meant, parse_spec
 from hudtui.core.compute.limits import Limits, limits_from_settings
+from hudtui.core.compute.owned_hosts import OwnedHost, offers_of
 from hudtui.core.errors import HudtuiError, InputError, Location, MachineError
 from hudtui.core.files import read_text
 from hudtui.core.paths import typed_path
@@ -22,7 +23,7 @@ from hudtui.core.runs.preflight import Check, PreflightReport, Remedy, check_env
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.spec import Rental, RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.text import clean_line, duration, plural
+from hudtui.core.text import clean_line, duration
 from hudtui.core.training.engine import as_rehearsal
 from hudtui.core.training.memory import cpu_estimate
 from hudtui.core.training.options import JobOptions
@@ -397,10 +398,12 @@ def _with_machine(spec: RunSpec, request: RunRequest, machine: Hardware | None) 
     gpus = len(machine.gpus) if machine is not None else 0
     memory = min((gpu.memory_mib / 1024 for gpu in machine.gpus if gpu.memory_mib), default=80.0) if machine else 80.0
     if request.gpus is not None and not request.rehearse:
-        wanted = parse_spec(request.gpus).count
-        if wanted > gpus:
-            raise InputError(f"{plural(wanted, 'GPU')} asked for, and the machine has {gpus or 'none'}")
-        gpus = wanted
+        wanted = parse_spec(request.gpus)
+        there = offers_of(machine, OwnedHost(LOCAL), LOCAL) if machine is not None else ()
+        if wanted.count > sum(offer.gpu_count for offer in there if is_meant(wanted, offer)):
+            has = ", ".join(f"{offer.gpu_count} x {offer.gpu_type}" for offer in there if offer.gpu_count) or "no GPU"
+            raise InputError(f"{replace(wanted, counted=True)} asked for, and the machine has {has}")
+        gpus = wanted.count
     fewest = 0 if request.engine == "trl" and request.trains else 1  # trained on the CPU
     return replace(spec, gpus=max(gpus, fewest), gpu_memory=memory)
 
@@ -456,7 +459,7 @@ async def _choose_offer(
                 raise InputError(text, why="Offers come and go.", fix=fix)
             choice = OfferChoice(offer, by_user)
         else:
-            choice = _choose_of(_payable(found.found, limits), request, demand)
+            choice = _choose_of(_payable(found.found, limits), request, demand, found.found)
     report.add("machine", "fine", f"{provider.title}: {offer_text(choice.offer)}")
     if provider.features.simulated and request.trains:
         text = "simulated machines have no GPU: a training fails at the check of the GPUs"
@@ -471,10 +474,10 @@ def _payable(offers: Sequence[Offer], limits: Limits) -> list[Offer]:
     return [offer for offer in offers if offer.price.for_hours(0) <= limits.run_budget] or list(offers)
 
 
-def _choose_of(offers: Sequence[Offer], request: RunRequest, demand: Demand | None) -> OfferChoice:
+def _choose_of(offers: Sequence[Offer], request: RunRequest, demand: Demand | None, market: Sequence[Offer]) -> OfferChoice:
     """Choose an offer: for a training by fit, then by price; for other work, a machine without a GPU if possible.
 
-    A spot machine is chosen only if it is requested, or for other work if every machine has a GPU.
+    A spot machine is chosen only if it is requested, or for other work if every machine has a GPU. `market` has all offers.
     """
     from hudtui.core.compute.choose import choose, select
     from hudtui.core.compute.gpus import has_gpu
@@ -483,17 +486,17 @@ def _choose_of(offers: Sequence[Offer], request: RunRequest, demand: Demand | No
     query = Query(spot=bool(request.spot), clouds=request.clouds, regions=request.regions)
     if demand is None:
         if request.gpus is not None:
-            return choose(offers, spec=parse_spec(request.gpus), query=query)
+            return choose(offers, spec=parse_spec(request.gpus), query=query, market=market)
         if any(not has_gpu(offer) for offer in offers):
-            return choose(offers, spec=parse_spec("cpu"), query=query)
-        return choose(offers, query=replace(query, spot=request.spot))
+            return choose(offers, spec=parse_spec("cpu"), query=query, market=market)
+        return choose(offers, query=replace(query, spot=request.spot), market=market)
     gpus = request.gpus or (f"{usual_gpus(demand.engine)}x{DEFAULT_GPU}" if demand.shape is None else None)
     if gpus is not None:
-        return choose(offers, spec=parse_spec(gpus), query=query, fit=demand.fit)
+        return choose(offers, spec=parse_spec(gpus), query=query, fit=demand.fit, market=market)
     usual = replace(query, gpu_count=usual_gpus(demand.engine))
     if any(demand.fit(offer).holds for offer in select(offers, query=usual).found):
         query = usual
-    return choose(offers, query=query, fit=demand.fit)
+    return choose(offers, query=query, fit=demand.fit, market=market)
 
 
 def offer_text(offer: Offer) -> str:

@@ -551,3 +551,37 @@ async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
     asked = RunRequest(engine="rollouts", policy="random", provider="prime")
     (missing,) = (await _prepare(project, store, asked, starts=False)).missing
     assert "day's budget" in missing.text and "hudtui-large may cost" in missing.text and "HUDTUI_BUDGET_DAY" in str(missing.fix)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "fits"),
+    [
+        ("2xH100", ["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"], True),
+        ("H100", ["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"], True),
+        ("2xH100-SXM", ["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"], True),
+        ("A100_80GB:2", ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"], True),
+        ("2xH100", ["A thing", "A thing"], True),
+        ("2xH100", ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"], False),
+        ("2xH100", ["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"], False),
+        ("3xH100", ["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"], False),
+        ("2xH200", ["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"], False),
+        ("2xH100", ["NVIDIA H100 80GB HBM3 MIG 3g.40gb", "NVIDIA H100 80GB HBM3 MIG 3g.40gb"], False),
+        ("2xA100_40GB", ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"], False),
+        ("2xA100-PCIe", ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"], False),
+    ],
+)
+async def test_the_gpus_that_are_asked_for_are_those_of_the_users_machine(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, asked: str, gpus: list[str], fits: bool
+) -> None:
+    async def inspect(host: Any, *, python: str = "python3") -> Hardware:
+        found = tuple(Gpu(number, name, 81559) for number, name in enumerate(gpus))
+        return Hardware(host.name, python="3.12", cpus=8, gpus=found, programs=(("tmux", "/usr/bin/tmux"),))
+
+    monkeypatch.setattr(machines, "inspect", inspect)
+    prepared = await _prepare(project, store, RunRequest(host="me@box", model="Qwen/Qwen2.5-0.5B-Instruct", gpus=asked))
+    if fits:
+        assert prepared.record is not None, prepared.missing
+    else:
+        assert [check.name for check in prepared.missing] == ["plan"] and "asked for, and the machine has" in prepared.missing[
+            0
+        ].text
