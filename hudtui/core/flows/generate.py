@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ from hudtui.core.environment.values import Analysis
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.files import write_atomic
-from hudtui.core.flows.person import Person
+from hudtui.core.flows.person import Choice, Person
 from hudtui.core.gym.environment_name import config_file_name
-from hudtui.core.gym.generate import ALL_TOOLS, Draft, ToolChoice, render, usable_draft
+from hudtui.core.gym.generate import ALL_TOOLS, Draft, ToolChoice, draft_config, prompt_tokens, render, usable_draft
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.lint.findings import Finding
 from hudtui.core.project import Project
@@ -23,6 +24,8 @@ from hudtui.core.text import clean_line, plural
 
 _MOST_NAMES = 8
 """Actions that a summary names."""
+_WRITE = ""
+"""Value of the choice that ends the list of tools; no tool has an empty name."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +113,13 @@ async def write_config(
     file: Path | None = None,
     name: str | None = None,
     per_value: bool | None = None,
-    choice: ToolChoice = ALL_TOOLS,
+    choice: ToolChoice | None = None,
     replace: bool | None = None,
 ) -> Generated | None:
     """Write a configuration for an environment, and ask for what is not given.
 
-    The questions come in this order: the file, whether it replaces an existing file, whether each value becomes an action.
+    The questions come in this order: the file, whether it replaces an existing file, which of several tools the agent gets,
+    whether each value becomes an action.
 
     Args:
         project: The project.
@@ -124,7 +128,7 @@ async def write_config(
         file: Where to write it, in the project folder or anywhere else. A file that the user is asked for is in the folder.
         name: The name of the environment; taken from the source by default.
         per_value: See `make_config`.
-        choice: See `make_config`.
+        choice: See `make_config`; None asks, where there are several tools.
         replace: False refuses to replace a file, True replaces it without a question.
 
     Returns:
@@ -133,7 +137,7 @@ async def write_config(
     Raises:
         InputError: The environment has no tool for an agent, or the file cannot be written.
     """
-    offered = (await asyncio.to_thread(usable_draft, analysis, choice=choice)).per_value
+    await asyncio.to_thread(usable_draft, analysis, choice=choice or ALL_TOOLS)
     if file is None:
         file = await _ask_for_file(project, person, default_file(analysis.image or analysis.source))
         if file is None:
@@ -143,7 +147,12 @@ async def write_config(
         if not await person.confirm(f"Replace {file}?", lines, yes="Replace", danger=True):
             return None
         replace = True
+    if choice is None:
+        choice = await _ask_for_tools(person, analysis)
+        if choice is None:
+            return None
     if per_value is None:
+        offered = (await asyncio.to_thread(usable_draft, analysis, choice=choice)).per_value
         per_value = bool(offered) and await _ask_for_values(person, offered)
     made = await asyncio.to_thread(make_config, project, analysis, name=name, per_value=per_value, choice=choice, file=file)
     if not replace:
@@ -213,6 +222,34 @@ async def _ask_for_file(project: Project, person: Person, default: Path) -> Path
             where=Location(str(file)),
         )
     return file
+
+
+async def _ask_for_tools(person: Person, analysis: Analysis) -> ToolChoice | None:
+    """Return which tools become actions, or None if the user declines. Deprecated ones are not ticked at the beginning."""
+    tools = {tool.name: tool for tool in analysis.agent_tools}
+    usual = {name for name, tool in tools.items() if ALL_TOOLS.why_not(tool) is None}
+    if len(tools) < 2 or not usual:
+        return ALL_TOOLS
+    ticked, at = set(usual), _WRITE
+    while True:
+        choice = ALL_TOOLS if ticked == usual else ToolChoice(tuple(glob.escape(name) for name in tools if name in ticked))
+        size = "no tool is ticked"
+        if ticked:
+            draft = await asyncio.to_thread(draft_config, analysis, choice=choice)
+            size = f"a system prompt of about {prompt_tokens(draft):,} tokens"
+        choices = [Choice(_WRITE, f"Write it with {len(ticked)} of {len(tools)} tools", size)]
+        for name, tool in tools.items():
+            tick = "x" if name in ticked else " "
+            choices.append(Choice(name, f"[{tick}] {clean_line(name, 40)}", clean_line(tool.description, 100)))
+        chosen = await person.choose("Which tools does the agent get?", choices, value=at)
+        if chosen is None:
+            return None
+        if chosen != _WRITE:
+            ticked, at = ticked ^ {chosen}, chosen
+        elif ticked:
+            return choice
+        else:
+            person.say("The agent needs a tool: tick one.", severity="error")
 
 
 async def _ask_for_values(person: Person, offered: Mapping[str, tuple[str, ...]]) -> bool:

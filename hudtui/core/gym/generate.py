@@ -551,6 +551,11 @@ def _prompt(plan: Draft) -> list[str]:
     return [*lines, *DONE_LINES]
 
 
+def prompt_tokens(plan: Draft) -> int:
+    """Return about how many tokens the system prompt of a draft has: one for four characters."""
+    return -(-len("\n".join(_prompt(plan))) // 4)
+
+
 def _described(argument: DraftArgument) -> str:
     if argument.required:
         need = "required"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from hudtui.core.environment.cache import latest_analysis
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.errors import InputError
 from hudtui.core.flows.generate import default_file, generate_from, make_config, require_free, typed_source, write_config
+from hudtui.core.gym.generate import ALL_TOOLS
 from hudtui.core.platform import BUCKEYE
 from hudtui.core.project import Project, open_project
 
@@ -51,6 +53,34 @@ async def test_an_environment_without_such_values_gets_no_question_about_them(pr
     person = ScriptedPerson("a.yaml")
     assert await write_config(project, found(Tool("look", "Look.", {"type": "object", "properties": {}})), person)
     assert person.titles == ["Save configuration as"]
+
+
+EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
+SEVERAL = (Tool("look", "Look.", EMPTY), Tool("take*", "Take.", EMPTY), Tool("old", "DEPRECATED: look instead.", EMPTY))
+
+
+async def test_which_of_several_tools_the_agent_gets_is_asked(project: Project) -> None:
+    person = ScriptedPerson("a.yaml", "look", "take*", "", "take*", "old", "")
+    made = await write_config(project, found(*SEVERAL), person)
+    assert made is not None and list(yaml.safe_load(made.text)["action_mappings"]) == ["take", "old"]
+    asked = [question for question in person.questions if question.title == "Which tools does the agent get?"]
+    ticks = [[choice.label[:3] for choice in question.choices[1:]] for question in asked]
+    assert ticks[0] == ["[x]", "[x]", "[ ]"], "what is deprecated is left out, unless it is ticked"
+    assert ticks[-1] == ["[ ]", "[x]", "[x]"] and "Write it with 2 of 3 tools" in asked[-1].choices[0].label
+    assert ticks[2] == ["[ ]", "[ ]", "[ ]"] and asked[2].choices[0].help == "no tool is ticked"
+    assert any("tick one" in text for text in person.said), "without a tool nothing is written"
+    sizes = [int(question.choices[0].help.split()[-2]) for question in (asked[0], asked[1])]
+    prompt = yaml.safe_load(made.text)["system_prompt"]
+    assert sizes[0] > sizes[1] and abs(int(asked[-1].choices[0].help.split()[-2]) - len(prompt) / 4) <= 2
+
+
+async def test_who_leaves_the_list_of_tools_writes_nothing(project: Project) -> None:
+    assert await write_config(project, found(*SEVERAL), ScriptedPerson("a.yaml", None)) is None
+    assert not (project.folder / "a.yaml").exists()
+    made = await write_config(project, found(*SEVERAL), ScriptedPerson(), file=Path("b.yaml"), choice=ALL_TOOLS, per_value=False)
+    assert made is not None and list(yaml.safe_load(made.text)["action_mappings"]) == ["look", "take"], (
+        "a choice is not asked for"
+    )
 
 
 async def test_a_file_is_replaced_only_when_the_user_agrees(project: Project) -> None:
