@@ -85,6 +85,8 @@ async def list_runs(
     groups = [("", shown)] if by is None else group(shown, RUN_FIELDS, by)
     if as_json:
         console.out_json([_row_json(one) for _, members in groups for one in members])
+        if len(found) > len(shown):
+            console.say(_left_out(len(shown), len(found)))
         return
     if not known:
         start = "Start one: hudtui rl TASKS --config FILE, or play tasks: hudtui runs start TASKS --config FILE"
@@ -103,7 +105,11 @@ async def list_runs(
         titles=None if by is None else [(f"{by}: {value}", len(members)) for value, members in groups],
     )
     if len(found) > len(shown):
-        console.say(f"{len(found) - len(shown)} more are not shown; --limit N shows more.")
+        console.say(_left_out(len(shown), len(found)))
+
+
+def _left_out(shown: int, found: int) -> str:
+    return f"{shown} of {found} runs are shown; --limit {found} shows all."
 
 
 @app.command("show")

@@ -367,6 +367,10 @@ def test_the_list_is_filtered_sorted_and_grouped(own_world: Path) -> None:
     assert ids("model:big", "engine:trl") == ["grpo-bbbb"]
     assert ids("!engine:trl", "--sort", "reward") == ["play-aaaa", "play-cccc"]
     assert ids("--sort", "reward", "--reverse", "-n", "1") == ["play-cccc"]
+    for more in ((), ("--json",)):
+        cut = hudtui("runs", "list", "-n", "2", *more)
+        assert "2 of 3 runs are shown; --limit 3 shows all." in cut.stderr, "also where a program reads the list"
+        assert "are shown" not in hudtui("runs", "list", "-n", "3", *more).stderr
     assert ids("reward:<0.6", "--reverse") == ["play-aaaa", "grpo-bbbb"]
     assert ids("--group", "model") == ["play-cccc", "grpo-bbbb", "play-aaaa"]
     lines = hudtui("runs", "list", "--group", "engine", "--sort", "name").stdout.splitlines()
