@@ -46,7 +46,7 @@ class EnvEntry:
     line: int
     """Counting from 1; of the last assignment, which is the valid one."""
     written: str | None = field(default=None, repr=False)
-    """The value before its references were replaced; None where it has none."""
+    """The value before references to the environment were replaced: what the file decides; None where it has no reference."""
     inside: frozenset[str] = frozenset()
     """Variables of the same file that its references lead to, also through others."""
     outside: frozenset[str] = frozenset()
@@ -98,14 +98,20 @@ def _resolved(pairs: Iterable[tuple[str, str]], path: Path) -> dict[str, EnvEntr
     found: dict[str, EnvEntry] = {}
     size = 0
     for name, value in pairs:
-        parts = []
+        parts, written = [], []
         inside, outside = set[str](), set[str]()
         for atom in parse_variables(value):
-            if isinstance(atom, Variable):
-                entry = found.get(atom.name)
-                inside |= set() if entry is None else {atom.name, *entry.inside}
-                outside |= {atom.name} if entry is None else entry.outside
             parts.append(atom.resolve(known))
+            written.append(parts[-1])
+            if not isinstance(atom, Variable):
+                continue
+            if (entry := found.get(atom.name)) is not None:
+                inside |= {atom.name, *entry.inside}
+                outside |= entry.outside
+                written[-1] = entry.value if entry.written is None else entry.written
+            else:
+                outside.add(atom.name)
+                written[-1] = f"${{{atom.name}}}" if atom.default is None else f"${{{atom.name}:-{atom.default}}}"
             size += len(parts[-1])
             if size > MAX_BYTES:
                 raise InputError(
@@ -114,8 +120,7 @@ def _resolved(pairs: Iterable[tuple[str, str]], path: Path) -> dict[str, EnvEntr
                     where=Location(str(path)),
                 )
         known[name] = text = "".join(parts)
-        written = value if inside or outside else None
-        found[name] = EnvEntry(text, 0, written, frozenset(inside), frozenset(outside))
+        found[name] = EnvEntry(text, 0, "".join(written) if inside or outside else None, frozenset(inside), frozenset(outside))
     return found
 
 

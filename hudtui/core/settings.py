@@ -449,8 +449,9 @@ def _masking(values: Iterable[str]) -> Callable[[str], str]:
 def looks_secret(name: str) -> bool:
     """Whether a variable's name says that its value is a secret: `..._KEY`, `..._TOKEN`, `..._SECRET`, `..._PASSWORD`."""
     parts = name.upper().replace("-", "_").split("_")
-    words = {"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIALS", "AUTHORIZATION"}
-    return not words.isdisjoint(parts) and parts[-1] not in ("PATH", "FILE", "DIR", "ID", "URL", "NAME")
+    words = {"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIALS", "AUTHORIZATION", "PAT", "JWT"}
+    joined = any(part.endswith(("APIKEY", "TOKEN", "SECRET", "PASSWORD")) for part in parts)  # as in PGPASSWORD
+    return (joined or not words.isdisjoint(parts)) and parts[-1] not in ("PATH", "FILE", "DIR", "ID", "URL", "NAME")
 
 
 def mask(secret: str) -> str:
@@ -529,7 +530,11 @@ def _platform_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...
 
 
 def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
-    """One power for each value of a project's `.env`. Keys are named and never shown; all else is shown as it is written."""
+    """One power for each value of a project's `.env`. Keys are named and never shown.
+
+    All else is shown with what other lines of the file put in for its references, and with the names of the variables of the
+    environment that it takes.
+    """
     return tuple(_env_powers(file, platform).values())
 
 
@@ -545,11 +550,11 @@ def _env_powers(file: EnvFile, platform: Platform) -> dict[str, trust.Power]:
         borrowed = f", with {', '.join(sorted(entry.outside))}" if entry.outside else ""
         told = f"{name}={written}{borrowed}"
         if key.secret if key is not None else looks_secret(name):
-            exact = [name, written] if borrowed else [name]
-            found[name] = trust.power("key", f"{name}{borrowed}", file.path, *exact, line=entry.line, secret=entry.value)
+            told = f"{name}{borrowed}"
+            found[name] = trust.power("key", told, file.path, name, *sorted(entry.outside), line=entry.line, secret=entry.value)
             continue
         kind: trust.Kind
-        if key is not None and key.kind == "url":
+        if name == _PRIME_ADDRESS or (key is not None and key.kind == "url"):
             goes = _key_for(name, platform)
             use = f"{name}{borrowed}; {goes} is sent there" if goes else f"{name}{borrowed}"
             kind, told = "address", f"{written} ({use})"
@@ -559,10 +564,12 @@ def _env_powers(file: EnvFile, platform: Platform) -> dict[str, trust.Power]:
             kind = "command"
         else:
             kind = "variable" if key is None else "setting"
-        found[name] = trust.power(kind, told, file.path, name, written, line=entry.line)
+        found[name] = trust.power(kind, told, file.path, name, written, *sorted(entry.outside), line=entry.line)
     return found
 
 
+_PRIME_ADDRESS = "PRIME_BASE_URL"
+"""The other name that Prime's command knows for PRIME_API_BASE_URL; see `_aliased`."""
 _PROGRAM = re.compile(
     # What names a program by its own name, and what makes the programs that are started run another one.
     r"(?:.*_)?(?:PYTHON|COMMAND|CMD|PROGRAM|SHELL|BIN|BINARY|EXE|EXECUTABLE|INTERPRETER|RUNNER|WRAPPER|LAUNCHER|ASKPASS)"
@@ -738,7 +745,7 @@ def _env_layer(origin: Origin, file: EnvFile) -> list[_Layer]:
 
 def _aliased(values: dict[str, str]) -> dict[str, str]:
     # Prime's command knows two names for one address, and takes it with and without the version at the end.
-    base = values.get("PRIME_API_BASE_URL") or values.get("PRIME_BASE_URL")
+    base = values.get("PRIME_API_BASE_URL") or values.get(_PRIME_ADDRESS)
     return {**values, "PRIME_API_BASE_URL": base.rstrip("/").removesuffix("/api/v1")} if base else values
 
 

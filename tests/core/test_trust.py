@@ -224,7 +224,7 @@ def test_a_value_is_agreed_to_as_it_is_written(folder: Path, monkeypatch: pytest
     (folder / ".env").write_text("HOST=${REGION}.example\nOPENAI_BASE_URL=https://${HOST}/v1\n")
     assert [one.text for one in survey(folder)] == [
         "HOST=${REGION}.example, with REGION",
-        "https://${HOST}/v1 (OPENAI_BASE_URL, with REGION; OPENAI_API_KEY is sent there)",
+        "https://${REGION}.example/v1 (OPENAI_BASE_URL, with REGION; OPENAI_API_KEY is sent there)",
     ]
     agree_to_all(folder)
     assert load(folder).get("OPENAI_BASE_URL") == "https://eu.example/v1"
@@ -233,7 +233,53 @@ def test_a_value_is_agreed_to_as_it_is_written(folder: Path, monkeypatch: pytest
     agree_to_all(folder)
     assert load(folder).get("FOO") == "${REGION}", "a default is no reference"
     (folder / ".env").write_text("HOST=${REGION}.evil\nOPENAI_BASE_URL=https://${HOST}/v1\n")
-    assert [one.text for one in load(folder).withheld] == ["HOST=${REGION}.evil, with REGION"]
+    assert [one.text for one in load(folder).withheld] == [
+        "HOST=${REGION}.evil, with REGION",
+        "https://${REGION}.evil/v1 (OPENAI_BASE_URL, with REGION; OPENAI_API_KEY is sent there)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name", "shown"),
+    [
+        ("H=good\nOPENAI_BASE_URL=https://${H}\n", "H=evil\nOPENAI_BASE_URL=https://${H}\n", "OPENAI_BASE_URL", "https://evil ("),
+        (
+            "H=good\nOPENAI_BASE_URL=https://${H}\n",
+            "H=evil\nOPENAI_BASE_URL=https://${H}\nH=good\n",
+            "OPENAI_BASE_URL",
+            "//evil (",
+        ),
+        ("H=good\nI=${H}\nHF_ENDPOINT=https://${I}\n", "H=evil\nI=${H}\nHF_ENDPOINT=https://${I}\n", "HF_ENDPOINT", "//evil ("),
+        ("H=a\nPRIME_BASE_URL=https://${H}\n", "H=evil\nPRIME_BASE_URL=https://${H}\n", "PRIME_API_BASE_URL", "https://evil ("),
+        ("H=good\nX=${H:-x}\n", "H=evil\nX=${H:-x}\n", "X", "X=evil"),
+        ("H=\nX=a${H}\n", "H=evil\nX=a${H}\n", "X", "X=aevil"),
+        ("X=a${H}\n", "H=evil\nX=a${H}\n", "X", "X=aevil"),
+        ("H=1\nHUDTUI_MAX_HOURS=${H}\n", "H=2\nHUDTUI_MAX_HOURS=${H}\n", "HUDTUI_MAX_HOURS", "HUDTUI_MAX_HOURS=2"),
+        ("P=good\nHUDTUI_PYTHON=./${P}\n", "P=evil\nHUDTUI_PYTHON=./${P}\n", "HUDTUI_PYTHON", "HUDTUI_PYTHON=./evil"),
+    ],
+)
+def test_a_value_is_agreed_to_with_what_other_lines_put_in(folder: Path, before: str, after: str, name: str, shown: str) -> None:
+    (folder / ".env").write_text(before)
+    agree_to_all(folder)
+    assert load(folder).is_set(name)
+    (folder / ".env").write_text(after)
+    assert "evil" not in (load(folder).get(name) or "") and load(folder).waits(name.replace("API_BASE", "BASE"))
+    assert [one.text for one in load(folder).withheld if shown in one.text]
+
+
+def test_a_key_is_agreed_to_with_what_other_lines_put_in(folder: Path) -> None:
+    (folder / ".env").write_text("PART=one\nHUD_API_KEY=key-${PART}\n")
+    agree_to_all(folder)
+    assert load(folder).get("HUD_API_KEY") == "key-one"
+    (folder / ".env").write_text("PART=two\nHUD_API_KEY=key-${PART}\n")
+    assert load(folder).get("HUD_API_KEY") is None
+
+
+def test_both_names_of_prime_s_address_are_addresses(folder: Path) -> None:
+    for name in ("PRIME_BASE_URL", "PRIME_API_BASE_URL"):
+        (folder / ".env").write_text(f"{name}=https://evil.example\n")
+        (power,) = survey(folder)
+        assert (power.heading, power.text) == ("connect to", f"https://evil.example ({name}; PRIME_API_KEY is sent there)")
 
 
 @pytest.mark.parametrize(
