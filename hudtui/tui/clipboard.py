@@ -36,17 +36,19 @@ async def copy(
     file: Path | None,
     environ: Mapping[str, str] = os.environ,
 ) -> Copied:
-    """Copy `text` by the surest way there is.
+    """Copy `text` by the surest way there is, without what a terminal would obey when it is pasted into a shell.
 
     Args:
-        text: What to copy.
+        text: What to copy; goes through `text.clean`.
         write: Sends a sequence to the terminal; None when there is none.
         file: Where the text is kept as well, mode 0600; None for a secret, which no file keeps.
         environ: Tells about tmux and the terminal.
     """
     from hudtui.core.errors import HudtuiError
     from hudtui.core.files import write_atomic
+    from hudtui.core.text import clean
 
+    text = clean(text)
     kept: Path | None = file
     place = f"also in {file}" if file else "no file keeps it, as it is a secret"
     try:

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import time
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +29,35 @@ async def test_a_plain_terminal_gets_osc_52_and_a_file(tmp_path: Path) -> None:
     assert copied.file is not None and copied.file.read_text() == TEXT
     assert stat.S_IMODE(copied.file.stat().st_mode) == 0o600
     assert copied.note == f"Copied 2 lines through the terminal (OSC 52); also in {copied.file}."
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "\x1b[201~",
+        "\x1b]52;c;eA==\x07",
+        "\x1bP+q\x1b\\",
+        "\x9b201~",
+        "\x90q\x9c",
+        "\x03",
+        "\x04",
+        "\x08",
+        "\x7f",
+        "\u202e",
+        "\u2066",
+    ],
+)
+async def test_what_is_pasted_into_a_shell_commands_it_nothing(bad: str, tmp_path: Path) -> None:
+    sent: list[str] = []
+    copied = await copy(f"one{bad}\n\ttwo", write=sent.append, file=tmp_path / "copied.txt", environ={})
+    assert b64decode(sent[0][7:-1]) == b"one\n\ttwo"
+    assert copied.file is not None and copied.file.read_text() == "one\n\ttwo"
+
+
+async def test_half_a_character_is_copied_as_a_mark(tmp_path: Path) -> None:
+    sent: list[str] = []
+    await copy("a\ud800b", write=sent.append, file=tmp_path / "copied.txt", environ={})
+    assert b64decode(sent[0][7:-1]).decode() == "a\ufffdb"
 
 
 async def test_what_a_terminal_would_drop_goes_into_the_file_only(tmp_path: Path) -> None:
