@@ -231,7 +231,7 @@ def _work_in(folder: Path | None) -> Path | None:
         try:
             os.chdir(folder)
         except OSError as error:
-            raise typer.BadParameter(f"{folder}: {error.strerror}", param_hint="--workspace") from None
+            raise typer.BadParameter(f"{str(folder)!r}: {error.strerror}", param_hint="--workspace") from None
     return folder
 
 

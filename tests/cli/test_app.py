@@ -135,3 +135,27 @@ def test_a_slip_in_an_option_of_rl_shows_a_usage_that_help_lists(words: list[str
     done = CliRunner().invoke(build(), words, prog_name="hudtui")
     assert done.exit_code == 2
     assert "Usage: hudtui rl [OPTIONS]" in done.stderr and "'hudtui rl -h'" in done.stderr and "rl run" not in done.stderr
+
+
+@pytest.mark.parametrize("bad", ["\x1b]52;c;eA==\x07", "\x9b2J", "\x08"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-C", "BAD", "runs"),
+        ("runs", "-C", "BAD"),
+        ("--BAD",),
+        ("BAD",),
+        ("rl", "BAD"),
+        ("runs", "list", "--state", "BAD"),
+        ("eval", "BAD"),
+        ("hf", "x", "--format", "BAD"),
+        ("rl", "--gpus", "BAD"),
+        ("config", "check", "BAD"),
+    ],
+)
+def test_a_word_of_the_command_reaches_the_terminal_as_text(
+    words: tuple[str, ...], bad: str, own_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(own_world)
+    done = CliRunner().invoke(build(), [word.replace("BAD", f"x{bad}y") for word in words])
+    assert done.exit_code and bad[0] not in done.output, done.output
