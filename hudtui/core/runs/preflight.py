@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.read import TaskReader
     from hudtui.core.tasks.task import Task
+    from hudtui.core.training.model import ModelAssessment
 
 CheckState = Literal["fine", "warning", "missing"]
 Remedy = Literal[
@@ -328,8 +329,10 @@ def _check_policy(request: RunRequest, config: GymConfig) -> None:
         policy_source(request.policy, config)
 
 
-def check_model(request: RunRequest, workspace: Workspace, report: PreflightReport, *, remote: bool, rented: bool) -> None:
-    """Check whether the model can be trained, as far as this computer can tell. Reads the training's settings."""
+def check_model(
+    request: RunRequest, workspace: Workspace, settings: Settings, report: PreflightReport, *, remote: bool, rented: bool
+) -> None:
+    """Check whether the model can be trained, as far as this computer and the Hub can tell. Reads the training's settings."""
     if request.engine not in ("trl", "art", "prime-rl"):
         return
     from hudtui.core.training.model import assess_model
@@ -349,9 +352,26 @@ def check_model(request: RunRequest, workspace: Workspace, report: PreflightRepo
     found = assess_model(str(name), workspace.folder, here=not remote, sent=sent, config=report.gym_config)
     if found.state == "unknown" and rented and found.fix is not None and not found.files:
         found = replace(found, state="refused")  # a machine that is not rented yet has no files
+    if found.state == "unknown" and found.on_hub:
+        found = _ask_hub(str(name), settings, found, elsewhere=remote and not rented)
     states: dict[str, CheckState] = {"fine": "fine", "unknown": "warning", "refused": "missing"}
     report.add("model", states[found.state], found.text, found.fix)
     report.model_files = found.files
+
+
+def _ask_hub(name: str, settings: Settings, found: ModelAssessment, *, elsewhere: bool) -> ModelAssessment:
+    """Assess a model by what the Hub says. `elsewhere`: it is trained on a machine of the user's, which may ask another Hub."""
+    from hudtui.core.tasks.hub import has_model, use_hub_of
+
+    use_hub_of(settings)
+    there, shown = has_model(name, settings.get("HF_TOKEN")), clean_line(name, 100)
+    if there is None:
+        return found
+    if there:
+        return replace(found, state="fine", text=f"{shown}, on the Hub")
+    text = f"the Hub has no model {shown} that can be read from here"
+    fix = "Is the name right? A private model needs a token that may read it: hudtui settings set HF_TOKEN"
+    return replace(found, state="unknown" if elsewhere else "refused", text=text, fix=fix)
 
 
 # --- environments and keys ------------------------------------------------------------------------------------------------

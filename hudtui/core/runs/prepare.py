@@ -142,7 +142,7 @@ async def prepare_run(
             if provider is not None and providers is None:
                 await provider.close()
     remote = host != LOCAL
-    await asyncio.to_thread(check_model, request, workspace, report, remote=remote, rented=host is None)
+    await asyncio.to_thread(check_model, request, workspace, settings, report, remote=remote, rented=host is None)
     await asyncio.to_thread(check_environments, report, settings, remote=remote)
     check_keys(request, settings, report, remote=remote)
     await asyncio.to_thread(check_judge, request, settings, report, remote=remote)

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -30,6 +31,13 @@ _TIMEOUT = 60.0
 _lock = threading.Lock()
 _uses: list[Callable[[], httpx2.Client]] = []
 """What makes the connections of each use that is going on; the newest makes those that are opened now."""
+_chunks: list[bool] = []
+"""Whether the client was told to use no store of chunks, before the uses that are going on; empty without a use."""
+_models: dict[tuple[str, str, str | None], tuple[float, bool | None]] = {}
+"""Answers of `has_model`, each with the monotonic time until which it holds."""
+_KEPT = 120.0
+_QUICK = 5.0
+"""Seconds that the Hub has for a question which a form waits for."""
 
 
 class HubError(HudtuiError):
@@ -76,12 +84,8 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
     Raises:
         Busy: While in use: the Hub answered 429.
     """
-    if urlsplit(endpoint()).hostname not in (_PUBLIC_HOST, None):
-        os.environ.setdefault(
-            "HF_HUB_DISABLE_XET", "1"
-        )  # a mirror has no chunk store behind it; read when the client is imported
     import httpx2
-    from huggingface_hub import HfApi, set_client_factory
+    from huggingface_hub import HfApi, constants, set_client_factory
     from huggingface_hub.utils._http import default_client_factory
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
@@ -106,14 +110,20 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
     disable_progress_bars()
     # The client of the library is the same for the whole process: it keeps the time limits until the last use is over.
     with _lock:
+        if not _uses:
+            _chunks.append(constants.HF_HUB_DISABLE_XET)
         _uses.append(client)
         set_client_factory(client)
+        if urlsplit(endpoint()).hostname not in (_PUBLIC_HOST, None):
+            constants.HF_HUB_DISABLE_XET = True  # a mirror has no chunk store behind it
     try:
         yield HfApi(endpoint=endpoint(), token=token if keeps_secrets(endpoint()) else False)
     finally:
         with _lock:
             _uses.remove(client)
             set_client_factory(_uses[-1] if _uses else default_client_factory)
+            if not _uses:
+                constants.HF_HUB_DISABLE_XET = _chunks.pop()
 
 
 def _seconds(headers: Any) -> float | None:
@@ -234,6 +244,40 @@ def rate_limit_error(seconds: float | None, doing: str, repo: str) -> HubError:
         fix=f"Run the same command again {when}; what was uploaded already is not uploaded twice.",
         where=Location(repo),
     )
+
+
+def has_model(name: str, token: str | None = None) -> bool | None:
+    """Return whether the Hub has a model that this token may read; None if the Hub cannot be asked.
+
+    Waits some seconds at most. The answer is kept for a while, because a form asks for it again with each change.
+    """
+    key = (endpoint(), name, token)
+    until, answer = _models.get(key, (0.0, None))
+    if time.monotonic() < until:
+        return answer
+    import httpx2
+    from huggingface_hub import errors
+
+    try:
+        with hub_client(token) as api:
+            api.model_info(name, timeout=_QUICK)
+        answer = True
+    except errors.GatedRepoError:
+        answer = True
+    except errors.RepositoryNotFoundError:
+        answer = False
+    except (
+        errors.HfHubHTTPError,
+        errors.OfflineModeIsEnabled,
+        HubRateLimited,
+        _NotTheHub,
+        httpx2.HTTPError,
+        OSError,
+        ValueError,
+    ):
+        answer = None
+    _models[key] = time.monotonic() + _KEPT, answer
+    return answer
 
 
 def download_files(source: TaskSource, *, token: str | None = None) -> TaskSource:

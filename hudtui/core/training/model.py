@@ -36,6 +36,8 @@ class ModelAssessment:
     fix: str | None = None
     files: tuple[Path, ...] = ()
     """The files of a folder of this computer that the machine has to get."""
+    on_hub: bool = False
+    """It is the id of a model on the Hub, and only the Hub knows more."""
 
 
 def assess_model(name: str, folder: Path, *, here: bool, sent: bool = False, config: GymConfig | None = None) -> ModelAssessment:
@@ -61,7 +63,9 @@ def assess_model(name: str, folder: Path, *, here: bool, sent: bool = False, con
     if cached_folder(name) is not None:
         return ModelAssessment("fine", f"{shown}, which this computer has fetched before")
     return ModelAssessment(
-        "unknown", f"whether the Hub has {shown} is not known here: it is asked on the machine, before the training begins"
+        "unknown",
+        f"whether the Hub has {shown} is not known here: it is asked on the machine, before the training begins",
+        on_hub=True,
     )
 
 
