@@ -190,15 +190,27 @@ def save_dataset_name(folder: Path, name: str, tasks: int, now: datetime) -> Pat
 
 def last_dataset_name(folder: Path) -> str | None:
     """The dataset of the last `save_dataset_name`; None if nothing was saved, or if it was a file that no longer exists."""
+    name, there = _saved_dataset(folder)
+    return name if there else None
+
+
+def lost_dataset_name(folder: Path) -> str | None:
+    """The dataset of the last `save_dataset_name`, if it was a file that no longer exists; else None."""
+    name, there = _saved_dataset(folder)
+    return None if there else name
+
+
+def _saved_dataset(folder: Path) -> tuple[str | None, bool]:
+    """The dataset of the last `save_dataset_name`, and whether it is there, as far as this computer can tell."""
     try:
         note = json.loads((folder / STATE_FOLDER / _DATASET).read_bytes()[:_SNIFFED])
     except (OSError, ValueError, RecursionError):
-        return None
+        return None, False
     name = note.get("name") if isinstance(note, dict) else None
     if not isinstance(name, str) or not name:
-        return None
+        return None, False
     is_file = name.endswith(_DATASET_FILES) or name.startswith(("/", "."))
-    return name if not is_file or (folder / name).exists() else None
+    return name, not is_file or (folder / name).exists()
 
 
 def _walk(folder: Path, notices: list[str]) -> Iterator[tuple[int, os.DirEntry[str]]]:

@@ -20,7 +20,7 @@ from hudtui.core.runs.request import AS_IS, REMOTE, RunRequest
 from hudtui.core.text import clean_line, plural
 from hudtui.core.training.recipe import FEWEST_TASKS
 from hudtui.core.variables import Lookup, substitute_tree, variable_names
-from hudtui.core.workspace import Workspace, last_dataset_name, make_state_dir
+from hudtui.core.workspace import Workspace, last_dataset_name, lost_dataset_name, make_state_dir
 
 if TYPE_CHECKING:
     from hudtui.core.environment.engine import PushProgress
@@ -191,9 +191,12 @@ def _check_tasks(
 ) -> None:
     only = str(workspace.task_files[0]) if len(workspace.task_files) == 1 else None
     source = request.tasks or dataset or only
+    gone = lost_dataset_name(workspace.folder) if workspace.lock is None and request.tasks is None else None
     if source is None:
         names = tuple(workspace.relative(path) for path in workspace.task_files)
         text = f"there are {len(names)} task files here" if names else "there is no task file and no dataset in the lock file"
+        if gone is not None:
+            text = f"the dataset made here last, {gone}, is gone; {text}"
         fix = "Name one: hudtui rl TASKS" + ("" if names else ", or make a dataset: hudtui hf tasks.json --name my-org/my-tasks")
         report.add("tasks", "missing", text, fix, remedy="choose-tasks" if names else None, options=names)
         return
@@ -223,6 +226,8 @@ def _check_tasks(
         report.add("tasks", "missing", text, fix)
         return
     report.add("tasks", "fine", f"{good} of {plural(found.total, 'task')} of {name} can be used")
+    if gone is not None:
+        report.add("tasks", "warning", f"the dataset made here last, {gone}, is gone: {name} is taken instead")
     for problem in problems[:3]:
         report.add("tasks", "warning", problem)
     report.tasks = found.tasks

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -24,7 +25,7 @@ from hudtui.core.runs.prepare import Preparation, default_engine, prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunStore
 from hudtui.core.settings import load_settings
-from hudtui.core.workspace import open_workspace
+from hudtui.core.workspace import open_workspace, save_dataset_name
 from hudtui.sim import PrimeSimulator
 
 CONFIG = "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
@@ -585,3 +586,20 @@ async def test_the_gpus_that_are_asked_for_are_those_of_the_users_machine(
         assert [check.name for check in prepared.missing] == ["plan"] and "asked for, and the machine has" in prepared.missing[
             0
         ].text
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+async def test_a_remembered_dataset_that_is_gone_is_named(project: Path, store: RunStore, others: int) -> None:
+    save_dataset_name(project, "mine.parquet", 4, datetime.now(UTC))
+    tasks = (project / "tasks.json").read_text()
+    for number in range(others - 1):
+        (project / f"more{number}.json").write_text(tasks)
+    if not others:
+        (project / "tasks.json").unlink()
+    found = [check for check in (await _prepare(project, store, RunRequest(host="local", engine="rollouts"))).checks]
+    (told,) = [
+        check for check in found if check.name == "tasks" and "the dataset made here last, mine.parquet, is gone" in check.text
+    ]
+    assert told.state == ("warning" if others == 1 else "missing")
+    named = await _prepare(project, store, RunRequest(host="local", engine="rollouts", tasks="tasks.json"))
+    assert not any("is gone" in check.text for check in named.checks)
