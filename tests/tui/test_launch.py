@@ -779,6 +779,21 @@ async def test_the_engine_follows_the_machine_until_the_user_chooses_one(open_ap
         assert "" not in offered["engine"] and offered["dataset"].count("") == 1, "none is a choice where the field may be empty"
 
 
+async def test_another_engine_for_the_chosen_machine_is_said(open_app: Any, workspace: Path, screen_text: Any) -> None:
+    async with open_app(workspace, size=(140, 50)) as (app, pilot):
+        app.open_screen("launch")
+        await until(pilot, lambda: app.screen.prepared is not None and app.screen._value("engine") == "rollouts")
+        machine = app.screen._choice("machine")
+        machine.focus()
+        for value, words in (
+            ("prime", "now trl, because a machine that is rented trains; it was"),
+            ("local", "now rollouts, because"),
+        ):
+            await until(pilot, lambda: machine.has_focus)
+            machine.put(value)
+            await until(pilot, lambda words=words: words in screen_text(app))
+
+
 async def test_nothing_starts_with_the_plan_before_a_change(
     open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch, screen_text: Any
 ) -> None:

@@ -394,7 +394,7 @@ class LaunchScreen(HudtuiScreen):
         if name == "engine" and self._value(name) != self._engine:
             self._engine = ""
         if name == "machine":
-            self._choose_engine()
+            self._choose_engine(tell=event.control.has_focus)
         if name == "art_config":
             self._offer_environments()
         self._show_fields()
@@ -426,19 +426,23 @@ class LaunchScreen(HudtuiScreen):
             self._offer_machines()
         self._put(name, given)
 
-    def _choose_engine(self) -> None:
-        """Choose the engine for the machine, unless the user has chosen one."""
+    def _choose_engine(self, *, tell: bool = False) -> None:
+        """Choose the engine for the machine, unless the user has chosen one. With `tell`, say so where it is another one."""
         if self._engine:
-            self.start(self._default_engine, group="engine")
+            self.start(partial(self._default_engine, tell), group="engine")
 
-    async def _default_engine(self) -> None:
+    async def _default_engine(self, tell: bool) -> None:
         from hudtui.core.runs.prepare import default_engine
 
         host = None if self._rents else self._value("machine") or "local"
         engine = await default_engine(host)
         if self._engine:
-            self._engine = engine
+            before, self._engine = self._engine, engine
             self._put("engine", engine)
+            if tell and engine != before:
+                why = "a machine that is rented trains" if host is None else "that machine has GPUs"
+                why = why if engine != "rollouts" else "that machine has no GPU"
+                self.app.say(f"The engine is now {engine}, because {why}; it was {before}. Engine chooses another one.")
 
     @on(FieldsPane.Focused)
     def _explain(self, event: FieldsPane.Focused) -> None:
