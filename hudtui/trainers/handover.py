@@ -6,20 +6,17 @@ settings from it; everything else of a training with a server is unchanged.
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
+
+import httpx2
 
 from hudtui.core.errors import RunError
 from hudtui.core.text import clean_line
 
 _SECONDS = 300.0
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""A proxy of the environment cannot reach this machine's own server."""
 
 
 class AdapterHandover:
@@ -63,16 +60,14 @@ class AdapterHandover:
         self.model = name
 
     def _post(self, what: str, body: dict[str, Any]) -> None:
-        request = urllib.request.Request(
-            f"{self._url}/v1/{what}", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
-        )
-        try:
-            with _direct.open(request, timeout=_SECONDS):
+        try:  # a proxy of the environment cannot reach this machine's own server
+            answer = httpx2.post(f"{self._url}/v1/{what}", json=body, timeout=_SECONDS, trust_env=False)
+        except httpx2.HTTPError as error:
+            why = clean_line(str(error), 300) or type(error).__name__
+        else:
+            if answer.is_success:
                 return
-        except urllib.error.HTTPError as error:
-            why = clean_line(error.read(2000).decode("utf-8", "replace"), 300)
-        except OSError as error:
-            why = str(error)
+            why = clean_line(answer.text, 300)
         raise RunError(f"the model's server did not {what.replace('_', ' ')} {body['lora_name']}", why=why)
 
 

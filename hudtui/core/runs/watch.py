@@ -1,4 +1,8 @@
-"""Watch runs: their state, heartbeat, metrics and logs. This module only reads; `launch` stops runs."""
+"""Watch runs: their state, heartbeat, metrics and logs; `launch` stops runs.
+
+Whoever watches changes nothing of a run, and nothing that the user has said of it. Events that its machine reports are copied
+into the store as they are, each once, whoever reads them first: nobody manages a run that was started on a machine of the user's.
+"""
 
 from __future__ import annotations
 
