@@ -144,12 +144,13 @@ async def stats(
 
     pass@k is the chance that at least one of k rollouts of a task solves it, estimated without bias from its rollouts.
     """
-    from hudtui.core.results.queries import failures, histogram, pass_table, unsolved
+    from hudtui.core.results.queries import failures, histogram, pass_table, slips, unsolved
 
     index = await _index(results)
     entries = _chosen(index, wanted)
     rewards = [entry.reward for entry in entries if entry.reward is not None]
     bars, causes, missed = histogram(entries), failures(entries), unsolved(entries, solved_at=solved_at)
+    within = slips(entries)
     table = pass_table(entries, k, solved_at=solved_at) if k else pass_table(entries, solved_at=solved_at)
     mean = sum(rewards) / len(rewards) if rewards else None
     if as_json:
@@ -166,6 +167,10 @@ async def stats(
                          "numbers": list(one.numbers)} for one in found
                     ] for name, found in (("failures", causes), ("unsolved", missed))
                 },
+                "within": [
+                    {"cause": one.cause, "times": one.times, "episodes": len(one.numbers), "tasks": one.tasks,
+                     "numbers": list(one.numbers)} for one in within
+                ],
                 "pass": {
                     "solved_at": solved_at,
                     "rates": {str(k): rate for k, rate in table.rates.items()},
@@ -195,6 +200,10 @@ async def stats(
             console.out(f"\n{title}")
         for cause in found:
             console.out(f"  {len(cause.numbers):>8,}  {clean_line(cause.cause.removeprefix('not solved, '), 150)}")
+    if within:
+        console.out("\nwithin episodes")
+    for cause in within:
+        console.out(f"  {cause.times:>8,}  {cause.cause}, in {plural(len(cause.numbers), 'episode')}")
     _say_unread(index)
 
 

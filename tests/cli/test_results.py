@@ -85,6 +85,21 @@ def test_stats() -> None:
     assert "5 episodes of 1 task, mean reward 0.5" in told and "pass@4" in told and "failures" not in told
 
 
+def test_stats_count_what_went_wrong_within_episodes(own_world: Path) -> None:
+    episode = own_episode(replies=("left()", "up()", "fly()"))
+    one, other, third = (replace(turn, is_error=True) for turn in episode.turns)
+    unread = replace(one, call=None, interpretation={"action": None})
+    write_own(own_world / "seen.jsonl", replace(episode, turns=(unread, other, third)), replace(episode, turns=(unread,)))
+    told = hudtui("rollouts", "stats", "seen.jsonl").stdout
+    within = [" ".join(line.split()) for line in told.partition("within episodes\n")[2].splitlines()]
+    assert within == [
+        "2 replies without a call that can be read, in 2 episodes",
+        "2 calls that the environment answered with an error, in 1 episode",
+    ]
+    found = json.loads(hudtui("rollouts", "stats", "seen.jsonl", "--json").stdout)["within"]
+    assert [(one["times"], one["episodes"], one["numbers"]) for one in found] == [(2, 2, [0, 1]), (2, 1, [0])]
+
+
 def test_the_rewards_of_tasks_over_steps(own_world: Path) -> None:
     rewards = {(1, "a"): 0.0, (2, "a"): 0.4, (3, "a"): 1.0, (2, "b\x1b[31m"): 0.5}
     episodes = (own_episode(task, reward, step=step, split="train") for (step, task), reward in rewards.items())

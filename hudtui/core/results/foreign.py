@@ -156,6 +156,7 @@ class Place:
         completion_tokens: int | None = None,
         seconds: float | None = None,
         started_at: str | None = None,
+        slips: Mapping[str, int] | None = None,
     ) -> EpisodeEntry:
         """Return the entry of the next episode of this line. An episode that an error ended has no reward."""
         names = tuple(parts)
@@ -183,6 +184,7 @@ class Place:
             completion_tokens=completion_tokens,
             seconds=seconds,
             started_at=started_at,
+            slips=tuple((slips or {}).items()),
         )
 
 

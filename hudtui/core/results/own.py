@@ -37,6 +37,7 @@ class _Head(msgspec.Struct):
     info: dict[str, Any] = {}
     started_at: str | None = None
     turn_count: int | None = None
+    slips: dict[str, Any] = {}
     turns: list[msgspec.Raw] = []
 
 
@@ -71,6 +72,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
             completion_tokens=whole(usage.get("completion_tokens")),
             seconds=number(head.seconds.get("total")),
             started_at=head.started_at,
+            slips={kind: count for kind, given in head.slips.items() if (count := whole(given))},
         )
     ]
 

@@ -122,6 +122,34 @@ class FailureCause:
     """The error, or else the end, of the first episode."""
     tasks: int
     """Number of different tasks."""
+    times: int | None = None
+    """How often it happened, where that is more than once in an episode."""
+
+
+_SLIPS = {
+    "no_call": "replies without a call that can be read",
+    "refused": "calls that were refused",
+    "failed": "calls that the environment answered with an error",
+}
+
+
+def slips(entries: Iterable[EpisodeEntry]) -> tuple[FailureCause, ...]:
+    """Return what went wrong within episodes, by kind, with the episodes in which it did; the most frequent first."""
+    counted: dict[str, list[tuple[EpisodeEntry, int]]] = {}
+    for entry in entries:
+        for kind, count in entry.slips:
+            counted.setdefault(_SLIPS.get(kind, kind), []).append((entry, count))
+    found = [
+        FailureCause(
+            kind,
+            tuple(entry.number for entry, _ in those),
+            kind,
+            len({(entry.run, entry.task) for entry, _ in those}),
+            sum(count for _, count in those),
+        )
+        for kind, those in counted.items()
+    ]
+    return tuple(sorted(found, key=lambda one: -(one.times or 0)))
 
 
 def failures(entries: Iterable[EpisodeEntry]) -> tuple[FailureCause, ...]:

@@ -75,6 +75,8 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
     seconds: float | None
     """Duration of the episode, in seconds."""
     started_at: str | None
+    slips: tuple[tuple[str, int], ...] = ()
+    """What went wrong in its turns, by kind, as `rollouts.trace.slips` counts it; empty where it is not recorded."""
 
     @property
     def parts(self) -> dict[str, float]:

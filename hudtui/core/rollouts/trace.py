@@ -56,11 +56,26 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
         "seconds": dict(episode.seconds),
         "info": dict(episode.info),
         "turn_count": len(episode.turns),
+        "slips": slips(episode.turns),
         "messages": [_without_images(message) for message in episode.messages],
         "turns": [turn_to_json(turn) for turn in episode.turns],
         "evaluation": episode.evaluation,
     }
     return {**record, **_images_to_json(episode.images)}
+
+
+def slips(turns: Iterable[Turn]) -> dict[str, int]:
+    """What went wrong in the turns of an episode, by kind, where it did.
+
+    `no_call`: replies without a call that can be read; `refused`: calls that were not made; `failed`: calls that the environment
+    answered with an error.
+    """
+    found = dict.fromkeys(("no_call", "refused", "failed"), 0)
+    for turn in turns:
+        if turn.is_error:
+            action = turn.interpretation.get("action")
+            found["failed" if turn.call is not None else "no_call" if action is None else "refused"] += 1
+    return {kind: count for kind, count in found.items() if count}
 
 
 def turn_to_json(turn: Turn) -> dict[str, Any]:

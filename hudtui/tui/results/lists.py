@@ -122,7 +122,8 @@ class FailureList(TablePane[FailureCause]):
 
     BORDER_TITLE, NOUN = "Failures", "cause"
     HELP = (
-        "Episodes that ended with an error, by its cause; then those that ended without solving their task, by how they ended. "
+        "Episodes that ended with an error, by its cause; then those that ended without solving their task, by how they ended; "
+        "then what went wrong within episodes. "
         "The episodes of the chosen cause are listed below."
     )
 
@@ -136,13 +137,19 @@ class FailureList(TablePane[FailureCause]):
             {"cause": lambda row: row.cause, "episodes": lambda row: len(row.numbers), "tasks": lambda row: row.tasks},
             key=lambda row: row.cause,
             cells=lambda row: (
-                (row.cause, "table--warning" if row.cause.startswith("not solved, ") else "table--error"),
+                _cause_cell(row),
                 str(len(row.numbers)),
                 str(row.tasks),
             ),
             empty="No episode ended with an error, and each solved its task.",
             id="results-failures",
         )
+
+
+def _cause_cell(row: FailureCause) -> Cell:
+    if row.times is not None:
+        return (f"{row.times:,} {row.cause}", "table--muted")
+    return (row.cause, "table--warning" if row.cause.startswith("not solved, ") else "table--error")
 
 
 _EPISODES = (

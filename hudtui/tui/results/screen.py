@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from hudtui.core.errors import InputError
-from hudtui.core.results.queries import diff_transcripts, failures, histogram, step_map, unsolved
+from hudtui.core.results.queries import diff_transcripts, failures, histogram, slips, step_map, unsolved
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.facts import Facts
@@ -66,7 +66,7 @@ def _summed(
     steps = any(group.key.step is not None for group in groups)
     if rewards is not None:
         groups = [group for group in groups if any(_within(entry, rewards) for entry in index.members(group))]
-    return _Lists(histogram(counted), tuple(groups), steps, (*failures(entries), *unsolved(entries)))
+    return _Lists(histogram(counted), tuple(groups), steps, (*failures(entries), *unsolved(entries), *slips(entries)))
 
 
 def _within(entry: EpisodeEntry, rewards: tuple[float, float] | None) -> bool:

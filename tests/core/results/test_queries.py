@@ -23,6 +23,7 @@ from hudtui.core.results.queries import (
     histogram,
     pass_at_k,
     pass_table,
+    slips,
     step_map,
     unsolved,
     word_diff,
@@ -111,6 +112,18 @@ def test_ends_without_a_solution_are_causes_too() -> None:
         ("not solved, context", (7,), 1),
     ]
     assert not unsolved(entries, solved_at=0.0)
+
+
+def test_what_went_wrong_within_episodes_is_counted() -> None:
+    made = [
+        msgspec.structs.replace(entry(0.5, task=f"t{number % 2}", number=number), slips=told)
+        for number, told in enumerate([(("no_call", 3),), (), (("no_call", 1), ("failed", 9)), (("refused", 1),)])
+    ]
+    assert [(one.times, one.cause, one.numbers, one.tasks) for one in slips(made)] == [
+        (9, "calls that the environment answered with an error", (2,), 1),
+        (4, "replies without a call that can be read", (0, 2), 1),
+        (1, "calls that were refused", (3,), 1),
+    ]
 
 
 @given(st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))

@@ -9,6 +9,8 @@ from types import MappingProxyType
 import pytest
 
 from hudtui.core.errors import InputError
+from hudtui.core.results.foreign import Place
+from hudtui.core.results.own import entries
 from hudtui.core.rollouts import trace
 from hudtui.core.rollouts.replies import rollout_replies
 from hudtui.core.rollouts.trace import (
@@ -54,6 +56,18 @@ def test_round_trip(tmp_path):
     write_episode(path, broken)
     assert list(read_trace(path)) == [EPISODE, broken]
     assert path.read_bytes().count(b"\n") == 2
+
+
+def test_what_went_wrong_in_the_turns_stands_in_the_head_of_a_record(tmp_path):
+    unread = replace(TURN, interpretation={"action": None}, call=None, is_error=True)
+    refused = replace(TURN, interpretation={"action": {"name": "left", "arguments": {}}}, call=None, is_error=True)
+    failed = replace(TURN, is_error=True)
+    done = replace(TURN, interpretation={"action": {"name": "done", "arguments": {}}, "done": True}, call=None)
+    record = episode_to_json(replace(EPISODE, turns=(unread, TURN, refused, unread, failed, failed, failed, done)))
+    assert record["slips"] == {"no_call": 2, "refused": 1, "failed": 3}
+    write_episode(tmp_path / "traces.jsonl", replace(EPISODE, turns=(unread, failed)))
+    (entry,) = entries((tmp_path / "traces.jsonl").read_bytes(), Place(run="r", file=0))
+    assert dict(entry.slips) == {"no_call": 1, "failed": 1}
 
 
 def test_a_last_line_that_is_still_being_written_is_left_out(tmp_path):
