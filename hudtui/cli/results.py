@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
@@ -145,6 +146,7 @@ async def stats(
     pass@k is the chance that at least one of k rollouts of a task solves it, estimated without bias from its rollouts.
     """
     from hudtui.core.results.queries import failures, histogram, pass_table, slips, unsolved
+    from hudtui.core.rollouts.values import plain_number
 
     index = await _index(results)
     entries = _chosen(index, wanted)
@@ -152,7 +154,7 @@ async def stats(
     bars, causes, missed = histogram(entries), failures(entries), unsolved(entries, solved_at=solved_at)
     within = slips(entries)
     table = pass_table(entries, k, solved_at=solved_at) if k else pass_table(entries, solved_at=solved_at)
-    mean = sum(rewards) / len(rewards) if rewards else None
+    mean = plain_number(math.fsum(rewards) / len(rewards)) if rewards else None
     if as_json:
         console.out_json(
             {

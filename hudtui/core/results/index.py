@@ -28,6 +28,7 @@ from hudtui.core.results.values import (
     Transcript,
     UnreadLine,
 )
+from hudtui.core.rollouts.values import plain_number
 
 BLOCK = 1 << 20
 """Bytes per read; so many fit into the processor's cache."""
@@ -471,7 +472,7 @@ def _group(key: GroupKey, entries: Sequence[EpisodeEntry]) -> ResultGroup:
         key=key,
         numbers=tuple(entry.number for entry in entries),
         failed=sum(entry.failed for entry in entries),
-        reward=mean,
+        reward=None if mean is None else plain_number(mean),
         reward_std=std,
         reward_min=min(rewards, default=None),
         reward_max=max(rewards, default=None),

@@ -282,7 +282,7 @@ class EpisodePlayer:
             evaluation = evaluation_value(result)
         if no_reward and not found and wrong is None and self._needs_reward:
             wrong = f"{no_reward}; it answered {json.dumps(evaluation, ensure_ascii=False, default=str)}"
-        self._completion, self._found, self._evaluation = completion, found, evaluation
+        self._completion, self._found, self._evaluation = plain_number(completion), found, evaluation
         self.info.pop("evaluation_error", None)
         if wrong is not None:
             self.info["evaluation_error"] = shorten(wrong, _ERROR_LIMIT)
@@ -314,7 +314,8 @@ class EpisodePlayer:
             self._end("error", f"the evaluation failed: {wrong}")
         if self._evaluable and self.config.reward:
             try:
-                self._own = await own_scores(self.config, self.record(), self.task)
+                own = await own_scores(self.config, self.record(), self.task)
+                self._own = {name: plain_number(value) for name, value in own.items()}
                 self._found = self._found or not self.task.evaluate
             except HudtuiError as error:
                 self.fail(error)
