@@ -215,6 +215,18 @@ def test_a_judge_replaces_the_rewards_and_failed_episodes_are_not_lost(worker: W
     assert "sk-judge-0001" not in output + (worker.folder / "out" / "traces.jsonl").read_text()
 
 
+def test_an_environment_that_fails_is_in_no_mean_and_no_group(worker: Worker, read_rows: Rows) -> None:
+    worker.tasks([record(1), record(2, module="hudtui.envs.nothing")])
+    code, output = worker.run(recipe={"steps": 1, "groups_per_step": 2, "num_generations": 2})
+    assert code == 0, output
+    row = read_rows(worker.folder / "out" / "metrics.jsonl")[0]
+    table = pyarrow.parquet.read_table(worker.records / "trajectories" / "train" / "0001.parquet").to_pylist()
+    assert row["broken"] == 0.5 and len(table) == 2
+    assert row["reward"] == pytest.approx(sum(one["reward"] for one in table) / 2) and row["reward"] > 0
+    played = list(read_trace(worker.folder / "out" / "traces.jsonl"))
+    assert {episode.task_id: episode.ok for episode in played} == {"t1": True, "t2": False} and len(played) == 4
+
+
 def test_a_judge_that_answers_nonsense_leaves_the_environment_s_rewards(worker: Worker, read_rows: Rows) -> None:
     def answer(body: dict[str, Any]) -> tuple[int, Any]:
         if "tools" not in body:
