@@ -614,13 +614,15 @@ class _Snapshots:
             return []
         if sum(facts.size for facts in found) > _COPIED:
             raise self._refused(f"is larger than {_COPIED >> 20} MiB", _FOLLOW_INSTEAD)
-        for _ in range(_TRIES):  # the file may change while it is copied
+        for tried in range(_TRIES):  # the file may change while it is copied
             try:
                 rows = await self._read()
             except TooLong as error:
                 raise self._refused(str(error), _FOLLOW_INSTEAD) from None
             except (ValueError, sqlite3.Error) as error:
                 why = str(error)
+                if tried and found == await self._state():
+                    break  # it did not change: reading it again takes as long, and ends in the same way
             else:
                 self._known = found
                 return rows

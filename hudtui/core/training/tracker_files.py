@@ -34,6 +34,8 @@ _MOST = 64 * 1024 * 1024
 _CHECKED = 64 * 1024
 """Longest TensorBoard record in bytes that is read: longer ones hold images, graphs and the like."""
 _DEPTH = 3
+_LARGEST = 16 * 1024 * 1024
+"""Longest value of a database in bytes: a computed column of a few bytes in the file may have any length."""
 _SQL_SECONDS = 20.0
 """How long all queries of a database may take together, per look."""
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
@@ -296,10 +298,11 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     end = time.monotonic() + _SQL_SECONDS / 2  # of a look, the names of the runs take one half, and the rows the other
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.text_factory = lambda data: data.decode("utf-8", "replace")
-        database.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+        database.set_progress_handler(lambda: time.monotonic() > end, 1_000)
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST)
         database.execute("PRAGMA trusted_schema = OFF")
-        kind = database.execute("SELECT type FROM sqlite_master WHERE name = 'metrics'").fetchone()
-        if kind is not None and kind[0] != "table":
+        kinds = database.execute("SELECT type FROM sqlite_master WHERE name = 'metrics' COLLATE NOCASE").fetchall()
+        if any(kind != ("table",) for kind in kinds):
             raise sqlite3.DatabaseError("its metrics are no table")
         try:
             yield database

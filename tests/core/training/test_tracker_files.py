@@ -121,19 +121,34 @@ def test_a_trackio_database(tmp_path: Path) -> None:
 def test_a_database_whose_query_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_files, "_SQL_SECONDS", 0.2)
     path = tmp_path / "p.db"
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(
-            "CREATE VIEW metrics AS WITH RECURSIVE more(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM more) "
-            "SELECT id, 'run' AS run_name, 0 AS step, '' AS timestamp, '{}' AS metrics FROM more"
-        )
-    with pytest.raises(sqlite3.DatabaseError, match="its metrics are no table"):
-        trackio_runs(path)
+    for name in ("metrics", "Metrics"):  # SQLite takes them for the same
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as database:
+            database.execute(
+                f"CREATE VIEW {name} AS WITH RECURSIVE more(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM more) "
+                "SELECT id, 'run' AS run_name, 0 AS step, '' AS timestamp, '{}' AS metrics FROM more"
+            )
+        with pytest.raises(sqlite3.DatabaseError, match="its metrics are no table"):
+            trackio_runs(path)
     path = tmp_path / "large.db"
     trackio_file(path, [("r", n, {"loss": n / 3, "text": "x" * 900}) for n in range(9000)])
     monkeypatch.setattr(tracker_files, "_SQL_SECONDS", 0.0)
     with pytest.raises(TooLong, match="takes longer to read than 0 seconds"):
         trackio_runs(path)
     with pytest.raises(TooLong, match="takes longer to read than 0 seconds"):
+        read_trackio(path, "r", 0)
+
+
+def test_a_value_that_is_longer_than_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp TEXT, run_name TEXT, step INTEGER, "
+            "metrics TEXT AS (hex(zeroblob(20000000))) VIRTUAL); INSERT INTO metrics VALUES (1, '', 'r', 1)"
+        )
+        database.commit()
+    assert path.stat().st_size < 20_000 and trackio_runs(path) == ["r"]
+    with pytest.raises(sqlite3.DatabaseError, match="too big"):
         read_trackio(path, "r", 0)
 
 
