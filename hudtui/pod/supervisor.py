@@ -38,11 +38,12 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set, Tuple
 
 BEAT = 2.0  # seconds between heartbeats
 TICK = 0.2  # seconds between looks at the stages
@@ -54,6 +55,7 @@ START_LIMIT = 60.0  # seconds for a wrapper to come up on a machine under load
 WRAPPERS = 5  # that are tried for an attempt, when they end before they begin it
 SLACK = 4.0  # seconds beyond its grace that a wrapper gets before the supervisor kills in its place
 SHOWN = 256 * 1024  # bytes that a window shows at once; of more only the end
+JSON_LIMIT = 64 * 1024 * 1024  # bytes of a file that is read as JSON
 ENDED = ("finished", "failed", "stopped")
 SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # in names of variables
 
@@ -119,10 +121,10 @@ def identity(pid: int) -> Optional[str]:
 
 def is_alive(record: Optional[Dict[str, Any]], who: str = "pid") -> bool:
     """Whether the process that wrote (or is named in) a record still runs."""
-    if not record or record.get("boot") != boot_id():
+    if not record or record.get("boot") != boot_id() or not isinstance(record.get(who), int):
         return False
-    found = identity(int(record[who]))
-    return found is not None and found == record[who + "_id"]
+    found = identity(record[who])
+    return found is not None and found == record.get(who + "_id")
 
 
 def own_record() -> Dict[str, Any]:
@@ -191,11 +193,21 @@ def log_problem(text: str) -> None:
 # --- files --------------------------------------------------------------------------------------------------------------------
 
 
+def open_regular(path: str) -> BinaryIO:
+    """Open a regular file for reading; anything else is an OSError. A pipe, which a stage may have made, is not waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return open(handle, "rb")
+
+
 def read_json(path: str) -> Optional[Dict[str, Any]]:
-    """The object in a file; None when the file cannot be read, or holds no object."""
+    """The object in a file; None when the file cannot be read, is over `JSON_LIMIT`, or holds no object."""
     try:
-        with open(path, "rb") as stream:
-            found = json.loads(stream.read().decode("utf-8"))
+        with open_regular(path) as stream:
+            data = stream.read(JSON_LIMIT + 1)
+        found = json.loads(data.decode("utf-8")) if len(data) <= JSON_LIMIT else None
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
@@ -1128,13 +1140,14 @@ def _no_room(folder: str) -> bool:
 def status(folder: str) -> int:
     """Print what the files say and which processes live."""
     found = read_json(os.path.join(folder, "status.json"))
-    records = []
-    for name, stage in (found or {}).get("stages", {}).items():
-        record = read_json(os.path.join(folder, "stages", "%s.%s.start" % (name, stage.get("attempt"))))
+    records, stages = [], (found or {}).get("stages")
+    for name, stage in stages.items() if isinstance(stages, dict) else ():
+        attempt = stage.get("attempt") if isinstance(stage, dict) else None
+        record = read_json(os.path.join(folder, "stages", "%s.%s.start" % (name, attempt)))
         if is_alive(record) or is_alive(record, "child"):
             records.append(name)
     session = False
-    if found and found.get("session") and shutil.which("tmux"):
+    if found and isinstance(found.get("session"), str) and shutil.which("tmux"):
         env = {name: value for name, value in os.environ.items() if name != "TMUX"}
         asked = subprocess.run(["tmux", "has-session", "-t", "=" + found["session"]], env=env, stderr=subprocess.DEVNULL)
         session = asked.returncode == 0

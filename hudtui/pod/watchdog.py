@@ -38,11 +38,12 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 if TYPE_CHECKING or __package__:
-    from hudtui.pod.supervisor import ENDED, clock, detach, leave_terminal, read_json, take_lock, write_json
+    from hudtui.pod.supervisor import ENDED, clock, detach, leave_terminal, open_regular, read_json, take_lock, write_json
 else:  # on a machine, as a program of its own
-    from supervisor import ENDED, clock, detach, leave_terminal, read_json, take_lock, write_json
+    from supervisor import ENDED, clock, detach, leave_terminal, open_regular, read_json, take_lock, write_json
 
 LOOK = 5.0  # seconds between looks
+KEY_LIMIT = 4096  # bytes of a provider's key
 BUSY = 3.0  # percent of a GPU's time from which on it works
 PAUSES = (0, 5, 20)  # seconds before each attempt to tell the provider
 AGAIN = 300.0  # seconds until all of it is tried again, when nothing worked
@@ -72,7 +73,7 @@ class Watchdog:
     def say(self, what: str, **data: Any) -> None:
         """A line in guard.jsonl; on a full disk it is left out."""
         with contextlib.suppress(OSError):
-            handle = os.open(self.path("guard.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            handle = os.open(self.path("guard.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
             with os.fdopen(handle, "ab") as stream:
                 stream.write(json.dumps(dict(data, at=time.time(), type=what)).encode("utf-8") + b"\n")
 
@@ -92,8 +93,11 @@ class Watchdog:
         self.rules = rules
         wish = rules.get("end")
         if isinstance(wish, dict):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(self.path(wish["key_file"])) as stream:
-                self.key = stream.read().strip()
+            with (
+                contextlib.suppress(OSError, ValueError, KeyError, TypeError),
+                open_regular(self.path(wish["key_file"])) as stream,
+            ):
+                self.key = stream.read(KEY_LIMIT).decode("utf-8").strip()
 
     def limit(self, name: str) -> float:
         """A limit in seconds; infinite without a limit."""
@@ -148,7 +152,7 @@ class Watchdog:
         for name in [*glob.glob(self.path("logs", "*.log")), self.path("events.jsonl")]:
             with contextlib.suppress(OSError):
                 last = max(last, os.stat(name).st_mtime)
-        with contextlib.suppress(OSError), open(self.path("gpu.jsonl"), "rb") as stream:
+        with contextlib.suppress(OSError), open_regular(self.path("gpu.jsonl")) as stream:
             stream.seek(max(os.fstat(stream.fileno()).st_size - 65536, 0))
             for line in stream.read().splitlines():
                 with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):

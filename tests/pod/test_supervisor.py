@@ -402,6 +402,22 @@ def test_a_window_that_a_late_tmux_command_opens_again_ends_nothing(run: Run) ->
 # --- what gets killed -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("text", ['{"stages": [1]}', '{"stages": {"a": 3}, "session": [1]}', "[1]", "pipe", "endless", "folder"])
+def test_status_answers_whatever_its_file_is(run: Run, text: str) -> None:
+    path = run.folder / "status.json"
+    run.folder.mkdir(exist_ok=True)
+    if text == "pipe":
+        os.mkfifo(path)
+    elif text == "endless":
+        path.symlink_to("/dev/zero")
+    elif text == "folder":
+        path.mkdir()
+    else:
+        path.write_text(text)
+    code, answer = run.call("status")
+    assert code == 0 and answer["supervisor"] is None and answer["stages"] == [] and answer["session"] is False
+
+
 def test_a_second_supervisor_refuses(run: Run) -> None:
     run.plan(sh("s", "echo x >> started; sleep 60"))
     argv = [sys.executable, str(FILE), "start", str(run.folder)]

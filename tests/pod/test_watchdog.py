@@ -248,6 +248,26 @@ def test_nothing_in_the_folder_ends_the_guard(run: Guarded) -> None:
     assert run.off.exists()
 
 
+@pytest.mark.parametrize("name", ["status.json", "gpu.jsonl", "guard.jsonl", "guard.key"])
+@pytest.mark.parametrize("kind", ["pipe", "endless", "folder"])
+def test_no_kind_of_file_holds_the_guard_up(run: Guarded, name: str, kind: str) -> None:
+    path = run.folder / name
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "endless":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    nobody = {"url": "http://127.0.0.1:9/", "key_file": "guard.key"}
+    run.arm(
+        max_seconds=0.2, grace_seconds=0.0, idle_seconds=1000, look_seconds=0.01, **({"end": nobody} if "key" in name else {})
+    )
+    end = time.monotonic() + 60
+    while not run.off.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert run.off.exists()
+
+
 def test_what_nobody_foresaw_is_told_once_and_the_guard_goes_on(run: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([ZeroDivisionError("one"), ZeroDivisionError("one"), None])
 
