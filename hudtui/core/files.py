@@ -7,6 +7,8 @@ import contextlib
 import errno
 import json
 import os
+import re
+import secrets
 import shutil
 import stat
 import tempfile
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.process import is_running, machine_id, process_mark
 
 MAX_BYTES = 64 << 20
 """Of a file that is read as a whole, by default."""
@@ -143,10 +146,10 @@ def write_atomic(path: Path | str, content: str | bytes | BinaryIO, *, mode: int
         InputError: The file cannot be written, for instance because the disk is full. The old file is unchanged then.
     """
     target = Path(os.path.realpath(path))
-    temporary: str | None = None
+    temporary: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".tmp", dir=target.parent)
+        handle = os.open(temporary := temporary_path(target), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as stream:
             _keep_owner(stream.fileno(), target)
             os.fchmod(stream.fileno(), _mode_for(target) if mode is None else mode)
@@ -175,6 +178,55 @@ def write_atomic(path: Path | str, content: str | bytes | BinaryIO, *, mode: int
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def temporary_path(target: Path) -> Path:
+    """Return a hidden name beside `target` for a file or folder that is being written.
+
+    The name holds the process: what killed processes left in that folder is removed first, once for each folder.
+    """
+    machine = machine_id()[:6]
+    _remove_leftovers(target.parent, machine)
+    mark = process_mark().replace(":", "-")
+    return target.with_name(f".{target.name[:40]}.{machine}-{mark}-{secrets.token_hex(4)}.tmp")
+
+
+@contextlib.contextmanager
+def temporary_folder(target: Path | str) -> Iterator[Path]:
+    """A folder for this user alone beside `target` (a mere name: in the system's folder for temporary files).
+
+    It is removed at the end, or by the next use after its process was killed.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    path = temporary_path(target if isinstance(target, Path) else Path(tempfile.gettempdir(), target))
+    path.mkdir(mode=0o700)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+_swept: set[Path] = set()
+"""The folders from which this process has removed leftovers."""
+
+
+def _remove_leftovers(folder: Path, machine: str) -> None:
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    name = re.compile(rf"\..*\.{re.escape(machine)}-(\d+)-(\d*)-[0-9a-f]{{8}}\.tmp")
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            found = name.fullmatch(entry.name)
+            if found is None or is_running(f"{found[1]}:{found[2]}"):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
 
 
 _WRITE_ADVICE = {

@@ -6,10 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from hudtui.core.errors import HudtuiError
-from hudtui.core.files import read_text
+from hudtui.core.files import read_text, temporary_folder
 from hudtui.core.gym.config import load_config
 from hudtui.core.settings import load_settings
 from hudtui.core.tasks.read import read_tasks
@@ -36,7 +35,7 @@ def merge(run: Path, adapter: Path, out: Path) -> None:
     if recipe.bf16:  # on a CPU the base is loaded with 32 bits, and a server would serve it so
         merged = merged.to(torch.bfloat16)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=out.parent, prefix=".merged-") as made:
+    with temporary_folder(out) as made:
         place = Path(made) / "model"
         merged.save_pretrained(str(place))
         tokenizer.save_pretrained(str(place))

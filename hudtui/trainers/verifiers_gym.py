@@ -14,7 +14,6 @@ import inspect
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -28,6 +27,7 @@ from pydantic import BaseModel, ConfigDict
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.files import temporary_folder
 from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.shipped import shipped_config
 from hudtui.core.gym.values import DEFAULT_WEIGHTS, GymConfig
@@ -411,8 +411,8 @@ class _Loaded:
 
     def begin_job(self) -> None:
         """Begin the job of the configuration's `job` section, unless telemetry is off."""
-        with tempfile.TemporaryDirectory() as place:  # for the record of the job, which verifiers has no place for
-            opened = open_telemetry(self.config, self._settings, Path(place), about={"tool": "verifiers"})
+        with temporary_folder("hudtui-job") as place:  # for the record of the job, which verifiers has no place for
+            opened = open_telemetry(self.config, self._settings, place, about={"tool": "verifiers"})
         if isinstance(opened, str):
             _say(f"warning: {clean_line(opened, 300)}")
         else:

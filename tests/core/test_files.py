@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import stat
 import subprocess
 import sys
@@ -158,6 +159,43 @@ def test_read_json(tmp_path: Path) -> None:
 
 def leftovers(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name.endswith(".tmp"))
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from hudtui.core.files import temporary_folder, write_atomic
+
+class Ends:
+    def __init__(self, number): self.number = number
+    def read(self, size):
+        if self.number: os.kill(os.getpid(), self.number)
+        print("here", flush=True)
+        sys.stdin.read()
+        return b""
+
+path = Path(sys.argv[1])
+with temporary_folder(path) as folder:
+    (folder / "large").write_bytes(b"x")
+    write_atomic(path, Ends(int(sys.argv[2])))
+"""
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_use(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", _KILLED, str(tmp_path / "f.json")]
+    killed = subprocess.run([*words, str(int(signal.SIGKILL))], check=False, stdin=subprocess.DEVNULL)
+    assert killed.returncode == -signal.SIGKILL and len(leftovers(tmp_path)) == 2
+    with subprocess.Popen([*words, "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as lives:
+        assert lives.stdout is not None and lives.stdin is not None and lives.stdout.readline() == b"here\n"
+        theirs = leftovers(tmp_path)
+        assert len(theirs) == 2, "what was left is gone, and what is written is there"
+        strange = [".f.json.tmp", ".f.json.abc123-1-1-00000000.tmp", theirs[0].replace("-", "_")]  # another program's, machine's
+        for name in strange:
+            (tmp_path / name).touch()
+        write_atomic(tmp_path / "other", "x")
+        assert set(leftovers(tmp_path)) == {*theirs, *strange}
+        lives.stdin.close()
+    assert set(leftovers(tmp_path)) == set(strange)
 
 
 def test_write_makes_folders_and_keeps_the_mode(tmp_path: Path) -> None:

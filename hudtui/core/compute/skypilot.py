@@ -14,7 +14,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from hudtui.core.compute.gpus import split_type
 from hudtui.core.compute.provider import Features, OutcomeUnknown, OutOfCapacity, ProviderError
 from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, PodStage, Price, SshKey
 from hudtui.core.errors import HudtuiError, InputError, MachineError
+from hudtui.core.files import temporary_folder
 from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.text import clean, clean_line
@@ -129,8 +129,8 @@ class SkyPilotProvider:
         hours = MAX_HOURS if order.max_hours is None else order.max_hours
         text = task_file(order, idle_minutes=IDLE_MINUTES, max_hours=hours)
         self._heard = {words: kept for words, kept in self._heard.items() if words[0] in ("check", "gpus")}
-        with tempfile.TemporaryDirectory(prefix="hudtui-sky-") as folder:
-            path = Path(folder) / "task.yaml"
+        with temporary_folder("hudtui-sky") as folder:
+            path = folder / "task.yaml"
             path.write_text(text, encoding="utf-8")
             try:
                 done = await self._run(*_LAUNCH, order.name, str(path))

@@ -13,13 +13,13 @@ import json
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 
 from hudtui.core.environment.servers import ENGINES
 from hudtui.core.errors import InputError, MachineError
+from hudtui.core.files import temporary_folder
 from hudtui.core.settings import user_setting
 from hudtui.core.text import clean_line
 
@@ -155,9 +155,9 @@ async def push_image(local: str, wanted: str, *, engine: str | None = None) -> A
     registry = name.partition("/")[0]
     digest = None
     fix = f"Perhaps {engine} needs a login: {engine} login {registry}"
-    with tempfile.TemporaryDirectory(prefix="hudtui-push-") as folder:
+    with temporary_folder("hudtui-push") as folder:
         # docker prints the digest while it pushes; podman writes it to a file, and its RepoDigests hold another one
-        file = Path(folder) / "digest"
+        file = folder / "digest"
         words = ("push", "--digestfile", str(file), name) if Path(engine).name.startswith("podman") else ("push", name)
         async with contextlib.aclosing(_lines_of(engine, *words, problem=f"{name} could not be pushed", fix=fix)) as lines:
             async for line in lines:

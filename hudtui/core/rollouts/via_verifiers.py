@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 from hudtui.core import platform
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Notice, Progress
+from hudtui.core.files import temporary_folder
 from hudtui.core.python import python_command
 from hudtui.core.rollouts.chat import ChatOptions
 from hudtui.core.rollouts.evaluate import (
@@ -93,7 +94,7 @@ async def run_via_verifiers(
     yield EvalPrepared(config, read.tasks, read.problems, request.policy, out_dir, total)
     outcomes: list[EpisodeOutcome] = []
     rollouts: dict[str, int] = {}
-    with tempfile.TemporaryDirectory(prefix="hudtui-vf-") as place, tempfile.TemporaryFile() as log:
+    with temporary_folder("hudtui-vf") as place, tempfile.TemporaryFile() as log:
         file = Path(place, "eval.json")
         file.write_text(json.dumps(_options(request, endpoint, model, gym, out_dir)))
         process = await asyncio.create_subprocess_exec(

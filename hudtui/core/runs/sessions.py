@@ -12,18 +12,18 @@ import contextlib
 import json
 import shlex
 import sqlite3
-import tempfile
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from rich.cells import cell_len
 
 from hudtui.core.errors import InputError, MachineError
+from hudtui.core.files import temporary_folder
 from hudtui.core.paths import typed_path
 from hudtui.core.remote.host import FileChunk, FileRefused, FileStat, Host
 from hudtui.core.remote.hosts import LOCAL
@@ -706,8 +706,8 @@ class _Trackio(_Snapshots):
         return [*await super()._state(), *([log] if log is not None else [])]
 
     async def _read(self) -> list[Row]:
-        with tempfile.TemporaryDirectory(prefix="hudtui-watch-") as folder:
-            copy = Path(folder) / "copy.db"
+        with temporary_folder("hudtui-watch") as folder:
+            copy = folder / "copy.db"
             before = await self._log_head()
             await self.host.download(self.path, copy)
             if before:

@@ -5,7 +5,6 @@ Imports pyarrow: import this module late.
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
+from hudtui.core.files import temporary_folder
 from hudtui.core.tasks.options import TaskSelection
 from hudtui.core.tasks.read import TaskBatch, TaskSource, download, scan
 from hudtui.core.tasks.select import Spool, parse_filter
@@ -225,9 +225,8 @@ class _Writer:
         for output in self._outputs:
             self._stack.enter_context(output)
         if self._outputs and self._selection.needs_all:
-            folder = self._outputs[0].folder
-            place = self._stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent))
-            self._spool = Spool(Path(place), self._schema, self._selection, self._expected)
+            place = self._stack.enter_context(temporary_folder(self._outputs[0].target.path))
+            self._spool = Spool(place, self._schema, self._selection, self._expected)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,7 +6,6 @@ Imports pyarrow: import this module late.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
+from hudtui.core.files import temporary_folder
 from hudtui.core.http import is_loopback
 from hudtui.core.lockfile import find_lock, is_local_image, read_lock, set_primary_dataset
 from hudtui.core.paths import typed_path
@@ -158,9 +158,9 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
             fix=f"Build the environment so that {settings.platform.lock_name} names one, or give --image.",
         )
     target = _target(request, settings, name)
-    with tempfile.TemporaryDirectory(prefix="hudtui-dataset-") as folder:
+    with temporary_folder("hudtui-dataset") as folder:
         targets = [target] if target is not None else []
-        staged = Target(Path(folder) / "dataset", "repository")
+        staged = Target(folder / "dataset", "repository")
         if request.push:
             targets.append(staged)
         converted: ConversionResult | None = None

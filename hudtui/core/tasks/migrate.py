@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
+from hudtui.core.files import temporary_path
 from hudtui.core.tasks.convert import ProblemSummary
 from hudtui.core.tasks.formats import to_v6
 from hudtui.core.tasks.read import TableChunk, TaskSource, read_chunks
@@ -48,7 +48,7 @@ def migrate_to_v6(source: TaskSource, output: Path) -> Iterator[Progress | Migra
     array = output.suffix == ".json"
     if source.path is not None and output.exists() and source.path.is_file() and output.samefile(source.path):
         raise InputError("this is the file that the tasks are read from, and it stays as it is", where=Location(str(output)))
-    hidden = output.parent / f".{output.name[:40]}.{secrets.token_hex(4)}.tmp"
+    hidden = temporary_path(output)
     try:
         with disk_errors(output):
             output.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +28,7 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.files import temporary_path
 from hudtui.core.tasks.json_records import encode_column
 from hudtui.core.tasks.read import JSON_MARK
 from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask
@@ -334,7 +334,7 @@ class DatasetWriter:
             )
         if self._is_folder and path.exists() and not path.is_dir():
             raise InputError("there is a file of this name already, and a folder is to be made", where=Location(str(path)))
-        self.folder = path.parent / f".{path.name[:40]}.{secrets.token_hex(4)}.tmp"
+        self.folder = temporary_path(path)
         self._sinks: dict[str, SplitWriter] = {}
 
     def __enter__(self) -> DatasetWriter:

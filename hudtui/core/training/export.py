@@ -7,12 +7,12 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.files import temporary_folder
 from hudtui.core.python import python_command
 from hudtui.core.training.recipe import RECIPE, TINY
 from hudtui.core.training.shape import json_object
@@ -139,8 +139,8 @@ def copy_model(trained: TrainedModel, target: Path) -> tuple[str, ...]:
     _refuse_existing(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
-            place = Path(folder) / "model"
+        with temporary_folder(target) as folder:
+            place = folder / "model"
             place.mkdir()
             names = sorted(
                 path.name for path in trained.folder.iterdir() if path.is_file() and path.name not in _ONLY_FOR_TRAINING
