@@ -37,6 +37,9 @@ _STEPS = 20
 """Steps of a training that `runs show` prints."""
 
 
+_MOST = 256 * 2**20
+"""Bytes of a log that are printed or searched, the last ones."""
+
 GOES_ON = "a run that has started keeps running: hudtui runs shows it"
 """Said when a signal ends a command that had started a run."""
 _FORMATS = (".3f", ".3f", ".4g", ".0f", ".1f")
@@ -147,6 +150,11 @@ def log_filter(options: LogOptions) -> LogFilter | None:
 async def _begin(log: Log, part: LogPart) -> int:
     """Where to begin, whatever the filter."""
     since = 0 if part.since is None else await log.tail_since(seconds=part.since)
+    if (left_out := await log.tail(lines=0) - _MOST) > since:
+        from hudtui.core.compute.hardware import size
+
+        console.say(f"{clean_line(log.name, 60)}: the first {size(left_out)} of the log are left out")
+        since = left_out
     if part.lines is None or part.wanted is not None:
         return since
     return max(since, await log.tail(lines=part.lines))

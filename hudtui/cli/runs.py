@@ -119,10 +119,11 @@ async def show(run: Run = None, as_json: Json = False) -> None:
     from hudtui.core.rollouts.telemetry import JOB_FILE, read_job
     from hudtui.core.runs.plan_text import plan_json
     from hudtui.core.runs.results import results_folder
+    from hudtui.core.runs.watch import PATIENCE
 
     store, monitor = runlog.open_store()
     await runlog.reconcile_runs(store)
-    view = await monitor.view(store.find(run))
+    view = await monitor.view(store.find(run), within=PATIENCE)
     record = store.record(view.summary.id)
     job = read_job(results_folder(record, store) / "out" / JOB_FILE)
     if as_json:
@@ -177,6 +178,8 @@ async def logs(
     store, monitor = runlog.open_store()
     chosen = store.find(run)
     await monitor.refresh()
+    if not follow:
+        monitor.require_answer(chosen)
     windows = [window] if window else [stage.name for stage in store.record(chosen).plan.stages]
     sink = runlog.Sink(as_json, windows)
     if follow:
@@ -350,6 +353,7 @@ async def pull(
     store, monitor = runlog.open_store()
     chosen = store.find(run)
     await monitor.refresh()
+    monitor.require_answer(chosen)
     found = await pull_flow(chosen, open_project(), output=output, progress=runlog.progress())
     if as_json:
         told = {"folder": str(found.folder), "files": found.files, "bytes": found.size, "fetched": found.fetched}

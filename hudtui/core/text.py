@@ -34,6 +34,7 @@ _BLANK = re.compile(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0000-\U000e0fff]"
 )
 _OBEYED = re.compile(f"[\\t\\n\u206a-\u206f\ufff9-\ufffb]|{_CONTROL.pattern}|{_SEPARATORS.pattern}")
+_TRACEBACK = "Traceback (most recent call last):"
 _WIDE_GAP = re.compile(" {9,}")
 
 
@@ -58,6 +59,19 @@ def clean_line(text: str, limit: int | None = None) -> str:
     """`clean`, on one line: white space becomes one blank, and a line of more than `limit` characters ends with an ellipsis."""
     line = " ".join(clean(text[: limit * 8] if limit else text).split())
     return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)] + "…"
+
+
+def failure_text(said: str, limit: int = 1000) -> str | None:
+    """Return the end of what a program printed about its failure, at most `limit` characters; None if it printed nothing.
+
+    Of a Python traceback only the error is returned: the frames are those of a program that the reader does not know.
+    """
+    before, traceback, frames = said.rpartition(_TRACEBACK)
+    if traceback:
+        lines = [line for line in frames.splitlines() if line.strip()]
+        error = next((at for at, line in enumerate(lines) if not line.startswith(" ")), None)
+        said = "\n".join(lines[error:]) if error is not None else before
+    return clean(said.strip()[-limit:]).strip() or None
 
 
 def in_full(text: str) -> str:

@@ -160,6 +160,22 @@ def test_logs_are_harmless_and_folded(endless: str) -> None:
     assert "no window 'zzz'" in hudtui("runs", "logs", endless, "-w", "zzz", code=6).stderr
 
 
+@pytest.mark.parametrize("words", [("--all",), ("--grep", "last"), ("--merge", "--all")])
+def test_of_a_log_without_end_the_last_part_is_printed(
+    endless: str, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("hudtui.cli.runlog._MOST", 2**20)
+    folder = Path(json.loads(hudtui("runs", "show", endless, "--json").stdout)["folder"])
+    hudtui("runs", "stop", endless, "--yes")
+    with (folder / "logs" / "s0.log").open("ab") as stream:
+        stream.truncate(2**43)  # takes no room, and days to read
+        stream.seek(0, os.SEEK_END)
+        stream.write(b"\nlast\n")
+    done = hudtui("runs", "logs", endless, *words)
+    assert done.stdout.endswith("last\n") and "one" not in done.stdout
+    assert "s0: the first 8.0 TiB of the log are left out" in done.stderr
+
+
 def test_leaving_a_followed_log_leaves_the_run(endless: str) -> None:
     argv = [sys.executable, "-m", "hudtui", "runs", "logs", "-f", endless]
     follower = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -18,7 +18,7 @@ from hudtui.core.compute.provider import Provider
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Host
 from hudtui.core.settings import other_holder
-from hudtui.core.text import clean
+from hudtui.core.text import failure_text
 
 FOLDER = ".hudtui-guard"
 """Where it is on machines that no run has been started on; below the home."""
@@ -113,7 +113,7 @@ async def arm_watchdog(host: Host, folder: str, rules: Mapping[str, Any], *, key
 async def _run(host: Host, command: list[str]) -> None:
     done = await host.run(command, timeout=_PATIENCE)
     if not done.ok:
-        raise MachineError(f"the guard of {host.name} could not be armed", why=clean(done.stderr[-1000:]).strip() or None)
+        raise MachineError(f"the guard of {host.name} could not be armed", why=failure_text(done.stderr))
 
 
 async def start_watchdog(

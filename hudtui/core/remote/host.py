@@ -38,6 +38,10 @@ class Disconnected(MachineError):
     """The machine cannot be reached at the moment: it may be there again in a while."""
 
 
+class Silent(Disconnected):
+    """The machine is connected, and does not answer."""
+
+
 class LoginRefused(MachineError):
     """The machine was reached, and rejected every key."""
 
@@ -97,11 +101,13 @@ class Host(Protocol):
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
         timeout: float | None = None,
+        silence: float | None = None,
     ) -> Completed:
         """Run a command to its end, without a shell in between.
 
         Its standard input is `stdin`, and then closed. `env` is added to the environment there; secrets travel in files or on
-        standard input instead. After `timeout` seconds the command and its children are ended.
+        standard input instead. After `timeout` seconds, or when it prints nothing for `silence` seconds, the command and its
+        children are ended.
 
         Raises:
             MachineError: The program does not exist, the connection broke, the time ran out, or it printed over `OUTPUT_LIMIT`.

@@ -11,6 +11,7 @@ import contextlib
 import json
 import re
 import weakref
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.files import write_atomic
 from hudtui.core.paths import app_paths
-from hudtui.core.remote.host import AskPassphrase, Host, Notify
+from hudtui.core.remote.host import AskPassphrase, Disconnected, Host, Notify, Silent
 from hudtui.core.remote.known_hosts import KnownHosts
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.target import SshTarget, parse_target
@@ -62,6 +63,55 @@ async def _reach(name: str) -> SshConnection:
     return await _pool().connection(await asyncio.to_thread(find_target, name))
 
 
+_silences: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, tuple[float, Disconnected]]] = (
+    weakref.WeakKeyDictionary()
+)
+_NOT_AGAIN = 15.0
+"""Seconds for which looks at a machine that has not answered end at once."""
+
+
+@contextlib.asynccontextmanager
+async def answering(name: str, *, within: float) -> AsyncIterator[None]:
+    """For a look at a machine: whatever is asked inside must be answered within `within` seconds.
+
+    A machine that does not answer is not asked by other looks for some seconds, so that a command waits for it once.
+
+    Raises:
+        Silent: The time ran out.
+        Disconnected: The machine did not answer some seconds ago.
+    """
+    require_answer(name)
+    try:
+        async with asyncio.timeout(within) as limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise _remember(name, Silent(f"{name} did not answer within {within:g} s")) from None
+    except Disconnected as error:
+        _remember(name, error)
+        raise
+
+
+def require_answer(name: str) -> None:
+    """Check that a machine has not been found to be silent some seconds ago.
+
+    Raises:
+        Disconnected: It was.
+    """
+    loop = asyncio.get_running_loop()
+    since, error = _silences.get(loop, {}).get(name, (0.0, None))
+    if error is not None and loop.time() < since + _NOT_AGAIN:
+        raise error
+
+
+def _remember(name: str, error: Disconnected) -> Disconnected:
+    loop = asyncio.get_running_loop()
+    if name != LOCAL:
+        _silences.setdefault(loop, {})[name] = loop.time(), error
+    return error
+
+
 async def ensure_reachable(host: Host, *, within: float) -> None:
     """Make sure that a machine answers, before work begins that would wait for it.
 
@@ -70,11 +120,8 @@ async def ensure_reachable(host: Host, *, within: float) -> None:
     """
     if isinstance(host, LocalHost):
         return
-    try:
-        async with asyncio.timeout(within):
-            await host.stat(".")
-    except TimeoutError:
-        raise MachineError(f"{host.name} did not answer within {within:g} s") from None
+    async with answering(host.name, within=within):
+        await host.stat(".")
 
 
 # --- connections ----------------------------------------------------------------------------------------------------------

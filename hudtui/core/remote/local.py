@@ -48,6 +48,7 @@ class LocalHost:
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
         timeout: float | None = None,
+        silence: float | None = None,
     ) -> Completed:
         """Run a command; see `Host.run`. Cancelling ends the command and its process group."""
         words = tuple(os.fspath(word) for word in argv)
@@ -88,7 +89,13 @@ class LocalHost:
                 pipe.write(stdin)
                 pipe.close()
             async with asyncio.timeout(timeout):
-                await protocol.over.wait()
+                while not protocol.over.is_set():
+                    protocol.heard.clear()
+                    try:
+                        async with asyncio.timeout(silence):
+                            await protocol.heard.wait()
+                    except TimeoutError:
+                        raise MachineError(f"`{words[0]}` printed nothing for {silence:g} s, and was ended") from None
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_STRAGGLE):
                         await protocol.drained.wait()
@@ -156,7 +163,7 @@ class LocalHost:
                         sink.write(block)
                         found.update(block)
                         left -= len(block)
-            if digest is not None and found.hexdigest() != digest:
+            if left or (digest is not None and found.hexdigest() != digest):
                 part.unlink()
                 raise FileChanged(f"{remote} cannot be brought to {local}", why="the file changed meanwhile")
             os.replace(part, local)
@@ -200,8 +207,8 @@ class _Collector(asyncio.SubprocessProtocol):
     """Gathers what a command prints, and notices when it has ended and when its pipes are empty."""
 
     def __init__(self) -> None:
-        self.exited, self.drained, self.over = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        """`over`: the command has ended, or printed too much."""
+        self.heard, self.exited, self.drained, self.over = (asyncio.Event() for _ in range(4))
+        """`heard`: something came; `over`: the command has ended, or printed too much."""
         self._output: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
         self._open = {1, 2}
 
@@ -211,6 +218,7 @@ class _Collector(asyncio.SubprocessProtocol):
         return sum(map(len, self._output.values())) > OUTPUT_LIMIT
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.heard.set()
         if not self.flooded:
             self._output[fd] += data
         else:
@@ -222,8 +230,8 @@ class _Collector(asyncio.SubprocessProtocol):
             self.drained.set()
 
     def process_exited(self) -> None:
-        self.exited.set()
-        self.over.set()
+        for event in (self.heard, self.exited, self.over):
+            event.set()
 
     def texts(self) -> tuple[str, str]:
         return self._output[1].decode("utf-8", "replace"), self._output[2].decode("utf-8", "replace")

@@ -15,7 +15,7 @@ from hudtui.core.errors import InputError, MachineError
 from hudtui.core.plain import decode
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Host
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean, clean_line, failure_text
 from hudtui.pod.search import Level as Level
 from hudtui.pod.search import LineTest as LineTest
 from hudtui.pod.search import Pattern as Pattern
@@ -153,7 +153,7 @@ async def _ask(host: Host, order: dict[str, Any]) -> _Answer:
     try:
         answer = decode(done.stdout, _Answer)
     except (msgspec.DecodeError, RecursionError) as error:
-        said = clean(done.stderr[-500:]).strip() or f"it printed {clean_line(done.stdout, 200)!r}; {clean_line(str(error), 200)}"
+        said = failure_text(done.stderr, 500) or f"it printed {clean_line(done.stdout, 200)!r}; {clean_line(str(error), 200)}"
         why = f"status {done.exit_status}: {said}"
         raise MachineError(f"the log could not be searched on {clean_line(host.name)}", why=why) from None
     if answer.error:

@@ -33,6 +33,7 @@ from hudtui.core.remote.host import (
     FileRefused,
     FileStat,
     Progress,
+    Silent,
 )
 from hudtui.core.remote.known_hosts import KnownHosts
 from hudtui.core.remote.ssh_connection import (
@@ -56,7 +57,7 @@ _TRANSFER_BLOCK = 4 * 1024 * 1024
 """Bytes of a transfer that are sent again after a disconnect: writes may be lost out of order."""
 _STRAGGLE = 1.0
 """Seconds that output may still come after a command ended, when a process it started holds the pipes open."""
-_KILL_WAIT = 5.0
+_KILL_WAIT = _TIDY_WAIT = 5.0
 _HASH_TIME, _HASH_SPEED = 600.0, 10e6
 """Seconds that a digest may take in any case, and the bytes for each of which more time is given, a second."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -133,6 +134,7 @@ class SshHost:
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
         timeout: float | None = None,
+        silence: float | None = None,
         repeat: bool = False,
     ) -> Completed:
         """Run a command to its end; see `Host.run`. Cancelling ends the command and its process group there.
@@ -141,6 +143,7 @@ class SshHost:
 
         Raises:
             CommandLost: The connection broke while the command ran.
+            Silent: The machine did not begin the command.
             Disconnected: The connection broke before the command began.
             MachineError: The program does not exist, the time ran out, or it printed too much.
         """
@@ -160,7 +163,9 @@ class SshHost:
             while True:
                 left = None if timeout is None else max(began + timeout - loop.time(), 0.0)
                 try:
-                    return await _run_once(link, words, line, mark, stdin, left, timeout)
+                    return await _run_once(link, words, line, mark, stdin, left, timeout, silence)
+                except Silent:
+                    raise
                 except Disconnected as error:
                     patience = link.patience if timeout is None else min(link.patience, timeout)
                     lost = isinstance(error, CommandLost) and not repeat
@@ -188,7 +193,7 @@ class SshHost:
             await files.makedirs(str(target.parent), exist_ok=True)
             temporary = str(target.parent / f".{target.name[:40]}.{token}.tmp")
             try:
-                async with _opened(files, temporary, "wb", asyncssh.SFTPAttrs(permissions=0o600)) as there:
+                async with _opened(link, files, temporary, "wb", asyncssh.SFTPAttrs(permissions=0o600)) as there:
                     offset = 0
                     while block := stream.read(_BLOCK):
                         await there.write(block, offset)
@@ -198,13 +203,14 @@ class SshHost:
                 await _replace(files, temporary, str(target))
             except BaseException:
                 with ignore_broken():
-                    await files.remove(temporary)
+                    async with asyncio.timeout(_TIDY_WAIT):
+                        await files.remove(temporary)
                 raise
 
         with stream:
             size = stream.seek(0, io.SEEK_END)
             try:
-                await link.repeat(write)
+                await link.repeat(write, size)
             except asyncssh.SFTPError as error:
                 why, fix = await _refusal(link, path, error, size)
                 what = f"{path} cannot be written on {link.target.name}; the old file is unchanged"
@@ -219,7 +225,7 @@ class SshHost:
             await check_regular(files, path)
             parts: list[bytes] = []
             place, left = offset, READ_LIMIT + 1 if limit is None else limit
-            async with _opened(files, str(path), "rb") as there:
+            async with _opened(link, files, str(path), "rb") as there:
                 while left > 0 and (block := (await there.read(min(left, _BLOCK), place))[:left]):
                     parts.append(block)
                     place += len(block)
@@ -227,7 +233,7 @@ class SshHost:
             return b"".join(parts)
 
         try:
-            data = await link.repeat(read)
+            data = await link.repeat(read, READ_LIMIT if limit is None else limit)
         except asyncssh.SFTPError as error:
             raise FileRefused(f"{path} cannot be read on {link.target.name}", why=sftp_reason(error)) from None
         if limit is None and len(data) > READ_LIMIT:
@@ -275,11 +281,11 @@ class SshHost:
             begun = at = max(there - _TRANSFER_BLOCK, 0)
             report = progress or _no_progress
             with local.open("rb") as source:
-                async with _opened(files, part, "r+b") as stream:
+                async with _opened(link, files, part, "r+b") as stream:
                     source.seek(begun)
                     report(at, size)
                     while block := await asyncio.to_thread(source.read, _TRANSFER_BLOCK):
-                        await stream.write(block, at)
+                        await link.answer(stream.write(block, at), len(block))
                         at += len(block)
                         report(at, size)
                     await stream.truncate(size)
@@ -316,10 +322,11 @@ class SshHost:
 
         async def fetch() -> None:
             files = await link.files()
-            await check_regular(files, remote)
+            await link.answer(check_regular(files, remote))
             report = progress or _no_progress
-            async with _opened(files, str(remote), "rb") as stream:
-                size = (await stream.stat()).size or 0
+            async with _opened(link, files, str(remote), "rb") as stream:
+                facts = await link.answer(stream.stat())
+                size = facts.size or 0
                 size = size if most is None else min(size, most)
                 wanted = digest or await self._remote_digest(str(remote), size)
                 # Named after the content, as for an upload.
@@ -332,10 +339,18 @@ class SshHost:
                         begun = sink.seek(0)
                     at = begun
                     report(at, size)
-                    while at < size and (block := (await stream.read(min(_TRANSFER_BLOCK, size - at), at))[: size - at]):
+                    while at < size:
+                        most_now = min(_TRANSFER_BLOCK, size - at)
+                        block = (await link.answer(stream.read(most_now, at), most_now))[:most_now]
+                        if not block:
+                            break
                         await asyncio.to_thread(sink.write, block)
                         at += len(block)
                         report(at, size)
+                    if wanted is None:  # another date tells of a change, unless the file has only grown
+                        now = await link.answer(stream.stat())
+                        if now.size == facts.size and now.mtime != facts.mtime:
+                            raise _Differs(False)
                     sink.truncate(at)
                     sink.flush()
                     await asyncio.to_thread(os.fsync, sink.fileno())
@@ -442,6 +457,7 @@ async def _run_once(
     stdin: bytes | None,
     left: float | None,
     timeout: float | None,
+    silence: float | None,
 ) -> Completed:
     output = _OutputCollector()
 
@@ -457,14 +473,27 @@ async def _run_once(
             opening = asyncio.create_task(link.open_channel(connection, line, output))
             try:
                 # Shielded, because the request to start the command may be on its way: only an open channel tells what to kill.
-                channel = await asyncio.shield(opening)
+                channel = await link.answer(asyncio.shield(opening))
             except Disconnected as error:
                 raise _lost(link, words, error.why) if output.channel else error from None
             with contextlib.suppress(OSError):
                 if stdin:
                     channel.write(stdin)
                 channel.write_eof()
-            await output.over.wait()
+            while not output.over.is_set():
+                output.heard.clear()
+                begun = output.group(mark) is not None
+                try:
+                    async with asyncio.timeout(silence if begun else link.timeout) as limit:
+                        await output.heard.wait()
+                except TimeoutError:
+                    if not limit.expired():
+                        raise
+                    if not begun:
+                        await asyncio.shield(_kill(link, output, mark))
+                        what = f"{link.target.name} did not begin `{words[0]}` within {link.timeout:g} s"
+                        raise Silent(what, fix="It may still begin there: look before you start it again.") from None
+                    raise await ended(f"printed nothing for {silence:g} s") from None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.0 if output.flooded else _STRAGGLE):
                     await output.closed.wait()
@@ -578,14 +607,15 @@ class _OutputCollector(ChannelListener):
 
 
 @contextlib.asynccontextmanager
-async def _opened(files: asyncssh.SFTPClient, path: str, mode: str, attrs: Any = None) -> AsyncIterator[Any]:
-    """A file there, closed again also when the connection was lost in between."""
-    there = await files.open(path, mode, **({} if attrs is None else {"attrs": attrs}), encoding=None)
+async def _opened(link: SshConnection, files: asyncssh.SFTPClient, path: str, mode: str, attrs: Any = None) -> AsyncIterator[Any]:
+    """A file there, closed again also when the connection was lost in between, or the machine does not answer any more."""
+    there = await link.answer(files.open(path, mode, **({} if attrs is None else {"attrs": attrs}), encoding=None))
     try:
         yield there
     finally:
         with ignore_broken():
-            await there.close()
+            async with asyncio.timeout(_TIDY_WAIT):
+                await there.close()
 
 
 async def _real_path(files: asyncssh.SFTPClient, path: PurePosixPath | str) -> str:
@@ -655,6 +685,8 @@ async def _persist(
         try:
             with link.translated():
                 return await work()
+        except Silent:
+            raise
         except Disconnected:
             if link.connects > connects:
                 connects, until = link.connects, loop.time() + link.patience

@@ -19,7 +19,7 @@ import asyncssh
 
 from hudtui.core.errors import MachineError
 from hudtui.core.events import Notice
-from hudtui.core.remote.host import NOT_A_FILE, AskPassphrase, Disconnected, LoginRefused, Notify
+from hudtui.core.remote.host import NOT_A_FILE, AskPassphrase, Disconnected, LoginRefused, Notify, Silent
 from hudtui.core.remote.known_hosts import HostKey, KnownHosts
 from hudtui.core.remote.target import SshTarget
 from hudtui.core.text import clean_line
@@ -30,6 +30,8 @@ KEEP_ALIVE, KEEP_ALIVE_COUNT = 5.0, 3
 """Seconds between signs of life, and how many may be missing before the connection counts as lost."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 """Seconds before the first and between later attempts to connect again."""
+_SLOWEST = 50_000
+"""Bytes a second that a machine must read or write."""
 _COMMANDS = 6
 _ALGORITHMS = (
     "ssh-ed25519",
@@ -92,8 +94,8 @@ class BackOff:
 class SshConnection:
     """A connection that comes back after it was lost.
 
-    `timeout` is that of one attempt to connect; `patience` the time for which repeatable work waits for a lost machine, both in
-    seconds.
+    `timeout` is that of one attempt to connect, and of an answer; `patience` the time for which repeatable work waits for a lost
+    machine, both in seconds.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class SshConnection:
         """The connection was ended by `close`, for good."""
         self.commands = asyncio.Semaphore(_COMMANDS)
         """Servers allow few channels of a connection (OpenSSH: 10); files, the follower and the killing of commands need some."""
-        self._known_hosts, self._say, self._timeout = known_hosts, say, timeout
+        self._known_hosts, self._say, self.timeout = known_hosts, say, timeout
         self._keys = [KeyRing(machine, ask) for machine in (*target.jump, target)]
         self._dialing: asyncio.Task[asyncssh.SSHClientConnection] | None = None
         self._connections: list[asyncssh.SSHClientConnection] = []
@@ -167,7 +169,7 @@ class SshConnection:
         async with self._files_lock:
             if self._files is None or self._files[0] is not connection:
                 try:
-                    async with asyncio.timeout(self._timeout):
+                    async with asyncio.timeout(self.timeout):
                         with opening(connection):
                             self._files = connection, await connection.start_sftp_client()
                 except (asyncssh.ChannelOpenError, asyncssh.SFTPError) as error:
@@ -178,8 +180,10 @@ class SshConnection:
                         why=str(error),
                         fix="Its SSH server needs the SFTP subsystem (`Subsystem sftp internal-sftp` in sshd_config).",
                     ) from None
-                except (asyncssh.Error, OSError, TimeoutError) as error:
-                    raise connection_error(error, self.target, timeout=self._timeout) from None
+                except TimeoutError:
+                    raise Silent(f"{self.target.name} did not answer within {self.timeout:g} s") from None
+                except (asyncssh.Error, OSError) as error:
+                    raise connection_error(error, self.target) from None
             return self._files[1]
 
     async def open_channel(
@@ -206,10 +210,29 @@ class SshConnection:
             raise connection_error(error, self.target) from None
         return channel
 
-    async def repeat(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do work that may be done twice; after a lost connection it is done again for as long as `patience` lasts.
+    async def answer(self, work: Awaitable[T], size: int = 0) -> T:
+        """Wait for the machine's answer about files, for `timeout` seconds and the time in which it should move `size` bytes.
 
         Raises:
+            Silent: It did not answer.
+        """
+        seconds = self.timeout + size / _SLOWEST
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._files = None  # a new file service may answer
+            raise Silent(f"{self.target.name} did not answer within {seconds:.0f} s") from None
+
+    async def repeat(self, work: Callable[[], Awaitable[T]], size: int = 0) -> T:
+        """Do work that may be done twice; after a lost connection it is done again for as long as `patience` lasts.
+
+        `size` is the number of bytes that are read or written.
+
+        Raises:
+            Silent: The machine did not answer in time; see `answer`.
             MachineError: The work failed for another reason, or the machine stayed away.
         """
         back_off, loop = BackOff(), asyncio.get_running_loop()
@@ -217,7 +240,9 @@ class SshConnection:
         while True:
             try:
                 with self.translated():
-                    return await work()
+                    return await self.answer(work(), size)
+            except Silent:
+                raise
             except Disconnected:
                 until = until or loop.time() + self.patience
                 if self.closed or not self.connects or loop.time() >= until:  # never reached: nothing can come back
@@ -323,7 +348,7 @@ class SshConnection:
                 )
             way: dict[str, Any] = {} if tunnel is None else {"tunnel": tunnel}
             try:
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(self.timeout):
                     if target.proxy_command and tunnel is None:
                         if self._proxy is not None:
                             await self._proxy.end()
@@ -355,7 +380,7 @@ class SshConnection:
             except (asyncssh.Error, asyncssh.KeyImportError, OSError, TimeoutError, ValueError) as error:
                 if check.refused is not None:
                     raise check.refused from None
-                found = connection_error(error, target, keys.tried(), timeout=self._timeout)
+                found = connection_error(error, target, keys.tried(), timeout=self.timeout)
                 if way.get("sock") is not None and isinstance(found, Disconnected):
                     found = await self._proxy_error(found)
                 raise found from None

@@ -13,7 +13,7 @@ from hudtui.core.events import Notice
 from hudtui.core.process import is_this_machine
 from hudtui.core.remote import tmux
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host
+from hudtui.core.remote.hosts import LOCAL, answering, find_host
 from hudtui.core.runs.launch import Lookup, available_secrets, continue_launch, error_sentence
 from hudtui.core.runs.remote_run import may_have_begun
 from hudtui.core.runs.run_folder import RunFolder
@@ -65,15 +65,20 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
         return Notice("info", f"run {run} was started on {record.machine.partition(' ')[0]}; open it there")
     if record.spec.rent is not None:
         return await _look_at_rented(summary, RunFolder(host, record), store, now)
-    await ensure_reachable(host, within=_ANSWERS)
     machine = RunFolder(host, record)
-    await machine.sync(store)
+    async with answering(host.name, within=_ANSWERS):
+        await machine.sync(store)
+        begun = await machine.begun()
     summary = store.summary(run)
-    if not await machine.begun():
+    if not begun:
         return await _unbegun(summary, machine, store, lookup, now)
     if not summary.active and summary.state != "lost":
         return None
-    status = await machine.status()
+    try:
+        async with asyncio.timeout(_ANSWERS):
+            status = await machine.status()
+    except TimeoutError:  # its files may answer all the same
+        raise MachineError(f"the supervisor on {host.name} did not answer within {_ANSWERS:g} s") from None
     if status.supervisor is None and not status.ended:
         await machine.start(available_secrets(record.plan, lookup))
         notice: Notice | None = Notice("info", f"run {run}: its supervisor had ended, and was started again")
@@ -93,8 +98,8 @@ async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunSto
         return await _unordered(summary, store, now)
     if not summary.final and may_have_begun(store, summary.id):
         with contextlib.suppress(MachineError):
-            await ensure_reachable(machine.host, within=_ANSWERS)
-            await machine.sync(store)
+            async with answering(machine.host.name, within=_ANSWERS):
+                await machine.sync(store)
     return open_machine_notice(store.summary(summary.id))
 
 

@@ -19,7 +19,7 @@ from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import FileChanged
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean_line, failure_text
 from hudtui.core.training.recipe import RECIPE
 
 Progress = Callable[[str, int, int], None]
@@ -38,27 +38,36 @@ _RECORDS = (
     RECIPE,
 )
 """Files that are fetched besides the outputs of the plan; a training's recipe is needed to use its model."""
-_PATIENCE = 900.0
+_PATIENCE, _SILENCE = 900.0, 20.0
+"""Seconds that a machine may take to list its results, and seconds in which it says nothing meanwhile."""
 _TRIES = 5
 """Times that a file is fetched while it changes."""
 _TOLD = 5
 """Largest number of skipped files that are named."""
 _LIST = r"""
-import hashlib, json, os, sys
-folder, names, found = sys.argv[1], sys.argv[2:], []
+import hashlib, json, os, sys, time
+folder, most, names, paths, found, told = sys.argv[1], int(sys.argv[2]), sys.argv[3:], [], [], time.time()
 for name in names:
     top = os.path.join(folder, name)
     for place, _, files in ([(os.path.dirname(top), [], [os.path.basename(top)])] if os.path.isfile(top) else os.walk(top)):
         for file in sorted(files):
             path = os.path.join(place, file)
-            if os.path.islink(path) or not os.path.isfile(path):
-                continue
-            digest, size = hashlib.sha256(), 0
-            with open(path, "rb") as stream:
-                for block in iter(lambda: stream.read(1 << 20), b""):
-                    digest.update(block)
-                    size += len(block)
-            found.append([os.path.relpath(path, folder), size, digest.hexdigest()])
+            if not os.path.islink(path) and os.path.isfile(path):
+                paths.append((path, os.path.getsize(path)))
+fit = sum(size for _, size in paths) <= most
+for path, size in paths:
+    digest = hashlib.sha256()
+    if fit:
+        size = 0
+        with open(path, "rb") as stream:
+            for block in iter(lambda: stream.read(1 << 20), b""):
+                digest.update(block)
+                size += len(block)
+                if time.time() > told + 1:
+                    told = time.time()
+                    sys.stderr.write("\n")
+                    sys.stderr.flush()
+    found.append([os.path.relpath(path, folder), size, digest.hexdigest()])
 json.dump(found, sys.stdout)
 """
 
@@ -112,11 +121,12 @@ async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress 
         files = [path for path in target.rglob("*") if path.is_file()]
         return FetchedResults(target, len(files), sum(path.stat().st_size for path in files), 0)
     names = [*_RECORDS, *dict.fromkeys(output.path for output in machine.record.plan.outputs)]
-    listed = await _list(machine, names)
+    room = await asyncio.to_thread(_room, target)
+    listed = await _list(machine, names, room + await asyncio.to_thread(_size, target))
     wanted = [file for file in listed if _is_wanted(file.name, names)]
     missing = [file for file in wanted if await asyncio.to_thread(_digest, target / file.name) != file.digest]
     needed = sum(file.size for file in missing)
-    if needed > (room := await asyncio.to_thread(_room, target)):
+    if needed > room:
         raise MachineError(
             f"the results of run {machine.record.id} do not fit here: they take {size(needed)}",
             why=f"{size(room)} are left for {target}",
@@ -128,14 +138,15 @@ async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress 
     return FetchedResults(target, len(wanted), sum(file.size for file in wanted), needed, left)
 
 
-async def _list(machine: RunFolder, names: list[str]) -> tuple[_Listed, ...]:
-    """Return the machine's list of files."""
+async def _list(machine: RunFolder, names: list[str], most: int = 2**60) -> tuple[_Listed, ...]:
+    """Return the machine's list of files; with wrong digests if they have over `most` bytes in all, and so cannot be fetched."""
     host = machine.host
-    done = await host.run(isolated_python_command(machine.python, "-c", _LIST, machine.record.folder, *names), timeout=_PATIENCE)
+    command = isolated_python_command(machine.python, "-c", _LIST, machine.record.folder, str(most), *names)
+    done = await host.run(command, timeout=_PATIENCE, silence=_SILENCE)
     try:
         return decode(done.stdout, tuple[_Listed, ...])
     except (msgspec.DecodeError, RecursionError) as error:
-        why = clean(done.stderr[-1000:]).strip() or clean_line(str(error), 200)
+        why = failure_text(done.stderr) or clean_line(str(error), 200)
         raise MachineError(f"{clean_line(host.name)} could not list the results of the run", why=why) from None
 
 
@@ -150,6 +161,11 @@ def _room(target: Path) -> int:
     """Return the free bytes on the disk of a folder, which may not exist yet."""
     place = next(folder for folder in (target, *target.absolute().parents) if folder.is_dir())
     return shutil.disk_usage(place).free
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of all files in a folder, which may not exist yet."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 async def _fetch(machine: RunFolder, file: _Listed, here: Path, progress: Progress | None) -> None:

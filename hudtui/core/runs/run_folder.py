@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Mapping
@@ -17,12 +16,12 @@ from hudtui.core.compute.watchdog import arm_watchdog
 from hudtui.core.errors import MachineError, RunError
 from hudtui.core.plain import convert
 from hudtui.core.python import isolated_python_command
-from hudtui.core.remote.host import Completed, Disconnected, Host
+from hudtui.core.remote.host import Completed, Disconnected, Host, Silent
 from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.reports import LINE, read_report
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean_line, failure_text
 
 _EVENTS = 2 * 1024 * 1024
 """Largest number of bytes of a machine's events per read, ten times those of the longest run. Older events are skipped."""
@@ -99,7 +98,7 @@ class RunFolder:
         for command in (["mkdir", "-p", "--", self.record.folder, self.path("out")], ["chmod", "700", "--", self.record.folder]):
             done = await self.host.run(command, timeout=_PATIENCE)
             if not done.ok:
-                raise MachineError("the folder of the run cannot be created", why=clean(done.stderr).strip() or None)
+                raise MachineError("the folder of the run cannot be created", why=failure_text(done.stderr))
 
     async def put_supervisor(self, *, tmux: bool = True) -> None:
         """Write the supervisor and its plan into the run's folder."""
@@ -179,15 +178,20 @@ class RunFolder:
             found = None
         if not isinstance(found, dict) or done.exit_status not in accept:
             said = found.get("error") if isinstance(found, dict) else None
-            why = str(said) if said else clean(done.stderr[-2000:]).strip() or f"status {done.exit_status}"
-            raise MachineError(f"the run's supervisor on {clean_line(self.host.name)} did not {command}", why=why)
+            why = clean_line(str(said), 500) if said else failure_text(done.stderr) or f"status {done.exit_status}"
+            place = clean_line(self.host.name)
+            raise MachineError(f"`{command}` of the supervisor of run {self.record.id} failed on {place}", why=why)
         return found
 
     async def _run(self, argv: tuple[str, ...], stdin: bytes | None) -> Completed:
         """Run a supervisor command, and repeat it after a lost connection. It is safe to run any command twice."""
         for _ in range(2):
-            with contextlib.suppress(Disconnected):
+            try:
                 return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
+            except Silent:
+                raise
+            except Disconnected:
+                continue
         return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
 
 

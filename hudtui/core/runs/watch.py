@@ -18,7 +18,7 @@ from types import TracebackType
 from hudtui.core.compute.hardware import size
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.remote.host import FileChunk, FileRefused, Host
-from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host, find_target
+from hudtui.core.remote.hosts import LOCAL, answering, ensure_reachable, find_host, find_target, require_answer
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_file import Log, LogPlace
 from hudtui.core.remote.logs import TailReader
@@ -79,8 +79,10 @@ SETTINGS_AGAIN = 10.0
 _SIGNS = 8
 """Number of the newest symptoms that are kept for each stage."""
 _AT_ONCE = 4
-_PATIENCE = 15.0
-"""Timeout in seconds for the view of one run among several, because its machine may not answer."""
+PATIENCE = 15.0
+"""Timeout in seconds for a single look at a run, because its machine may not answer."""
+_CLOCK_WAIT = 5.0
+"""Seconds to wait for a machine's time."""
 _LAST_TIME = 1e11
 """Latest valid time that a machine may report, in seconds since the epoch (the year 5138)."""
 _SESSION_COMES = 5.0
@@ -176,14 +178,29 @@ class Monitor:
     async def refresh(self) -> tuple[RunSummary, ...]:
         """Return all runs, oldest first, with the newest reports of their machines.
 
-        A silent machine is skipped. Reports that cannot be stored, for example on a full disk, are read again next time.
+        A machine that does not answer within some seconds is skipped. Reports that cannot be stored, for example on a full disk,
+        are read again next time.
         """
-        changed = False
-        for run in (runs := self.store.runs()):
-            if (run.active or run.state == "lost") and self.store.is_own(run.id):
-                with contextlib.suppress(MachineError, RunError):
-                    changed = bool(await self._machine(run).sync(self.store)) or changed
-        return self.store.runs() if changed else runs
+
+        async def one(run: RunSummary) -> bool:
+            try:
+                async with answering(run.host, within=PATIENCE):
+                    return bool(await self._machine(run).sync(self.store))
+            except (MachineError, RunError):
+                return False
+
+        runs = self.store.runs()
+        active = [run for run in runs if (run.active or run.state == "lost") and self.store.is_own(run.id)]
+        return self.store.runs() if any(await asyncio.gather(*map(one, active))) else runs
+
+    def require_answer(self, run: str) -> None:
+        """Check that the machine of an active run answered when it was asked last; see `hosts.answering`.
+
+        Raises:
+            MachineError: It did not.
+        """
+        if (summary := self.store.summary(run)).active:
+            require_answer(summary.host)
 
     async def views(self, runs: Iterable[str]) -> AsyncGenerator[RunView, None]:
         """Yield brief views of several runs, for a list, in the order of arrival. Runs that cannot be read are left out."""
@@ -193,9 +210,8 @@ class Monitor:
 
         async def look(run: str) -> RunView | None:
             async with turn:
-                with contextlib.suppress(HudtuiError, TimeoutError):
-                    async with asyncio.timeout(_PATIENCE):
-                        return await self.view(run, brief=True)
+                with contextlib.suppress(HudtuiError):
+                    return await self.view(run, brief=True, within=PATIENCE)
             return None
 
         looks = [asyncio.create_task(look(run)) for run in wanted]
@@ -207,17 +223,21 @@ class Monitor:
             for task in looks:
                 task.cancel()
 
-    async def view(self, run: str, *, brief: bool = False) -> RunView:
+    async def view(self, run: str, *, brief: bool = False, within: float | None = None) -> RunView:
         """Return the current view of one run.
 
         Args:
             run: Its id.
             brief: Leave out the events. For a finished run, include only its metrics, its result and values derived from these.
+            within: Seconds in which its machine must answer; None for as long as it takes.
 
         Raises:
             RunError: The run does not exist.
             MachineError: The run's machine does not answer.
         """
+        if within is not None:
+            async with answering(self.store.summary(run).host, within=within):
+                return await self.view(run, brief=brief)
         summary = self.store.summary(run)
         waits, machine = self._waits(summary), self._folder(summary)
         problems = _Problems()
@@ -530,6 +550,7 @@ class _Seen:
         self.ahead = 0.0
         """Seconds by which this computer's clock is ahead of the machine's."""
         self._compared = machine.host.name == LOCAL
+        self._ask_clock_at = 0.0
 
     @property
     def signs(self) -> tuple[LogSymptom, ...]:
@@ -631,11 +652,15 @@ class _Seen:
         """Ask the machine for its time if its heartbeat does not fit this computer's clock: one of the two may be wrong.
 
         Raises:
-            MachineError: The machine does not answer.
+            RunError: The machine does not say.
         """
-        if self._compared or beat is None or abs(now - beat) <= SILENT:
+        if self._compared or beat is None or abs(now - beat) <= SILENT or time.monotonic() < self._ask_clock_at:
             return
-        done = await host.run(["date", "+%s"], timeout=_PATIENCE)
+        self._ask_clock_at = time.monotonic() + 60.0  # not with each view, if commands do not answer there
+        try:
+            done = await host.run(["date", "+%s"], timeout=_CLOCK_WAIT)
+        except MachineError as error:
+            raise RunError(f"the time of {host.name} is not known", why=error_sentence(error)) from None
         self._compared = True
         with contextlib.suppress(ValueError):
             if 0.0 < (there := float(done.stdout)) < _LAST_TIME:
@@ -684,5 +709,5 @@ async def attach_command(monitor: Monitor, run: str) -> tuple[str, ...]:
     from hudtui.core.remote.ssh import ssh_argv
 
     host = view.summary.host
-    await ensure_reachable(find_host(host), within=2 * _PATIENCE)  # connects once, so that the machine's host key is known
+    await ensure_reachable(find_host(host), within=2 * PATIENCE)  # connects once, so that the machine's host key is known
     return ssh_argv(await asyncio.to_thread(find_target, host), KnownHosts(), view.attach)

@@ -8,6 +8,7 @@ import hashlib
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -24,7 +25,7 @@ from support.sshd import connect_ssh
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.events import Notice
-from hudtui.core.remote.host import Disconnected, FileChanged, FileRefused, LoginRefused
+from hudtui.core.remote.host import Disconnected, FileChanged, FileRefused, LoginRefused, Silent
 from hudtui.core.remote.hosts import HostPool, close_hosts, open_host
 from hudtui.core.remote.known_hosts import HostKeyChanged, KnownHosts
 from hudtui.core.remote.local import LocalHost
@@ -42,6 +43,16 @@ async def line(ssh_box: Box, bad_line: Any) -> AsyncIterator[Any]:
 
 def words(error: MachineError) -> str:
     return "\n".join(error.lines())
+
+
+def sftp_servers(server: Any) -> Iterator[int]:
+    """Process ids of the file services of a server's connections."""
+    sessions = set(server.sessions())
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, IndexError):
+            name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+            if name == "sftp-server" and int(rest.split()[1]) in sessions:
+                yield int(entry.name)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -727,6 +738,73 @@ async def test_without_sha256sum(ssh_box: Box, tmp_path: Path, programs: tuple[s
         await host.upload(source, "file")
         assert (ssh_box.home / "file").read_bytes() == b"content"
         assert (await host._remote_digest(str(ssh_box.home / "file"), 7) is not None) is verified
+
+
+# --- machines that say nothing --------------------------------------------------------------------------------------------
+
+_NO_FILES = "case ${SSH_ORIGINAL_COMMAND:-} in internal-sftp*|*/sftp-server*) cat >/dev/null; exit ;; esac"
+_NO_COMMANDS = (
+    "case ${SSH_ORIGINAL_COMMAND:-} in internal-sftp*|*/sftp-server*) ;; *) exec tail -s 0.1 --pid=$PPID -f /dev/null ;; esac"
+)
+
+
+@pytest.mark.parametrize("what", ["stat", "get", "put", "download", "upload"])
+async def test_files_of_a_machine_that_says_nothing_end_in_words(ssh_box: Box, tmp_path: Path, what: str) -> None:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), timeout=1.0) as host:
+        assert (await host.run(["true"])).ok
+        ssh_box.world(before=_NO_FILES)
+        (tmp_path / "here").write_text("x")
+        began = time.monotonic()
+        with pytest.raises(Disconnected, match="did not answer within 1 s"):
+            if what == "stat":
+                await host.stat("x")
+            elif what == "get":
+                await host.get("x", limit=1)
+            elif what == "put":
+                await host.put(b"x", "x")
+            elif what == "download":
+                await host.download("x", tmp_path / "x")
+            else:
+                await host.upload(tmp_path / "here", "x")
+        assert time.monotonic() - began < 25
+
+
+@pytest.mark.parametrize("what", ["stat", "get", "download"])
+async def test_a_machine_that_falls_silent_in_the_middle_ends_in_words(ssh_box: Box, tmp_path: Path, what: str) -> None:
+    (ssh_box.home / "x").write_text("x")
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), timeout=1.0) as host:
+        link = await host.reach()
+        await host.stat("x")
+        server = next(pid for pid in sftp_servers(ssh_box.server))
+        os.kill(server, signal.SIGSTOP)
+        try:
+            with pytest.raises(Silent, match="did not answer within"):
+                if what == "stat":
+                    await host.stat("x")
+                elif what == "get":
+                    await host.get("x", limit=1)
+                else:
+                    await host.download("x", tmp_path / "x", digest="0" * 64)
+            assert (await host.stat("x")) is not None and link.connects == 1, "a new file service answers"
+        finally:
+            os.kill(server, signal.SIGKILL)
+
+
+async def test_a_command_that_is_never_begun_ends_in_words(ssh_box: Box) -> None:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), timeout=1.0) as host:
+        ssh_box.world(before=_NO_COMMANDS)
+        began = time.monotonic()
+        with pytest.raises(Silent, match="did not begin `date` within 1 s"):
+            await host.run(["date"], timeout=900.0)
+        assert time.monotonic() - began < 25
+
+
+async def test_a_command_that_prints_nothing_for_long_is_ended(ssh_box: Box) -> None:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
+        with pytest.raises(MachineError, match=r"printed nothing for 0\.5 s, and was ended"):
+            await host.run(["sh", "-c", "echo x; exec sleep 600"], timeout=900.0, silence=0.5)
+        words = "for n in 1 2 3 4 5 6; do echo x; sleep 0.2; done"
+        assert (await host.run(["sh", "-c", words], timeout=900.0, silence=60.0)).stdout == "x\n" * 6
 
 
 # --- tunnels --------------------------------------------------------------------------------------------------------------

@@ -17,8 +17,12 @@ import pytest
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.host import Completed, Disconnected, FileStat
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.log_search import LogFilter, offset_of_time, search_log
+from hudtui.core.runs import reconcile as reconcile_module
+from hudtui.core.runs import results as results_module
 from hudtui.core.runs import run_folder as machine_module
 from hudtui.core.runs import watch as monitor_module
+from hudtui.core.runs.reconcile import reconcile_runs
 from hudtui.core.runs.results import fetch_results
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.status import GpuLoad, RunView
@@ -212,6 +216,13 @@ async def test_results_that_do_not_fit_are_not_begun_with(store: RunStore, folde
     assert not (tmp_path / "home").exists()
 
 
+async def test_results_without_end_are_not_hashed(store: RunStore, folder: Path, tmp_path: Path) -> None:
+    with (folder / "logs" / "s0.log").open("wb") as stream:
+        stream.truncate(2**43)  # takes no room, and days to read
+    with pytest.raises(MachineError, match=r"do not fit here: they take 8\.0 TiB"):
+        await fetch_results(RunFolder(LocalHost(), replace(store.record("a-1"), host="elsewhere")), tmp_path / "home")
+
+
 async def test_a_record_that_is_none_is_shown(store: RunStore, folder: Path) -> None:
     with (folder / "events.jsonl").open("a") as stream:
         stream.write('{"seq": 90, "at": 1, "type": "machine", "data": {"kind": []}}\n')
@@ -289,3 +300,87 @@ def test_what_is_busy_has_a_fixed_scale() -> None:
         "serve running": (0.0, None),
         "serve KV cache %": (0.0, 100.0),
     }
+
+
+_TRACEBACK = """Traceback (most recent call last):
+  File "/root/.hudtui/runs/a-1/supervisor.py", line 1390, in <module>
+    sys.exit(main(sys.argv[1:]))
+             ^^^^^^^^^^^^^^^^^^
+AttributeError: 'list' object has no attribute 'items'
+"""
+
+
+class Fails(LocalHost):
+    """A machine whose commands break down."""
+
+    async def run(self, argv: Sequence[str], **_: Any) -> Completed:
+        return Completed(tuple(argv), 1, "", _TRACEBACK)
+
+
+@pytest.mark.parametrize("what", ["status", "results", "search", "since"])
+async def test_a_traceback_of_the_machine_is_no_message(store: RunStore, folder: Path, tmp_path: Path, what: str) -> None:
+    record = replace(store.record("a-1"), host="elsewhere")
+    with pytest.raises(MachineError) as caught:
+        if what == "status":
+            await RunFolder(Fails(), record).status()
+        elif what == "results":
+            await fetch_results(RunFolder(Fails(), record), tmp_path / "home")
+        elif what == "search":
+            [match async for match in search_log(Fails(), "x.log", LogFilter("x"))]
+        else:
+            await offset_of_time(Fails(), "log_times.jsonl", "s0", 60)
+    told = " ".join(caught.value.lines())
+    assert "Traceback" not in told and "supervisor.py" not in told and "'list' object has no attribute 'items'" in told
+
+
+class Hangs(LocalHost):
+    """A machine that is connected, and answers nothing about files."""
+
+    name = "elsewhere"
+
+    async def stat(self, path: PurePosixPath | str) -> FileStat | None:
+        await asyncio.Event().wait()
+        return None
+
+
+async def test_silent_machines_cost_one_wait_in_all(store: RunStore, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor_module, "PATIENCE", 1.0)
+    for number in range(20):
+        store.add(make("true", run=f"b-{number}", host=f"box{number % 4}"))
+    monitor, began = Monitor(store, hosts=lambda name: Hangs()), time.monotonic()
+    runs = await monitor.refresh()
+    seen = [view async for view in monitor.views(run.id for run in runs)]
+    assert len(runs) == 20 and seen == [] and time.monotonic() - began < 10.0, "not once for each run"
+    with pytest.raises(MachineError, match="did not answer within 1 s"):
+        monitor.require_answer("b-3")
+
+
+async def test_a_single_look_waits_as_long_as_it_is_told(store: RunStore, make: Make) -> None:
+    store.add(make("true", run="b-1", host="box"))
+    with pytest.raises(MachineError, match=r"box did not answer within 0\.2 s"):
+        await Monitor(store, hosts=lambda name: Hangs()).view("b-1", within=0.2)
+
+
+async def test_a_supervisor_that_does_not_answer_is_told_and_others_are_looked_at(
+    store: RunStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(LocalHost):
+        async def run(self, argv: Sequence[str], **_: Any) -> Completed:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    monkeypatch.setattr(reconcile_module, "_ANSWERS", 0.3)
+    notices = await reconcile_runs(store, hosts=lambda name: Slow())
+    assert [notice.message for notice in notices] == ["run a-1: the supervisor on local did not answer within 0.3 s"]
+
+
+async def test_a_machine_that_lists_without_a_word_is_given_up(
+    store: RunStore, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(LocalHost):
+        async def run(self, argv: Sequence[str], **more: Any) -> Completed:
+            return await super().run(["sleep", "600"], **more)
+
+    monkeypatch.setattr(results_module, "_SILENCE", 0.3)
+    with pytest.raises(MachineError, match=r"printed nothing for 0\.3 s, and was ended"):
+        await fetch_results(RunFolder(Slow(), replace(store.record("a-1"), host="elsewhere")), tmp_path / "home")
