@@ -1002,3 +1002,23 @@ async def test_the_configuration_that_was_open_last_is_opened_again(
         await pilot.press("enter")
         await settle(pilot)
         assert app.screen.path.name == "a.yaml"
+
+
+async def test_the_footer_says_how_a_text_that_takes_digits_is_left(
+    desk: Path, open_app: Any, settle: Any, screen_text: Any
+) -> None:
+    for size in SIZES:
+        async with mapping(open_app, settle, desk, size) as (screen, pilot):
+            before, app = screen.editor.text, screen.app
+            screen.text.come()
+            for words, other in (("Esc Leave text", "w"), ("Esc Leave reply", "")):
+                await settle(pilot)
+                assert screen_text(app).rstrip().splitlines()[-1].lstrip().startswith(words)
+                await pilot.press("escape")
+                await settle(pilot)
+                assert "Esc Leave" not in screen_text(app)
+                if other:
+                    await pilot.press(other)
+            await pilot.press("3")
+            await settle(pilot)
+            assert app.screen.NAME == "dataset" and screen.editor.text == before

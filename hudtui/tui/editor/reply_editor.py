@@ -8,7 +8,7 @@ from rich.text import Text
 from textual import events
 from textual.message import Message
 
-from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.editor.signed_area import SignedArea
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class ReplyEditor(Acting, SignedArea):
     """Text with think and tool tags coloured as they count. It posts `TextArea.Changed`."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        by_key("reply.leave", "Leave reply", "Go from the reply to what it means.", "escape"),
+        AppAction("reply.leave", "Leave reply", "Go from the reply to what it means.", "escape", palette=False),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {"reply--think", "reply--tool", "reply--extra", "reply--unclosed", "reply--outside"}
     DEFAULT_CSS = """

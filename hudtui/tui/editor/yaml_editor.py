@@ -31,7 +31,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import Location, Selection
 
 from hudtui.core.text import signs
-from hudtui.tui.actions import Acting, AppAction, by_key
+from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.editor.signed_area import SignedArea
 from hudtui.tui.editor.yaml_marks import BLOCK, YamlMarks
 
@@ -103,7 +103,7 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         AppAction("editor.move-up", "Move up", "Move the selected lines up.", "ctrl+shift+up", show=False),
         AppAction("editor.move-down", "Move down", "Move the selected lines down.", "ctrl+shift+down", show=False),
         AppAction("editor.wrap", "Wrap lines", "Wrap long lines, or scroll sideways.", "ctrl+shift+w", show=False),
-        by_key("editor.leave", "Leave editor", "Go from the text to the pane beside it.", "escape"),
+        AppAction("editor.leave", "Leave text", "Go from the text to the pane beside it.", "escape", palette=False),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "yaml--text",

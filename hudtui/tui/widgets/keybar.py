@@ -23,7 +23,8 @@ _FULL_NAMES = {short: full for full, short in KEY_NAME_REPLACEMENTS.items()}
 def active_keys(screen: Screen[Any], *, hidden: bool = True) -> list[ActiveKey]:
     """Every action that can be reached from where the focus is; only those that the last line shows unless `hidden`.
 
-    What Enter does in the focused field comes first; then the screen's own, the focused widget's, and the app's.
+    What Enter does in the focused field comes first, and how a text is left, which takes the keys of other screens as text; then
+    the screen's own, the focused widget's, and the app's.
     """
     app, focused = screen.app, screen.focused
     bound: dict[str, list[str]] = {}
@@ -41,7 +42,7 @@ def active_keys(screen: Screen[Any], *, hidden: bool = True) -> list[ActiveKey]:
             found.append(ActiveKey(action, node, now[0], reason and with_keys(reason, keymap), now))
 
     def place(item: ActiveKey) -> int:
-        if item.node is focused and item.key == "Enter":
+        if item.node is focused and (item.key == "Enter" or (item.key == "Esc" and takes_text(focused))):
             return 0
         return 3 if item.node is app else 1 if item.node is screen else 2
 
