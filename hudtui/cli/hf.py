@@ -228,11 +228,13 @@ def _list(problems: list[TaskProblem], severity: str, count: int, say: Callable[
 
 
 def _show(made: DatasetResult) -> None:
+    from hudtui.core.text import plural
+
     converted = made.converted
     show_problems(converted)
     left_out = converted.total - converted.valid
     console.say(
-        f"{converted.total:,} tasks read, {converted.valid:,} usable"
+        f"{plural(converted.total, 'task')} read, {converted.valid:,} usable"
         + (f", {left_out:,} left out" if left_out else "")
         + (f", {converted.inferred:,} with a server from the lock file" if converted.inferred else "")
         + (f", {converted.duplicated:,} copies added" if converted.duplicated else "")

@@ -255,7 +255,7 @@ async def convert(
         )
     else:
         show_problems(result)
-        console.say(f"{result.total:,} tasks read, {written:,} written")
+        console.say(f"{plural(result.total, 'task')} read, {written:,} written")
         console.out(str(output))
     if written < result.total:
         raise typer.Exit(console.FOUND)

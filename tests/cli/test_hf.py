@@ -71,6 +71,11 @@ def test_local_only_as_in_the_seeds() -> None:
     assert len(read_tasks("local-dataset.parquet").tasks) == 5
 
 
+def test_one_task_is_no_tasks() -> None:
+    Path("one.json").write_text(json.dumps(json.loads(Path("tasks.json").read_text())[:1]))
+    assert "\n1 task read, 1 usable" in hf("one.json", "--name", "one", "--no-push").stderr
+
+
 def test_the_json_answer() -> None:
     Path("hud.lock.yaml").write_text(LOCK)
     rows = [task(1), task(2, mcp_config=...), task(3, prompt=...), task(4, mcp_config={"hud": {"url": 3}}), task(5, id="t1")]
