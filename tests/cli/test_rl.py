@@ -293,6 +293,11 @@ def test_an_image_of_this_computer_alone_is_pushed_first(
     said = json.loads(hudtui(*RENT, "--dry-run", "--json", code=2).stdout)
     (missing,) = [check for check in said["checks"] if check["state"] == "missing"]
     assert "my-env:dev exists only on this computer" in missing["text"] and "--push-image" in missing["fix"]
+    docker.write_text(DOCKER.replace("image) exit 1", "image) echo 'No such image: my-env:dev' >&2; exit 1"))
+    said = json.loads(hudtui(*RENT, "--dry-run", "--json", code=2).stdout)
+    (missing,) = [check for check in said["checks"] if check["state"] == "missing"]
+    assert "the container engine here does not have it either" in missing["text"] and "push" not in missing["fix"]
+    docker.write_text(DOCKER)
     assert "an image is pushed for a run" in hudtui(*RENT, "--push-image", "ghcr.io/me/", "--dry-run", "--json", code=2).stderr
     done = hudtui(*RENT, "--push-image", "ghcr.io/me/", code=2)  # there is no terminal to ask for the rest
     assert f"pushed ghcr.io/me/my-env:dev as {DIGEST}" in done.stderr and "--yes" in done.stderr

@@ -29,6 +29,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _PUSH_NAME = re.compile(
     r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?::[0-9]+)?(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+(?::[\w][\w.-]{0,127})?"
 )
+_NO_IMAGE = re.compile(r"no such image|image not known|image not found", re.IGNORECASE)
 _KEPT = 12
 _PATIENCE = 3.0
 """Seconds within which an engine has to answer."""
@@ -83,6 +84,19 @@ def is_built_locally(image: str) -> bool:
     except ValueError:
         return False
     return not any(not is_local_image(str(digest)) for digest in digests or ())
+
+
+def lacks_image(image: str) -> bool:
+    """Whether this computer's engine answers that it has no such image. False where there is no engine, or it says nothing."""
+    engine = find_engine()
+    if engine is None:
+        return False
+    command = (engine, "image", "inspect", "--format", "{{.Id}}", "--", image)
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode != 0 and _NO_IMAGE.search(done.stderr.decode(errors="replace")) is not None
 
 
 def _output(*command: str) -> str | None:

@@ -452,9 +452,15 @@ def _is_here(url: str) -> bool:
 
 def _check_local_image(report: PreflightReport, lock: LockFile, used: Mapping[str, bool], *, remote: bool) -> None:
     """Check the use of the lock file's image, which exists only on this computer."""
+    from hudtui.core.environment.engine import lacks_image
+
     image = clean_line(lock.image_here or "", 120)
     ours = [beside for name, beside in used.items() if name in lock.images]
-    if not ours:
+    if lock.image_here is not None and lacks_image(lock.image_here):
+        text = f"the lock file's image {image} is in no registry, and the container engine here does not have it either"
+        fix = "Build it again, or name an image in a registry in the lock file."
+        report.add("image", "missing" if ours else "warning", text, fix)
+    elif not ours:
         report.add("image", "fine", f"{image} exists only on this computer; the tasks do not use it")
     elif remote or not all(ours):
         text = f"the environment's image {image} exists only on this computer, and the tasks use it"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.environment.client import connect
-from hudtui.core.environment.engine import engine_note, find_engine, is_built_locally, push_image
+from hudtui.core.environment.engine import engine_note, find_engine, is_built_locally, lacks_image, push_image
 from hudtui.core.environment.servers import ServerSpec
 from hudtui.core.environment.source import image_source, parse_source, with_engine
 from hudtui.core.errors import ConnectError, InputError, SourceError
@@ -194,3 +194,24 @@ async def test_a_single_word_is_never_fetched_from_a_registry(install: Install, 
         assert near in (error.value.fix or "") and f"podman pull {word}" in (error.value.fix or "")
     assert all("--pull=never" in line for line in (place / "words").read_text().splitlines())
     assert "--pull=never" not in parse_source("nosuch:latest", folder=tmp_path).servers[0].args
+
+
+@pytest.mark.parametrize(
+    ("says", "lacks"),
+    [
+        ("echo 'Error: inspecting object: env:1: image not known' >&2; exit 125", True),
+        ("echo 'Error response from daemon: No such image: env:1' >&2; exit 1", True),
+        ("echo 'Error: No such image: env:1' >&2; exit 1", True),
+        ("echo 'Cannot connect to the Docker daemon' >&2; exit 1", False),
+        ("exit 1", False),
+        ("echo sha256:11", False),
+    ],
+)
+def test_an_image_is_missed_only_where_the_engine_says_so(install: Install, says: str, lacks: bool) -> None:
+    install(podman=f"#!/bin/sh\n{says}\n")
+    assert lacks_image("env:1") is lacks
+
+
+def test_without_an_engine_no_image_is_missed(install: Install) -> None:
+    install()
+    assert not lacks_image("env:1")

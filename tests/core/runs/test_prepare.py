@@ -290,8 +290,12 @@ HOSTED = {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Mcp-Image": "my-env:l
 )
 @pytest.mark.parametrize("host", ["me@box", "local"])
 async def test_an_image_of_this_computer_is_pushed_before_the_platform_is_to_run_it(
-    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, lock: str, host: str
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lock: str, host: str
 ) -> None:
+    engine = tmp_path / "docker"
+    engine.write_text("#!/bin/sh\n")
+    engine.chmod(0o755)
+    monkeypatch.setenv("HUDTUI_ENGINE", str(engine))
     tasks = json.loads((project / "tasks.json").read_text())
     for task in tasks:
         del task["mcp_config"]
