@@ -162,7 +162,7 @@ _COMMON = (
     Setting(
         "HUDTUI_BUDGET_RUN", "money that one run or rented machine may cost, in its provider's currency, or none", "limit", "25"
     ),
-    Setting("HUDTUI_BUDGET_DAY", "money that all rented machines may cost in a day, in their currency, or none", "limit", "100"),
+    Setting("HUDTUI_BUDGET_DAY", "money that all rented machines may cost in a day, in USD, or none", "limit", "100"),
     Setting("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),
     Setting("HUDTUI_IDLE_MINUTES", "minutes without GPU work or log lines after which it is ended, or none", "limit", "30"),
     Setting("HUDTUI_ENGINE", "container engine for images, docker or podman; without it, whichever answers"),
