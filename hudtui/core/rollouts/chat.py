@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from hudtui.core.text import clean_line
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NO_QUOTA = "insufficient_quota"
+_WORDED = {"quota": 429, "rate": 429, "authentication": 401, "api_key": 401, "permission": 403, "not_found": 404, "invalid": 400}
+"""Words in the code of an error -> the status that it means."""
 REPLY_LIMIT = 1_000_000
 """Characters of a reply beyond which it is no reply but a runaway."""
 _MOST_BYTES = 16 << 20
@@ -174,6 +177,7 @@ class ChatEndpoint:
             if isinstance(result, HttpError):
                 return True
             self.reached = True
+            result = _as_meant(result)
             return (result.status in _AGAIN and _code(result) != _NO_QUOTA) or (result.ok and _broke_off(result))
 
         try:
@@ -188,7 +192,7 @@ class ChatEndpoint:
                 down=True,
             ) from None
         self.reached = True
-        return answer
+        return _as_meant(answer)
 
     def _parsed(self, found: HttpAnswer) -> Mapping[str, Any]:
         if _broke_off(found):
@@ -328,6 +332,28 @@ def _text(content: Any, *, thought: bool) -> str:
     parts = [part for part in content if isinstance(part, Mapping) and (part.get("type") in _THINKING) is thought]
     told = (part.get("thinking", part.get("text")) if thought else part.get("text") for part in parts)
     return "".join(_text(one, thought=False) for one in told)
+
+
+def _as_meant(answer: HttpAnswer) -> HttpAnswer:
+    """The answer with the status that it means: routers tell the error of the provider behind them with status 200."""
+    if not answer.ok or not isinstance(answer.data, Mapping):
+        return answer
+    choices = answer.data.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    error = answer.data.get("error") or choice.get("error")
+    if not error and choice.get("finish_reason") == "error":
+        error = {"message": "the provider broke its reply off with an error"}
+    if not error:
+        return answer
+    told = error if isinstance(error, Mapping) else {"message": str(error)}
+    code = str(told.get("code") or told.get("status") or told.get("type") or "")
+    if code.isdigit() and 400 <= int(code) < 600:
+        status = int(code)
+    elif _FULL.search(f"{code} {told.get('message')}"):
+        status = 400
+    else:
+        status = next((known for word, known in _WORDED.items() if word in code.lower()), 500)
+    return HttpAnswer(status, answer.headers, json.dumps({"error": told}).encode())
 
 
 def _broke_off(answer: HttpAnswer) -> bool:

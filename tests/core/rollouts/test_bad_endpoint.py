@@ -48,6 +48,14 @@ def play_against(stub, session, config, task):
         ("x" * (17 << 20), "broke off in the middle of its answer", 5),
         ((200, {"choices": ["text"]}), "holds no message", 1),
         ((200, "null"), "did not answer with a chat completion", 1),
+        ((200, {"error": {"message": "slow down", "code": 429}}), "limits the rate of requests; 429: slow down", 5),
+        ((200, {"error": {"message": "slow down", "type": "rate_limit_error"}}), "limits the rate of requests", 5),
+        ((200, {"error": "upstream gone"}), "the endpoint failed; 500: upstream gone", 5),
+        ((200, {"error": {"message": "no", "code": "502"}, "choices": []}), "the endpoint failed; 502: no", 5),
+        ((200, {"error": {"message": "no", "code": "invalid_api_key"}}), "the endpoint wants a valid key", 1),
+        ((200, {"error": {"message": "no money", "code": "insufficient_quota"}}), "has no quota left", 1),
+        ((200, {"choices": [{"error": {"code": 502, "message": "cut"}, "message": {"content": ""}}]}), "failed; 502: cut", 5),
+        ((200, {"choices": [{"finish_reason": "error", "message": {"content": "<tool>le"}}]}), "the provider broke its reply", 5),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, tuple) else None,
 )
@@ -65,7 +73,17 @@ async def test_half_an_answer_and_then_silence(play_against, stub):
     assert len(stub.requests) == 2
 
 
-@pytest.mark.parametrize("bad", [(500, "oops"), (200, HALF), (200, ""), None, (429, {}, {"Retry-After": "3"})])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (500, "oops"),
+        (200, {"error": {"message": "busy", "code": 503}}),
+        (200, HALF),
+        (200, ""),
+        None,
+        (429, {}, {"Retry-After": "3"}),
+    ],
+)
 async def test_one_bad_answer_costs_an_episode_nothing(play_against, stub, bad):
     episode = await play_against(LEFT, bad, LEFT)
     assert episode.stop == "max_turns" and len(episode.turns) == 3 and episode.error is None
