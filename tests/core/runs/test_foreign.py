@@ -460,7 +460,7 @@ async def test_the_output_of_a_trainer_is_the_checkpoint_with_the_most_steps(tmp
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoint-{}/trainer_state.json"])
 async def test_of_runs_that_were_copied_the_one_with_the_most_steps(tmp_path: Path, name: str) -> None:
-    def run(folder: str, steps: int, at: float) -> None:
+    def run(folder: str, steps: int, at: int) -> None:
         rows = "".join(f'{{"step": {step + 1}, "loss": {step}}}\n' for step in range(steps))
         data = rows.encode() if name.endswith("jsonl") else _state(*map(float, range(steps)))
         _events(tmp_path, f"{folder}/{name.format(steps)}", at, data)
