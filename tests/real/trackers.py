@@ -5,24 +5,31 @@ Run by hand: it installs wandb, tensorboard, tensorboardX and trackio into envir
     .venv/bin/python tests/real/trackers.py [--venvs FOLDER] [--rows 300]
 
 For each library: a run that is read when it has ended, one that is followed while it is written, one whose trainer is killed with
-SIGKILL, and the file cut at eight places. --venvs keeps the environments for the next time; everything else is gone at the end.
+SIGKILL, and the file cut at eight places. Then folders as trainings leave them: values every 1, 10 and 50 steps with an
+evaluation every 20; resumed at the next step, at the same one and at lower ones; begun anew; copied; written by two processes.
+--venvs keeps the environments for the next time; everything else is gone at the end.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import math
 import os
 import resource
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.runs.sessions import SessionWatcher, find_session
 
 HUDTUI = (sys.executable, "-m", "hudtui", "runs", "watch", "local")
 PACKAGES = (("wandb",), ("tensorboard", "tensorboardX"), ("trackio",))
@@ -100,6 +107,53 @@ arrays = ((tag, one.step, make_ndarray(one.tensor_proto)) for tag in found.Tags(
 rows += [[tag, step, array.item()] for tag, step, array in arrays if array.size == 1 and array.dtype.kind == "f"]
 json.dump(rows, sys.stdout)
 """
+LOGGED = """
+import json, os, sys
+folder, run, begin, end, every, named, more = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+told = sys.stdout
+def rows():
+    for step in range(begin, end + 1):
+        if step % every == 0:
+            yield step, {"train/loss": more + 1 / step, "train/reward": more + step / 7}
+        if step % 20 == 0:
+            yield step, {"eval/loss": more + 2 / step}
+def tell(step, row):
+    print(json.dumps([step, row]), file=told, flush=True)
+"""
+PARTS = {
+    "wandb": LOGGED
+    + """
+os.environ |= {"WANDB_MODE": "offline", "WANDB_DIR": folder, "WANDB_SILENT": "true"}
+import wandb
+run = wandb.init(project="p", id=run, resume="allow")
+for step, row in rows():
+    run.log({**row, "train/global_step": step}, **({"step": step} if named else {}))
+    tell(step, row)
+run.finish()
+""",
+    "tensorboardX": LOGGED
+    + """
+from tensorboardX import SummaryWriter
+writer = SummaryWriter(f"{folder}/{run}", **({"purge_step": begin} if named else {}))
+for step, row in rows():
+    for name, value in row.items():
+        writer.add_scalar(name, value, step)
+    tell(step, row)
+writer.close()
+""",
+    "trackio": LOGGED
+    + """
+os.environ["TRACKIO_DIR"] = folder
+sys.stdout = sys.stderr
+import trackio
+trackio.init(project="p", name=run, resume="allow")
+for step, row in rows():
+    trackio.log(row, step=step)
+    tell(step, row)
+trackio.finish()
+""",
+}
+"""A part of a training, from a step to another one: what libraries write for it. W&B may count its rows instead of the steps."""
 FILES = {"wandb": "run-*.wandb", "tensorboardX": "events.*", "tensorboard": "events.*", "trackio": "p.db"}
 CUTS = 8
 ALL = 1_000_000
@@ -119,7 +173,7 @@ def main() -> int:
         os.environ["HUDTUI_TRUST"] = name
         venvs = given.venvs or place / "venvs"
         versions = {library: version for packages in PACKAGES for library, version in install(venvs, packages).items()}
-        print(f"{'library':<20} {'what':<18} {'values':>7} {'equal':>7} {'seconds':>8} {'MB':>5}")
+        print(f"{'library':<20} {'what':<24} {'values':>7} {'equal':>7} {'seconds':>8} {'MB':>5}")
         for library in WRITERS:
             python = venvs / next(names[0] for names in PACKAGES if library in names) / "bin" / "python"
             trial = Trial(library, python, place / library, given.rows)
@@ -136,8 +190,12 @@ def main() -> int:
                 values, equal = step()
                 seconds, memory = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
                 title = f"{library} {versions[library]}" if what == "ended" else ""
-                print(f"{title:<20} {what:<18} {values:>7} {equal:>7} {seconds:>8.1f} {memory:>5.0f}", flush=True)
+                print(f"{title:<20} {what:<24} {values:>7} {equal:>7} {seconds:>8.1f} {memory:>5.0f}", flush=True)
                 failed = failed or not 0 < values == equal
+            if library in PARTS:
+                for what, values, equal in Folders(library, python, place / f"{library}-folders").all():
+                    print(f"{'':<20} {what:<24} {values:>7} {equal:>7}", flush=True)
+                    failed = failed or not 0 < values == equal
     print("NOT as it should be" if failed else "all as it should be")
     return int(failed)
 
@@ -255,6 +313,96 @@ class Trial:
             found = {key: value for key, value in found.items() if not abs(value) >= 1e38}
         single = self.library.startswith("tensorboard")
         return {key: finite(rounded(value) if single else value) for key, value in found.items()}
+
+
+class Folders:
+    """Trainings of several parts, whose folder is read."""
+
+    def __init__(self, library: str, python: Path, place: Path) -> None:
+        self.library, self.python, self.place = library, python, place
+
+    def all(self) -> Iterator[tuple[str, int, int]]:
+        """Yield what was done, how many values there are, and how many are the same."""
+        for every in (1, 10, 50):
+            what = f"every {every}"
+            yield self.read(what, joined(self.part(what, "r", 1, 130, every)))
+        for what, parts in {
+            "resumed at the next step": ((1, 60, 1, 1), (61, 130, 1, 1)),
+            "resumed at the same step": ((1, 60, 1, 1), (60, 100, 1, 1)),
+            "resumed at lower steps": ((1, 97, 10, 1), (81, 130, 10, 1)),
+            "resumed, rows counted": ((1, 97, 10, 0), (81, 130, 10, 0), (100, 140, 1, 0)),
+        }.items():
+            told = [self.part(what, "r", *part, more) for more, part in enumerate(parts)]
+            yield self.read(what, joined(*told))
+        copied = joined(*told)
+        self.copy(what, "resumed, copied")
+        yield self.read("resumed, copied", copied)
+        self.part("begun anew", "old", 1, 100, 1)
+        new = joined(self.part("begun anew", "new", 1, 30, 1, 1, 1))
+        yield self.read("begun anew", new)
+        self.copy("begun anew", "begun anew, copied")
+        yield self.read("begun anew, copied", new)
+        runs = ("r", "r") if self.library == "tensorboardX" else ("rank0", "rank1")
+        both = [self.started("two processes", run, 1, 60, 1) for run in runs]
+        first, _ = [rows(one.communicate()[0]) for one in both]
+        yield self.read("two processes", joined(first))
+
+    def started(self, what: str, run: str, *part: int) -> subprocess.Popen[bytes]:
+        """A training that goes on."""
+        folder = self.place / what
+        folder.mkdir(parents=True, exist_ok=True)
+        given = (*part, *(1, 0)[len(part) - 3 :])
+        command = [self.python, "-c", PARTS[self.library], folder, run, *map(str, given)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    def part(self, what: str, run: str, *part: int) -> list[Told]:
+        """A training that has ended. Parts are a second apart, since the names of their files tell only seconds."""
+        time.sleep(1.1)
+        with self.started(what, run, *part) as writer:
+            out, _ = writer.communicate()
+        assert writer.returncode == 0
+        return rows(out)
+
+    def copy(self, what: str, to: str) -> None:
+        """A copy whose dates are the other way around."""
+        shutil.copytree(self.place / what, self.place / to)
+        for place, path in enumerate(sorted(path for path in (self.place / to).rglob("*") if path.is_file())):
+            if self.library != "trackio":  # its newest run is the one that was written last, by the numbers of its rows
+                os.utime(path, (1.7e9 - place * 1000,) * 2)
+
+    def read(self, what: str, wanted: Rows) -> tuple[str, int, int]:
+        """What hudtui finds in a folder, or in the database there."""
+        folder = self.place / what
+        path = next(folder.rglob(FILES["trackio"])) if self.library == "trackio" else folder
+        if self.library == "tensorboardX":
+            wanted = {key: rounded(value or 0) for key, value in wanted.items()}
+        return (what, *compare(asyncio.run(series(str(path))), wanted))
+
+
+Told = tuple[int, dict[str, float]]
+
+
+def rows(out: bytes) -> list[Told]:
+    """What a writer said: step and values."""
+    return [(step, values) for step, values in map(json.loads, out.splitlines())]
+
+
+def joined(*parts: list[Told]) -> Rows:
+    """The values of a training of several parts: a lower step cuts what was above it."""
+    found: Rows = {}
+    for part in parts:
+        found = {key: value for key, value in found.items() if key[0] < part[0][0]}
+        found |= {(step, name): value for step, values in part for name, value in values.items()}
+    return found
+
+
+async def series(path: str) -> Rows:
+    """The curves that hudtui shows of a file or folder."""
+    watch = SessionWatcher(LocalHost(), await find_session(LocalHost(), file=path), lines=None)
+    async for _ in watch.follow(once=True):
+        pass
+    numbers = watch.numbers
+    return {(int(point.x), name): point.y for name in numbers.names for point in numbers.series(name)}
 
 
 def compare(found: Rows, wanted: Rows) -> tuple[int, int]:
