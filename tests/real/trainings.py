@@ -6,7 +6,9 @@ Run by hand, with a Python that has torch and transformers:
 
 Each training is read from its log and from its folder of checkpoints: with `logging_steps` 1, 10 and 50, an evaluation every 20
 steps, output that is written at once or held back by Python, accumulated gradients, no progress bar, and one that is killed with
-SIGKILL and resumed. The trainer's own records are what a callback is told.
+SIGKILL and resumed. The trainer's own records are what a callback is told. With --llamafactory, a folder of packages that has
+LLaMA-Factory (`pip install --no-deps --target FOLDER llamafactory omegaconf antlr4-python3-runtime`), its own callback writes
+`trainer_log.jsonl` in each training, and that is read too.
 """
 
 from __future__ import annotations
@@ -57,9 +59,15 @@ def train(job):
         eval_strategy="steps", eval_steps=20, save_steps=40, report_to=[], use_cpu=True, disable_tqdm=job.get("quiet", False),
         gradient_accumulation_steps=job.get("accumulated", 1),
     )
+    writers = []
+    if job.get("llamafactory"):
+        sys.path.append(job["llamafactory"])
+        from llamafactory.train.callbacks import LogCallback
+        arguments.overwrite_output_dir = False  # which it asks for, and newer releases of transformers no longer have
+        writers.append(LogCallback())
     trainer = Trainer(
         model=Model(), args=arguments, train_dataset=Data(job.get("rows", 60)), eval_dataset=Data(10),
-        callbacks=[Told(job["told"], job.get("kill"))],
+        callbacks=[*writers, Told(job["told"], job.get("kill"))],
     )
     trainer.train(resume_from_checkpoint=job.get("resume", False))
 for line in sys.stdin:  # a process each, without importing everything again
@@ -89,6 +97,8 @@ JOBS: tuple[dict[str, Any], ...] = (
     {"name": "resumed", "logging": 10, "kill": 97},
     {"name": "resumed", "logging": 10, "resume": True},
 )
+OTHERS = {"loss": "loss", "eval_loss": "eval_loss", "learning_rate": "lr"}
+"""What LLaMA-Factory keeps of the trainer's numbers: their names there."""
 LEFT = ("epoch", "total_flos")
 Values = dict[tuple[float, str], float]
 """Values by step and name."""
@@ -98,12 +108,20 @@ def main() -> int:
     """Every training, then the verdict; returns the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", default="python3", help="a Python that has torch and transformers")
+    parser.add_argument("--llamafactory", type=Path, help="a folder with LLaMA-Factory and what it needs")
     given = parser.parse_args()
     failed = False
     with tempfile.TemporaryDirectory(prefix="hudtui-trainings-") as name:
         place = Path(name)
+        more = {} if given.llamafactory is None else {"llamafactory": str(given.llamafactory)}
         jobs = [
-            {**job, "out": str(place / job["name"]), "log": f"{place / job['name']}.log", "told": f"{place / job['name']}.told"}
+            {
+                **job,
+                **more,
+                "out": str(place / job["name"]),
+                "log": f"{place / job['name']}.log",
+                "told": f"{place / job['name']}.told",
+            }
             for job in JOBS
         ]
         subprocess.run([given.python, "-c", TRAINER], input="\n".join(map(json.dumps, jobs)), text=True, check=True)
@@ -112,8 +130,17 @@ def main() -> int:
             wanted = told(Path(job["told"]))
             log = {key: float(f"{value:.4g}") for key, value in wanted.items()}  # as transformers prints them
             state = {key: value for key, value in wanted.items() if not key[1].startswith("train_")}  # told after the last save
-            for source, path, values in (("log", job["log"], log), ("checkpoints", job["out"], state)):
+            sources = [("log", job["log"], log)]
+            if given.llamafactory is None:
+                sources.append(("checkpoints", job["out"], state))
+            else:
+                rows = {(step, OTHERS.get(name, name)): value for (step, name), value in wanted.items()}
+                kept = {key: value for key, value in rows.items() if key[1] in OTHERS.values()}
+                sources.append(("trainer_log", job["out"], kept))
+            for source, path, values in sources:
                 found = asyncio.run(read(path))
+                if source == "trainer_log":
+                    found = {key: value for key, value in found.items() if key[1] in OTHERS.values()}
                 keys = found.keys() | values.keys()
                 equal = sum(found.get(key) == values.get(key) for key in keys)
                 print(f"{job['name']:<20} {source:<12} {len(keys):>7} {equal:>7}", flush=True)
