@@ -141,7 +141,7 @@ async def _watch(target: str, request: WatchOptions, as_json: bool) -> None:
         finally:
             if not as_json and watching.numbers.told:
                 console.out()
-                _table(watching.numbers, others=False)
+                _table(watching.numbers, others=False, more="--json")
                 if watching.window is not None:
                     console.say(watching.window)
         if request.once and not as_json and not watching.numbers.told:
@@ -255,16 +255,19 @@ def _sentence(row: Mapping[str, float]) -> str:
     return "  ".join(parts)
 
 
-def _table(reader: MetricsReader, others: bool) -> None:
-    """One line a quantity: newest, smallest, largest, curve."""
+def _table(reader: MetricsReader, others: bool, *, more: str = "--all") -> None:
+    """One line a quantity and a part of the reward: newest, smallest, largest, curve. `more` is the option that shows others."""
+    from hudtui.core.text import plural
     from hudtui.core.training.metrics import QUANTITIES
     from hudtui.core.training.sparkline import sparkline
 
     titles = {quantity.name: quantity.title for quantity in QUANTITIES}
     shown = [(titles[quantity], name) for quantity, name in reader.told.items()]
+    shown += [(part, name) for part, name in reader.parts.items()]
+    used = {name for _, name in shown}
+    left = [name for name in reader.names if name not in used]
     if others:
-        used = set(reader.told.values())
-        shown += [(name, name) for name in reader.names if name not in used]
+        shown += [(name, name) for name in left]
     if not shown:
         console.say("No numbers yet.")
         return
@@ -276,6 +279,8 @@ def _table(reader: MetricsReader, others: bool) -> None:
         newest = math.nan if name in wrong else values[-1]
         cells = "  ".join(f"{value:>10.4g}" for value in (newest, *reader.span(name)))
         console.out(f"{title[:width]:<{width}}  {cells}  {sparkline(values, _CURVE)}")
+    if left and not others:
+        console.say(f"{plural(len(left), 'other number')} without a common name: {more}")
 
 
 def _data(reader: MetricsReader) -> dict[str, Any]:

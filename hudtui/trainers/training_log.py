@@ -51,6 +51,7 @@ class TrainingLog:
                     "format_compliance": scores.format_compliance,
                     "turns": float(len(episode.turns)),
                     "seconds": episode.seconds.get("total", 0.0),
+                    **{f"rewards/{name}": value for name, value in scores.own.items()},
                 }
             for name, value in values.items():
                 if math.isfinite(value):

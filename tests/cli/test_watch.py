@@ -207,6 +207,27 @@ def test_last_lowest_and_highest_are_of_the_same_lines(tmp_path: Path) -> None:
     assert [float(cell) for cell in cells[1:4]] == [values[-1][1], 0.0, 0.0099]
 
 
+def test_a_log_that_is_one_line_of_bars(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(
+        "".join(f"\r {n // 5:3}%|█  | {n}/500 [00:01<00:02, 9.1it/s, loss={n / 8}]" for n in range(1, 501)), newline=""
+    )
+    done = hudtui("watch", str(path), "--once", "-n", "3")
+    shown = [line for line in done.stdout.splitlines() if line.startswith("step")]
+    assert shown == ["step 498/500  loss 62.25", "step 499/500  loss 62.38", "step 500/500  loss 62.5"]
+    assert [line.split()[1:4] for line in done.stdout.splitlines() if line.startswith("loss")] == [["62.5", "0.125", "62.5"]]
+
+
+def test_parts_of_a_reward_are_shown_and_other_numbers_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    rows = ({"step": n, "reward": n / 10, "rewards/format/mean": n / 4, "rewards/format/std": 0, "foo": 3} for n in (1, 2))
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    done = hudtui("watch", str(path), "--once")
+    table = {line.split()[0]: line.split()[1:4] for line in done.stdout.splitlines() if line.startswith("reward")}
+    assert table == {"reward": ["0.2", "0.1", "0.2"], "rewards/format": ["0.5", "0.25", "0.5"]}
+    assert "2 other numbers without a common name: --json" in done.stderr
+
+
 def test_the_beginning_of_a_log_that_is_not_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from hudtui.core.runs import sessions
 

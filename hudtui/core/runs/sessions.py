@@ -444,6 +444,8 @@ class SessionWatcher:
                     old.extend(lines)
                     lines = list(old) if at >= end else []
                 rows = reader.taken()
+                if self._lines is not None and at <= end:  # a line of progress bars has a row for each of them
+                    rows = rows[max(len(rows) - self._lines, 0) :]
                 if lines or rows or note:
                     yield self._seen(source, lines, rows, note)
                 if last:

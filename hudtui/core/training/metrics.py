@@ -177,6 +177,15 @@ def best_series(quantity: str, names: Iterable[str]) -> str | None:
 
 
 @lru_cache(maxsize=4096)
+def reward_part(name: str) -> str | None:
+    """Return the name of the part of the reward whose mean a series holds: `rewards/NAME`, `rewards/NAME/mean`; else None."""
+    part = normal(name).removeprefix("train/")
+    if not part.startswith("rewards/") or part.endswith("/std") or quantity_named(name) is not None:
+        return None
+    return name[name.lower().index("rewards/") :].removesuffix("/mean")
+
+
+@lru_cache(maxsize=4096)
 def of_evaluation(name: str) -> bool:
     """Return whether a name is one of an evaluation."""
     return normal(name).removeprefix("data/").startswith(_EVALUATIONS)
@@ -401,6 +410,11 @@ class MetricsReader:
         """Return the available quantities in display order: quantity -> name of the series."""
         found = {quantity.name: self.named(quantity.name) for quantity in QUANTITIES}
         return {quantity: name for quantity, name in found.items() if name}
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Return the parts of the reward: how a chart calls them -> name of the series."""
+        return {part: name for name in self.names if (part := reward_part(name)) is not None}
 
     @property
     def newest(self) -> tuple[float, float | None] | None:

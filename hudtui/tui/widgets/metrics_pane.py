@@ -164,6 +164,8 @@ class _Charts(Widget):
         self.weight = 0.0
         self.by_time = False
         self.everything = False
+        self.hidden = 0
+        """How many numbers have no chart now, because they have no common name."""
         self.logarithmic: set[str] = set()
         """Keys of the charts with a logarithmic axis."""
         self.chosen: str | None = None
@@ -206,11 +208,14 @@ class _Charts(Widget):
         titles = {quantity.name: quantity.title for quantity in QUANTITIES}
         there = {name for run in self.runs for name in run.metrics.told}
         found = [(name, title) for name, title in titles.items() if name in there]
+        parts = {name: part for run in self.runs for part, name in run.metrics.parts.items()}
+        found += [(f"={name}", part) for name, part in parts.items()]
         grouped = {title: set(names) for run in self.runs for title, names in run.groups.items()}
         found += [(f"+{title}", title) for title in grouped]
-        if self.everything or not found:
-            used = {series for run in self.runs for series in run.metrics.told.values()}.union(*grouped.values())
-            others = dict.fromkeys(name for run in self.runs for name in run.metrics.names if name not in used)
+        used = {series for run in self.runs for series in run.metrics.told.values()}.union(parts, *grouped.values())
+        others = dict.fromkeys(name for run in self.runs for name in run.metrics.names if name not in used)
+        self.hidden = 0 if self.everything or not found else len(others)
+        if not self.hidden:
             found += [(f"={name}", name) for name in others]
         return found[:_MOST]
 
@@ -622,6 +627,8 @@ class MetricsPane(Acting, Vertical):
         if charts.by_time and charts.runs and not charts.stops():
             words[0] = "no line says when it was written"
         words[1:1] = dict.fromkeys(run.window for run in charts.runs if run.window is not None)
+        if charts.titles() and charts.hidden:
+            words.append(f"O: {charts.hidden} more")
         if charts.span is not None:
             words[0] += ", {} to {}".format(*(span_text(x) if charts.by_time else figure(x) for x in charts.x_range()))
         if log := [title for key, title in charts.titles() if key in charts.logarithmic]:

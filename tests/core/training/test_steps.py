@@ -452,3 +452,21 @@ def test_numbers_in_all_forms(line: str) -> None:
 def test_other_processes_count_once_too(form: str) -> None:
     lines = [form.format(rank=rank, row=f"step={step} loss={step}.{rank}") for step in (1, 2) for rank in (0, 1)]
     assert shown(read("\n".join(lines).encode()), "loss") == [(1, 1.0), (2, 2.0)]
+
+
+def test_the_parts_of_a_reward_are_known_by_their_names() -> None:
+    reader = MetricsReader()
+    names = (
+        "rewards/format/mean",
+        "rewards/format/std",
+        "train/rewards/Correct",
+        "rewards/env_reward/mean",
+        "rewards/chosen",
+        "foo",
+    )
+    reader.add({"step": 1, "reward": 0.5, **dict.fromkeys(names, 0.25)})
+    assert reader.parts == {
+        "rewards/format": "rewards/format/mean",
+        "rewards/Correct": "train/rewards/Correct",
+        "rewards/chosen": "rewards/chosen",
+    }
