@@ -409,3 +409,17 @@ async def test_another_theme_has_other_colours() -> None:
         app.theme = "hudtui-light"
         await pilot.pause()
         assert colours() == {"#005faf"}
+
+
+async def test_parts_of_a_reward_have_charts_and_other_numbers_are_counted(screen_text: Any) -> None:
+    reader = MetricsReader()
+    for step in range(9):
+        reader.add({"step": step, "reward": step / 9, "rewards/format/mean": step / 3, "foo": 1, "bar": 2})
+    app = Host([Numbers("one", reader)])
+    async with app.run_test(size=(80, 40)) as pilot:
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "rewards/format" in shown and "foo" not in shown and "O: 2 more" in shown
+        await pilot.press("O")
+        await pilot.pause()
+        assert "foo" in screen_text(app) and "more" not in screen_text(app)
