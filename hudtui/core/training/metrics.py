@@ -28,7 +28,7 @@ CURVE_CAP = 4096
 ROW_CAP = 10_000
 """Most lines in memory."""
 SERIES_CAP = 500
-"""Most series in memory: a log that invents new names must not fill it."""
+"""Most series in memory, and as many again of known quantities: a log that invents new names must not fill it."""
 _LONG = 256 * 1024
 """Longest line in bytes; a longer line holds no metrics."""
 _DEPTH = 3
@@ -467,7 +467,7 @@ class MetricsReader:
             if is_number(value):
                 curve = self._curves.get(name)
                 if curve is None:
-                    if len(self._curves) >= SERIES_CAP:
+                    if len(self._curves) >= SERIES_CAP * (2 if quantity_named(name) else 1):
                         continue
                     curve = self._curves[name] = Curve()
                     if quantity_named(name) in ("reward", "loss"):

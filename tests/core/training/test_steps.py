@@ -470,3 +470,14 @@ def test_the_parts_of_a_reward_are_known_by_their_names() -> None:
         "rewards/Correct": "train/rewards/Correct",
         "rewards/chosen": "rewards/chosen",
     }
+
+
+def test_a_known_quantity_is_kept_behind_any_number_of_others() -> None:
+    reader = MetricsReader()
+    for step in range(3):
+        reader.add({"step": step, **{f"invented/{step}/{number}": 1 for number in range(400)}, "reward": step})
+    assert shown(reader, "reward") == [(0, 0), (1, 1), (2, 2)]
+    late = MetricsReader()
+    late.add({"step": 0, **{f"invented/{number}": 1 for number in range(900)}})
+    late.add({"step": 1, "reward": 0.5})
+    assert shown(late, "reward") == [(1, 0.5)] and len(late.names) < 900
