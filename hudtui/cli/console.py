@@ -14,7 +14,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from hudtui.core.errors import HudtuiError
+from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.text import clean, dump_json
 from hudtui.core.trust import Untrusted, agree
@@ -153,8 +153,8 @@ def failures(*, as_json: bool = False, compact: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except HudtuiError as failure:
-        error = failure if failure.lacks is None else _with_reason(failure)
+    except (HudtuiError, MemoryError) as failure:
+        error = _full() if isinstance(failure, MemoryError) else failure if failure.lacks is None else _with_reason(failure)
         if isinstance(error, Untrusted) and agrees(error):
             raise Again from None
         if debug:
@@ -178,6 +178,10 @@ def failures(*, as_json: bool = False, compact: bool = False) -> Iterator[None]:
         # The reader went away (`| head`): nothing more can be written to standard output, not even by the last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(141) from None
+
+
+def _full() -> HudtuiError:
+    return MachineError("the memory of this computer is not enough for this", fix="End other programs, or work on less at once.")
 
 
 def _with_reason(error: HudtuiError) -> HudtuiError:

@@ -211,6 +211,12 @@ class _Parquet(SplitWriter):
 
     def abandon(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
+        if (writer := self._writer) is not None:
+            # While its stream is open: it closes itself when it is thrown away, and would print that it cannot.
+            try:
+                writer.close()
+            except (OSError, ValueError, MemoryError, pa.ArrowException):
+                writer.is_open = False
         super().abandon()
 
 

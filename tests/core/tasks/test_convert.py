@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -279,3 +281,27 @@ def test_an_old_result_stays_when_a_new_one_fails(write: Write, task: Make, tmp_
     with pytest.raises(InputError):
         run(tmp_path / "t.json", target)
     assert target.path.read_bytes() == before and entries(tmp_path) == ["o.parquet", "t.json"]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_dataset_that_is_given_up_prints_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], full: bool
+) -> None:
+    monkeypatch.setattr(write_module, "ROW_GROUP", 10)
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    schema = pa.schema([(name, pa.string()) for name in ("id", "mcp_config", "setup_tool", "evaluate_tool")])
+    rows = pa.RecordBatch.from_pylist([dict.fromkeys(schema.names, "x" * 1000)] * 20, schema)
+    with (
+        pytest.raises(KeyError),
+        write_module.DatasetWriter(Target(tmp_path / "x.parquet", "parquet"), schema, ("train",)) as out,
+    ):
+        sink: Any = out.sink("train")
+        for _ in range(4):
+            sink.write(rows)
+        sink._under_way.result()
+        if full:
+            sink._stream.close()  # as a disk that takes nothing more
+        raise KeyError
+    del out, sink
+    gc.collect()
+    assert capfd.readouterr().err == "" and not list(tmp_path.iterdir())
