@@ -18,6 +18,7 @@ def main(name: str | None = None) -> None:
     Without arguments the full-screen app opens at once: nothing that only the commands need is imported before its first paint.
     """
     _guard_terminal()
+    os.umask(os.umask(0o022) | 0o002)  # nothing that is made here may be written by everybody
     folder = _current_folder()
     if len(sys.argv) == 1 and _COMPLETION not in os.environ:
         from hudtui.tui.app import run_app

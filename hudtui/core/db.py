@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from hudtui.core.errors import HudtuiError, Location
+from hudtui.core.paths import private_folder
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,7 +68,7 @@ class Database:
         self.patience = patience
         self._title, self._version, self._migrate = title, version, migrate
         self._error, self._damaged_fix, self._fix = error, damaged_fix, fix
-        self._make_folder = make_folder or (lambda: path.parent.mkdir(parents=True, exist_ok=True))
+        self._make_folder = make_folder or (lambda: private_folder(path.parent))
 
     def stamp(self) -> object:
         """Return what differs after every change of the file; None just after a change, when the next might leave it the same."""

@@ -251,19 +251,6 @@ def _keep_owner(handle: int, target: Path) -> None:
             os.fchown(handle, old.st_uid, old.st_gid)
 
 
-def private_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing, for this user alone, whatever the umask says.
-
-    Whoever could write one above it could put another folder in its place.
-
-    Raises:
-        OSError: It cannot be made.
-    """
-    if not path.parent.exists():
-        private_folder(path.parent)
-    path.mkdir(mode=0o700, exist_ok=True)
-
-
 @contextlib.contextmanager
 def file_lock(path: Path | str, *, timeout: float = 10.0) -> Iterator[None]:
     """Hold a lock while a file is read, edited and written, against other processes and threads that use `file_lock`.

@@ -47,6 +47,19 @@ def typed_path(text: str | Path) -> Path:
     return Path(os.path.expanduser(text))
 
 
+def private_folder(path: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone, whatever the umask says.
+
+    Whoever could write one above it could put another folder in its place.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    if not path.parent.exists():
+        private_folder(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
 def app_paths() -> AppPaths:
     """The folders by the rules of the system; all of them below `HUDTUI_HOME` when that is set."""
     home = os.environ.get("HUDTUI_HOME")

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import file_lock, private_folder, write_atomic
-from hudtui.core.paths import app_paths
+from hudtui.core.files import file_lock, write_atomic
+from hudtui.core.paths import app_paths, private_folder
 from hudtui.core.text import clean_line, in_full
 
 Kind = Literal["command", "code", "address", "key", "setting", "variable", "limit", "run"]

@@ -9,6 +9,8 @@ import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
+from hudtui.core.paths import private_folder
+
 log = logging.getLogger("hudtui")
 
 _MAX_BYTES = 1_000_000
@@ -21,7 +23,7 @@ def start_logging(folder: Path, *, debug: bool) -> Path | None:
 
     path = folder / "hudtui.log"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(folder)
         handler = RotatingFileHandler(path, maxBytes=_MAX_BYTES, backupCount=_KEPT, encoding="utf-8", delay=False)
     except OSError:
         return None
@@ -47,7 +49,7 @@ def write_crash(folder: Path, error: BaseException, version: str) -> Path | None
     )
     path = folder / f"crash-{now:%Y%m%d-%H%M%S}-{os.getpid()}.txt"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(folder)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(text)

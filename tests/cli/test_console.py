@@ -141,3 +141,30 @@ def test_version_and_help_and_a_bad_folder(tmp_path: Path) -> None:
 
 def test_columns_count_cells_and_not_letters() -> None:
     assert console.columns([["棋盘", "1"], ["ab", "10"]], right={1}) == ["棋盘   1", "ab    10"]
+
+
+def test_too_little_memory_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as end, console.failures(as_json=True):
+        bytearray(2**62)
+    told = capsys.readouterr()
+    assert end.value.exit_code == 5 and told.err.startswith("error: the memory of this computer is not enough")
+    assert json.loads(told.out)["error"]["type"] == "MachineError"
+
+
+def test_whatever_the_umask_nothing_is_made_that_everybody_may_write(own_world: Path) -> None:
+    home = Path.home()
+    for words in (("demo", "--help"), ("settings", "set", "HUDTUI_MAX_HOURS", "3"), ("trust", "--yes"), ("init", "--help")):
+        subprocess.run(
+            [sys.executable, "-m", "hudtui", *words], cwd=own_world, umask=0, capture_output=True, check=False, timeout=120
+        )
+    code = f"""
+import pathlib
+from hudtui.cli import main
+from hudtui.tui.applog import start_logging
+from hudtui.core.runs.store import RunStore
+start_logging(pathlib.Path({str(home)!r}) / "a" / "b" / "c", debug=False)
+"""
+    subprocess.run([sys.executable, "-c", code], umask=0, check=True, timeout=120)
+    assert (home / "a").stat().st_mode & 0o777 == 0o700 and (home / "a" / "b" / "c" / "hudtui.log").is_file()
+    made = [path for top in (home, own_world) for path in top.rglob("*") if not path.is_relative_to(home / "a" / "b" / "c")]
+    assert len(made) > 3 and not [path for path in made if not path.is_symlink() and path.stat().st_mode & 0o002]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hudtui.core.compute.provider import ProviderError
-from hudtui.core.paths import app_paths
+from hudtui.core.paths import app_paths, private_folder
 from hudtui.core.python import python_command
 from hudtui.core.text import clean_line
 
@@ -75,7 +75,7 @@ def start_simulator(folder: Path | None = None) -> DemoSimulator:
     """
     folder = folder or _folder()
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(folder)
         with (folder / "starting").open("w") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)  # two that begin at once
             return _running(folder) or _start(folder)

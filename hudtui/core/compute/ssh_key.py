@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hudtui.core.compute.values import SshKey
 from hudtui.core.errors import InputError, Location
-from hudtui.core.paths import typed_path
+from hudtui.core.paths import private_folder, typed_path
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def make_key(path: Path) -> Path:
 
     key = asyncssh.generate_private_key("ssh-ed25519", comment="hudtui")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(path.parent)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
         with os.fdopen(handle, "wb") as file:
             file.write(key.export_private_key("openssh"))

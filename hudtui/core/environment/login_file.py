@@ -17,8 +17,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from hudtui.core.environment.servers import mask_url
 from hudtui.core.errors import InputError
-from hudtui.core.files import private_folder, read_json, write_atomic
-from hudtui.core.paths import app_paths
+from hudtui.core.files import read_json, write_atomic
+from hudtui.core.paths import app_paths, private_folder
 from hudtui.core.text import clean_line
 
 FORMAT = 1

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.files import write_atomic
-from hudtui.core.paths import app_paths
+from hudtui.core.paths import app_paths, private_folder
 from hudtui.core.remote.host import AskPassphrase, Disconnected, Host, Notify, Silent
 from hudtui.core.remote.known_hosts import KnownHosts
 from hudtui.core.remote.local import LocalHost
@@ -225,7 +225,7 @@ def save_address(host: str, target: SshTarget) -> None:
     about["keys"] = [str(key) for key in target.keys]
     path = _file(host)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         write_atomic(path, json.dumps(about, indent=1) + "\n", mode=0o600)
     except OSError as error:
         raise MachineError(f"the address of {host} cannot be stored in {path}", why=error.strerror) from None

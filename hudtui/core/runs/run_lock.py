@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Collection
 from pathlib import Path
 
 from hudtui.core.errors import MachineError, RunError
+from hudtui.core.paths import private_folder
 from hudtui.core.runs.store import RunRecord, RunStore
 
 
@@ -30,7 +31,7 @@ async def lock_run(store: RunStore, run: str, *, patience: float = 0.5) -> Async
     """
     path = _lock(store, run)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise MachineError(f"run {run} cannot be managed: {path} cannot be written", why=error.strerror) from None

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 from hudtui.core import trust
 from hudtui.core.db import Database, execute_all
 from hudtui.core.errors import InputError, RunError
+from hudtui.core.paths import private_folder
 from hudtui.core.process import machine_label
 from hudtui.core.runs.spec import RunSpec, spec_from_json
 from hudtui.core.runs.values import END_STATES, LATEST_TIME, MOST_UNREADABLE, RunEvent, RunSummary, fold
@@ -120,7 +121,7 @@ class RunStore:
         if self.state_dir.name == STATE_FOLDER:
             make_state_dir(self.state_dir.parent)
         else:
-            self.state_dir.mkdir(parents=True, exist_ok=True)
+            private_folder(self.state_dir)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a method that writes in the store's thread: another process may hold the lock for seconds."""
