@@ -37,8 +37,8 @@ _STEPS = 20
 """Steps of a training that `runs show` prints."""
 
 
-_MOST = 256 * 2**20
-"""Bytes of a log that are printed or searched, the last ones."""
+_MOST, _MOST_SEARCHED = 2**30, 2**34
+"""Bytes of a log that are printed, and that are searched, the last ones: a machine may call a log endless."""
 
 GOES_ON = "a run that has started keeps running: hudtui runs shows it"
 """Said when a signal ends a command that had started a run."""
@@ -150,7 +150,7 @@ def log_filter(options: LogOptions) -> LogFilter | None:
 async def _begin(log: Log, part: LogPart) -> int:
     """Where to begin, whatever the filter."""
     since = 0 if part.since is None else await log.tail_since(seconds=part.since)
-    if (left_out := await log.tail(lines=0) - _MOST) > since:
+    if (left_out := await log.tail(lines=0) - (_MOST if part.wanted is None else _MOST_SEARCHED)) > since:
         from hudtui.core.compute.hardware import size
 
         console.say(f"{clean_line(log.name, 60)}: the first {size(left_out)} of the log are left out")

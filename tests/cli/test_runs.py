@@ -165,6 +165,7 @@ def test_of_a_log_without_end_the_last_part_is_printed(
     endless: str, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("hudtui.cli.runlog._MOST", 2**20)
+    monkeypatch.setattr("hudtui.cli.runlog._MOST_SEARCHED", 2**20)
     folder = Path(json.loads(hudtui("runs", "show", endless, "--json").stdout)["folder"])
     hudtui("runs", "stop", endless, "--yes")
     with (folder / "logs" / "s0.log").open("ab") as stream:
