@@ -217,7 +217,7 @@ def _show(found: Analysis, logins: list[str]) -> None:
         console.out("timings     " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.timings.items()))
     if found.instructions:
         console.out(f"says        {_short(found.instructions, 200)}")
-    for title, kind in (("tools", "agent"), ("set-up", "setup"), ("evaluation", "evaluate"), ("other tools", "lifecycle")):
+    for title, kind in (("tools", "agent"), ("setup", "setup"), ("evaluation", "evaluate"), ("other tools", "lifecycle")):
         tools = [tool for tool in found.tools if tool.kind == kind]
         if tools or kind == "agent":
             console.out()

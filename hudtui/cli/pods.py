@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from hudtui.core.compute.values import Pod
     from hudtui.core.flows.rent import PodToEnd
 
-Name = Annotated[str, typer.Argument(metavar="POD", help="Name or id of the pod, or the beginning of one.")]
-Names = Annotated[list[str], typer.Argument(metavar="POD...", help="Names or ids of pods, or the beginnings of them.")]
-_MAY_LIVE = "a pod may still be alive and cost money: hudtui pods list"
+Name = Annotated[str, typer.Argument(metavar="MACHINE", help="Name or id of the machine, or the beginning of one.")]
+Names = Annotated[list[str], typer.Argument(metavar="MACHINE...", help="Names or ids of machines, or the beginnings of them.")]
+_MAY_LIVE = "a machine may still be alive and cost money: hudtui pods list"
 
 
 app = typer.Typer(help="Find offers; rent, list, reach and end machines.", invoke_without_command=True, rich_markup_mode=None)
@@ -154,10 +154,10 @@ def _state(pod: Pod) -> str:
 @app.command("status")
 @console.run_async()
 async def status(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[POD...]", help="By default all rented pods.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[MACHINE...]", help="By default all rented machines.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show all details of pods."""
+    """Show all details of machines."""
     from hudtui.core.compute.known_pods import find_pod
 
     ledger = _ledger()
@@ -182,7 +182,7 @@ def _print(one: KnownPod, spending: CostSummary) -> None:
 
     pod, cost = one.pod, spending.of(one.pod.id) or spending.of(one.pod.name)
     facts = [
-        ("pod", f"{pod.name}  ({pod.id}, {one.provider.title})"),
+        ("machine", f"{pod.name}  ({pod.id}, {one.provider.title})"),
         ("state", f"{_state(pod)}  ({pod.status})" + (f", {_last_seen(one)}" if _last_seen(one) else "")),
         ("GPUs", f"{pod.gpu_count}x {pod.gpu_type}" + (", spot" if pod.spot else "") if pod.gpu_type else "–"),
         ("at", " ".join(word for word in (pod.cloud, pod.region) if word) or "–"),
@@ -192,7 +192,7 @@ def _print(one: KnownPod, spending: CostSummary) -> None:
         ("login", ", ".join(map(str, pod.addresses)) or "not yet"),
     ]
     for label, text in facts:
-        console.out(f"{label:<6} {text}")
+        console.out(f"{label:<8} {text}")
     console.out()
 
 
@@ -202,9 +202,9 @@ def ssh(
     command: Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="By default a shell.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the command for ssh, and do not run it.")] = False,
 ) -> None:
-    """Open a shell on a pod, or run a command there, by the system's ssh.
+    """Open a shell on a machine, or run a command there, by the system's ssh.
 
-    It trusts the host key that hudtui has seen and no other, and uses your key for pods. The exit code is the one of ssh: that of
+    It trusts no host key but the one that hudtui has seen, and uses your key for machines. The exit code is that of ssh: that of
     the command, or 255 without a connection.
     """
 
@@ -240,12 +240,14 @@ def ssh(
 @console.run_async()
 async def limits(
     name: Name,
-    budget: Annotated[str | None, typer.Option("--budget", help="Spending limit for the pod, or none.")] = None,
-    day_budget: Annotated[str | None, typer.Option("--day-budget", help="Spending limit for all pods in a day, or none.")] = None,
-    max_hours: Annotated[str | None, typer.Option("--max-hours", help="Time limit for the pod in hours, or none.")] = None,
+    budget: Annotated[str | None, typer.Option("--budget", help="Spending limit for the machine, or none.")] = None,
+    day_budget: Annotated[
+        str | None, typer.Option("--day-budget", help="Spending limit for all machines in a day, or none.")
+    ] = None,
+    max_hours: Annotated[str | None, typer.Option("--max-hours", help="Time limit for the machine in hours, or none.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the limits of a pod without a run, or change them: here, and for the guard on the pod."""
+    """Show the limits of a machine without a run, or change them: here, and for the guard on it."""
     from hudtui.core.compute.known_pods import find_pod
     from hudtui.core.compute.limits import Limits, limits_from_settings
     from hudtui.core.flows.rent import change_limits, limits_sentence
@@ -280,7 +282,7 @@ async def limits(
 @app.command("terminate")
 @console.run_async(when_ended=_MAY_LIVE)
 async def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
-    """End pods, verify that they have ended, and show their bills."""
+    """End machines, verify that they have ended, and show their bills."""
     from hudtui.core.compute.known_pods import find_pod
 
     ledger = _ledger()
@@ -347,7 +349,7 @@ async def history(
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    """List the pods that ended lately with their cost and the reason, the newest first."""
+    """List the machines that ended lately with their cost and the reason, the newest first."""
     from hudtui.core.compute.known_pods import HISTORY_HEAD, history_row, pods_history
 
     async with compute.asked(compute.settings(), provider or (), paid=True) as providers, compute.busy("asking for the history"):
@@ -360,7 +362,7 @@ async def history(
     elif found:
         compute.table(HISTORY_HEAD, [history_row(one) for one in found], right=(3, 4, 5))
     else:
-        console.say("No pod has ended yet.")
+        console.say("No machine has ended yet.")
 
 
 @app.command("reconcile")

@@ -147,7 +147,7 @@ def _print(event: PlayEvent, playing: Playing) -> None:
     elif isinstance(event, flow.PlayStarted):
         console.out(opening_text(event.task.id, event.opening))
         if event.recorded is not None:
-            console.say("warning: the set-up answers otherwise than in the recorded episode")
+            console.say("warning: the setup answers otherwise than in the recorded episode")
     elif isinstance(event, flow.PlayedTurn):
         console.out("\n" + turn_text(event.number, event.turn))
         error = event.turn.interpretation.get("error") or {}

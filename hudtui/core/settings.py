@@ -136,7 +136,7 @@ _COMMON = (
     Setting("WANDB_BASE_URL", "address of the Weights & Biases server", "url", "https://api.wandb.ai"),
     Setting("PRIME_API_KEY", "Prime Intellect: renting GPUs", "secret", get_it="https://app.primeintellect.ai/dashboard/tokens"),
     Setting("PRIME_TEAM_ID", "Prime Intellect team that pays; without it, your own account"),
-    Setting("PRIME_SSH_KEY_PATH", "private SSH key for Prime pods, e.g. ~/.ssh/prime_key.pem", "path"),
+    Setting("PRIME_SSH_KEY_PATH", "private SSH key for machines of Prime, e.g. ~/.ssh/prime_key.pem", "path"),
     Setting("PRIME_API_BASE_URL", "address of the Prime Intellect API", "url", "https://api.primeintellect.ai"),
     Setting("HUDTUI_SIM", "a simulator in Prime Intellect's place: demo, its address on this machine, or off"),
     Setting("HUDTUI_SIM_KEY", "the simulator at HUDTUI_SIM: the key that it prints when it starts", "secret"),

@@ -281,7 +281,7 @@ class Spending:
             await terminate_pod(
                 holding.pod, provider, session.overview.ledger, why=f"guard: {why}", sleep=self._app.services.sleep
             )
-            self._app.say(f"{name} was ended: {why}. It is gone.", severity="warning")
+            self._app.say(f"{name} has ended, verified: {why}.", severity="warning")
         except Exception as error:
             self._ending.discard(name)  # the next look tries again
             self._app.fail(error)

@@ -5,7 +5,7 @@
 So many clients at once play text-2048: over `/ws` of one `hudtui env serve` (a process of its own, started before), and as
 sessions of the SDK's client with the environment itself, over stdio (a process for each session) and over HTTP (one server for
 all). The server reaches the environment in the same way. The two take turns in one run, in both orders. "moves" is the time
-from the moment when every session is set up to the last answer to a step but one; "in all" includes connections, set-up, the
+from the moment when every session is set up to the last answer to a step but one; "in all" includes connections, setup, the
 last step, the evaluation and the end of every environment. "processor" is the processor time of this process, the client, alone.
 The frames are those of `GenericEnvClient`.
 

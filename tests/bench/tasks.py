@@ -74,7 +74,7 @@ print(json.dumps({"start": ready - begun, "work": done - ready, "cpu": used - be
 
 
 def tasks(count: int) -> Iterator[dict[str, object]]:
-    """Tasks that differ in prompt, set-up, goal and metadata, and share their server, as real files do."""
+    """Tasks that differ in prompt, setup, goal and metadata, and share their server, as real files do."""
     source = random.Random(7)
     for number in range(count):
         goal = 2 ** source.randint(5, 12)

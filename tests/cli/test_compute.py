@@ -202,8 +202,8 @@ def test_the_life_of_a_pod(known: PrimeSimulator, run: Run, monkeypatch: pytest.
         "disk",
         "Your wallet ($100.00) lasts",
         "is ready: root@127.0.0.1:",
-        "A guard on the machine switches it off after 9.21 h",
-        "THAT MAY NOT STOP THE CHARGES",
+        "Safety stop: a guard on the machine switches it off after 9.21 h",
+        "That may not stop the billing",
         f"hudtui pods terminate {name}",
     ):
         assert said in done.stderr
@@ -307,7 +307,7 @@ def test_the_limits_of_a_pod_are_shown_and_changed(known: PrimeSimulator, run: R
     name = run("pods", "create", "H100", "--no-spot", "--yes").stdout.strip()
     assert "at $25.00 or after 24 h" in run("pods", "limits", name).stdout
     done = run("pods", "limits", name, "--max-hours", "2", "--budget", "none", "--day-budget", "none")
-    assert done.stdout == "It is ended after 2 h.\n" and "A guard on the machine switches it off after " in done.stderr
+    assert done.stdout == "It is ended after 2 h.\n" and "a guard on the machine switches it off after " in done.stderr
     assert json.loads(run("pods", "limits", name, "--json").stdout)["max_hours"] == 2
     assert json.loads(run("pods", "list", "--json").stdout)["pods"][0]["left_hours"] <= 2
     assert "is not a limit" in run("pods", "limits", name, "--budget", "much", rc=2).stderr
@@ -347,7 +347,7 @@ def test_the_way_in_is_found_also_where_the_provider_names_another_user(known: P
 
 def test_pods_that_are_none(known: PrimeSimulator, run: Run) -> None:
     for command in (["status"], ["ssh"], ["terminate", "--yes"]):
-        assert "there is no pod 'nix'" in run("pods", *command, "nix", rc=5).stderr
+        assert "there is no machine 'nix'" in run("pods", *command, "nix", rc=5).stderr
 
 
 def test_orphans_are_ended_by_one_command(known: PrimeSimulator, run: Run) -> None:

@@ -128,7 +128,7 @@ def test_a_fork_and_where_it_disagrees() -> None:
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert "recorded" in events[0] and any("recorded" in event for event in events[1:3]) and "recorded" not in events[3]
     done = play("--policy", "greedy", "--max-turns", 3, "--fork", "a.jsonl#2")
-    assert "the set-up answers otherwise" in done.stderr and "differs; recorded was: Moved" in done.stderr
+    assert "the setup answers otherwise" in done.stderr and "differs; recorded was: Moved" in done.stderr
 
 
 def test_no_trace_and_samples() -> None:

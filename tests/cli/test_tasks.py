@@ -127,7 +127,7 @@ def test_a_task_is_set_up_and_evaluated() -> None:
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0].startswith('setup {"name": "board"') and "answered in" in lines[0]
-    assert lines[-1].startswith("t2: set-up and evaluation work: reward 0")
+    assert lines[-1].startswith("t2: setup and evaluation work: reward 0")
     result = tasks("test", name, "--task", "t3", "--json")
     found = json.loads(result.stdout)
     assert result.exit_code == 0 and (found["task"], found["ok"], found["severity"], found["reward"]) == (
@@ -138,7 +138,7 @@ def test_a_task_is_set_up_and_evaluated() -> None:
     )
     assert [step["tool"] for step in found["steps"]] == ["setup", "evaluate"]
     result = tasks("test", name, "--task", "t4")
-    assert result.exit_code == 1 and "t4: the set-up failed" in result.stdout
+    assert result.exit_code == 1 and "t4: the setup failed" in result.stdout
 
 
 @pytest.mark.parametrize(("wanted", "said"), [("t1", "task t1 cannot be used"), ("t9", "there is no task t9")])

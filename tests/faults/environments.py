@@ -2,7 +2,7 @@
 
     python tests/faults/environments.py [--seed 1] [--episodes 2000] [--healthy 2000]
 
-Every fault of every transport (stdio, streamable HTTP, SSE, OpenEnv) comes at set-up, play and evaluation, in an order that the
+Every fault of every transport (stdio, streamable HTTP, SSE, OpenEnv) comes at setup, play and evaluation, in an order that the
 seed decides, between the healthy ones. No episode with a fault may be scored or be in a mean, no healthy one may be left out,
 99 % of the causes have to be right, and a fault has to be known within two seconds. Prints what is not so; the exit status is 1
 then. A machine under load is late by itself: `--at-once 2` helps.

@@ -232,7 +232,7 @@ class Report:
 
     def _says(self, case: Case) -> bool:
         error = str(self.episodes[case.id].error)
-        where = {"setup": error.startswith("set-up, "), "evaluate": error.startswith(("evaluation, ", "the evaluation failed: "))}
+        where = {"setup": error.startswith("setup, "), "evaluate": error.startswith(("evaluation, ", "the evaluation failed: "))}
         place = where.get(case.stage, not any(where.values()))
         return place and re.search(case.words, error) is not None
 

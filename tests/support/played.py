@@ -60,7 +60,7 @@ def metrics_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def task(name: str = "board", *, size: int = 3, seed: int = 1, target: int = 16, setup: str = "board") -> Task:
-    """A task of 2048. Its set-up fails where `setup` is none of the environment's."""
+    """A task of 2048. Its setup fails where `setup` is none of the environment's."""
     return Task(
         id=name,
         prompt=f"Reach {target}.",

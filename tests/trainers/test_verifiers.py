@@ -190,7 +190,7 @@ def test_secrets_reach_no_trace(told: dict[str, Any], chat: ScriptedChat) -> Non
 
 def test_what_fails_is_told_and_has_no_reward(told: dict[str, Any]) -> None:
     (broken,) = told["broken"]
-    assert not broken["ok"] and not broken["rewards"] and "the set-up failed" in broken["errors"][0]
+    assert not broken["ok"] and not broken["rewards"] and "the setup failed" in broken["errors"][0]
     (closed,) = told["no key"]
     assert not closed["ok"] and not closed["rewards"] and "401" in closed["errors"][0]
     assert "colour is no setting of hud-vf-gym" in told["refused"]["unknown"][0]

@@ -536,8 +536,8 @@ async def _test_first(app: Any, pilot: Any, settle: Any) -> str:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "set-up and evaluation work: reward 0."),
-        ({"setup_tool": {"name": "setup", "arguments": {"name": "bored"}}}, "the set-up failed"),
+        ({}, "setup and evaluation work: reward 0."),
+        ({"setup_tool": {"name": "setup", "arguments": {"name": "bored"}}}, "the setup failed"),
         ({"evaluate_tool": {"name": "evaluate", "arguments": {"name": "nothing_such"}}}, "the evaluator is broken"),
         (
             {

@@ -382,7 +382,7 @@ def test_a_machine_is_rented_entered_limited_and_ended(demo: Path, sim: PrimeSim
     screen.do("compute.terminate")
     screen.until("Everything on it is lost.")
     screen.press("y")
-    screen.until("is gone; it cost $", "none rented")
+    screen.until("has ended, verified: it cost $", "none rented")
     assert not sim.alive
     screen.do("compute.history")
     screen.until("Machines that have ended", "ended by hand")
@@ -512,7 +512,7 @@ def test_two_episodes_are_compared_and_a_machine_that_no_run_owns_is_ended(
     screen.do("compute.orphans")
     screen.until("End hudtui-lost?", "! It is unclaimed, and alive", "Everything on it is lost.")
     screen.press("y")
-    screen.until("hudtui-lost is gone; it cost $", "1 rented", gone="unclaimed")
+    screen.until("hudtui-lost has ended, verified: it cost $", "1 rented", gone="unclaimed")
     assert [pod.name for pod in sim.alive] == ["colleague"]
     screen.quit()
 

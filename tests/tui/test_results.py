@@ -218,10 +218,10 @@ async def test_a_failure_is_told_with_its_cause(open_app: Any, outputs: Path, sc
         await pilot.press("F")
         await until(pilot, lambda: len(screen.failures.listed) >= 2 and len(screen.episodes.listed) == 2)
         assert [row.cause.startswith("not solved, ") for row in screen.failures.listed[:2]] == [False, True]
-        assert "the set-up failed" in screen_text(app)
+        assert "the setup failed" in screen_text(app)
         await pilot.press("enter", "enter")
         await until(pilot, lambda: screen.episode.transcript is not None and screen.episode.entry.failed)
-        assert "the set-up failed" in text_of(screen.episode)
+        assert "the setup failed" in text_of(screen.episode)
         await pilot.press("escape", "escape")
         await until(pilot, lambda: not screen.groups.disabled)
         assert app.screen is screen, "failures are a level below the groups"

@@ -303,10 +303,12 @@ def _reasons(
     elif verdict is not None and verdict.state == "unknown":
         yield f"It has {_BEST[order]} of the {len(found)} offers of which the fit is not known."
     elif not others:
-        yield "It is the only offer that fits."
+        yield f"It is the only offer {'of this choice' if fit is None else 'that fits'}."
     else:
         span = "" if hours is None else f" for {hours:g} h"
-        those = f"the {len(found)} offers{' with one GPU' if one_gpu else ''} that fit"
+        those = f"{len(found)} offers{' with one GPU' if one_gpu else ''}"
+        if fit is not None:  # otherwise no model is named that they could fit
+            those = f"the {those} that fit"
         if verdict is not None and verdict.state == "tight":
             those += ", all of them tightly"
         yield f"It has {_BEST[order]}{span} of {those}; next comes {_brief(others[0])}."

@@ -54,7 +54,7 @@ async def find_pod(name: str, providers: Mapping[str, Provider], ledger: Ledger,
         return hits[0]
     if len(hits) > 1:
         raise ProviderError(
-            f"{clean_line(name, 60)!r} means several pods",
+            f"{clean_line(name, 60)!r} means several machines",
             fix=f"They are: {', '.join(f'{one.pod.name} ({one.pod.id})' for one in hits)}.",
         )
     for provider in providers.values():
@@ -62,7 +62,9 @@ async def find_pod(name: str, providers: Mapping[str, Provider], ledger: Ledger,
         if pod is not None:
             return KnownPod(provider, pod, await ledger.run(ledger.record_of, pod, provider))
     names = ", ".join(clean_line(one.pod.name or one.pod.id, 60) for one in living)
-    raise ProviderError(f"there is no pod {clean_line(name, 60)!r}", fix=f"Alive are: {names}." if names else "None is alive.")
+    raise ProviderError(
+        f"there is no machine {clean_line(name, 60)!r}", fix=f"Alive are: {names}." if names else "None is alive."
+    )
 
 
 async def ended_pods(provider: Provider, ledger: Ledger) -> list[KnownPod]:
@@ -103,7 +105,7 @@ async def pods_history(providers: Mapping[str, Provider], ledger: Ledger) -> tup
             known = await ended_by_ledger(provider, ledger)
             if not known:
                 raise
-            warnings.append(f"{'; '.join(error.lines())} Its pods are listed as hudtui's own records have them.")
+            warnings.append(f"{'; '.join(error.lines())} Its machines are listed as hudtui's own records have them.")
             found += known
     return found, tuple(warnings)
 

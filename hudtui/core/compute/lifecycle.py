@@ -364,8 +364,8 @@ class _Attempt:
         raise OutcomeUnknown(
             f"it could not be confirmed whether {self.name} was created",
             why="; ".join(trouble.lines()) if trouble else None,
-            fix=f"No pod of that name appeared within {sum(_LOOKUP_PAUSES):.0f} s. It was not asked for again; it is looked for "
-            "at every start, and by `hudtui pods reconcile`.",
+            fix=f"No machine of that name appeared within {sum(_LOOKUP_PAUSES):.0f} s. It was not asked for again; it is looked "
+            "for at every start, and by `hudtui pods reconcile`.",
         )
 
     @property

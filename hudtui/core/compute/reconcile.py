@@ -355,7 +355,7 @@ def _orphan(pod: Pod, entry: PodRecord | None, closed: bool, account: Account | 
         why = "it was recorded as ended, or as never created"
     elif entry.state != "ready" or entry.run is None:
         unguarded = entry.state != "ready" or entry.why == UNGUARDED
-        why = "its set-up was interrupted" + (", and no guard is on it" if unguarded else "")
+        why = "its setup was interrupted" + (", and no guard is on it" if unguarded else "")
     elif entry.workspace is not None and not Path(entry.workspace).is_dir():
         why = f"its run {entry.run} may be at work: the project {clean_line(entry.workspace)} cannot be read"
     else:

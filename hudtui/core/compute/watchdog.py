@@ -132,7 +132,7 @@ async def start_watchdog(
         InputError: See `terminate_rule`.
     """
     if provider.features.terminates_itself:
-        return WatchdogPromise(f"{provider.title} ends it by itself when its time is over, also when hudtui is gone.")
+        return WatchdogPromise(f"{provider.title} ends it by itself when its time is over, even if hudtui is closed.")
     rules = watchdog_rules(until, provider, pod, lookup=lookup)
     await arm_watchdog(host, FOLDER, rules, key=guard_key(lookup) if rules["end"] else None)
     if rules["max_seconds"] is None:
@@ -150,15 +150,15 @@ def watchdog_notice(provider: Provider, lookup: Callable[[str], str | None]) -> 
         return f"When hudtui is closed, {provider.title} ends it in time."
     if terminate_rule(provider, "", lookup) is not None:
         return "When hudtui is closed, a guard on it ends it in time."
-    return "When hudtui is closed, a guard on it switches it off in time. Only ending it is sure to stop the charges."
+    return "When hudtui is closed, a guard on it switches it off in time. Only ending it is sure to stop the billing."
 
 
 def watchdog_promise(hours: float, *, ends: bool) -> WatchdogPromise:
     """What the guard will do."""
-    after = f"after {hours:.3g} h, also when hudtui is gone"
+    after = f"after {hours:.3g} h, even if hudtui is closed"
     if ends:
-        return WatchdogPromise(f"A guard on the machine ends it {after}.")
+        return WatchdogPromise(f"Safety stop: a guard on the machine ends it {after}.")
     return WatchdogPromise(
-        f"A guard on the machine switches it off {after}.",
-        f"THAT MAY NOT STOP THE CHARGES: only ending it does. With {KEY}, a key that may only end machines, the guard ends it.",
+        f"Safety stop: a guard on the machine switches it off {after}.",
+        f"That may not stop the billing: only ending it does. With {KEY}, a key that may only end machines, the guard ends it.",
     )

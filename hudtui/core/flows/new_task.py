@@ -41,7 +41,7 @@ _SUFFIXES = (".json", ".jsonl", ".ndjson")
 _DONE = ""
 """Value of the choice that ends a list of questions; no tool and no parameter has an empty name."""
 _ANYWAY = "write"
-_WORDS = {"setup": "set-up", "evaluate": "evaluation"}
+_WORDS = {"setup": "setup", "evaluate": "evaluation"}
 _HUBS = {"setup": SETUP_TOOLS, "evaluate": EVALUATE_TOOLS}
 
 
@@ -332,7 +332,7 @@ async def _ask_call(
     offered = {f"{tool.hub}.{tool.name}" if tool.hub else tool.name: tool for tool in _offered(stage, analysis)}
     choices = [Choice(name, signature(tool, name), clean_line(tool.description, 100)) for name, tool in offered.items()]
     if stage == "setup":
-        choices.append(Choice(_DONE, "no set-up", "the environment begins as it is when it starts"))
+        choices.append(Choice(_DONE, "no setup", "the environment begins as it is when it starts"))
         title = "Which call sets the task up?"
     else:
         choices.append(Choice(_DONE, "no evaluator", "set `rubric.reward` in the configuration"))

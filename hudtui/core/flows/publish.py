@@ -229,7 +229,7 @@ async def carry_to_v6(
 
     if output is None:
         stem = suggested_output(source.name).removesuffix(".parquet").removesuffix("-checked")
-        name = await person.ask("Write the tasks for HUD v6 to", value=f"{stem}-v6.json")
+        name = await person.ask("Save tasks for HUD v6 as", value=f"{stem}-v6.json")
         if name is None:
             return
         if not name.strip():

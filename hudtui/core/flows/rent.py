@@ -353,7 +353,7 @@ def _ended_text(end: PodToEnd, gone: Pod) -> str:
     if not gone.id:
         return f"{_name(end.pod)} was never created."
     cost, simulated = charge_text(gone), " (simulated)" if end.provider.features.simulated else ""
-    return f"{_name(end.pod)} is gone; " + (f"it cost {cost}{simulated}." if cost else "its bill is not there yet.")
+    return f"{_name(end.pod)} has ended, verified: " + (f"it cost {cost}{simulated}." if cost else "its bill is not there yet.")
 
 
 def _pod_lines(end: PodToEnd) -> list[str]:

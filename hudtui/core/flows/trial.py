@@ -157,14 +157,14 @@ async def _trial(task: Task, lookup: Lookup, timeout: float) -> Trial:
     if episode.stop == "error":
         return outcome("error", str(episode.error))
     if not task.evaluate:
-        return outcome("success", "set-up works; no evaluator: set `rubric.reward` in the configuration")
+        return outcome("success", "setup works; no evaluator: set `rubric.reward` in the configuration")
     reward = episode.scores.task_completion
     if (told := reward_warning(reward)) is not None:
         return outcome("warning", told, reward=reward)
     if reward >= 1:
         verdict = f"reward {reward:g} before anything was done: this task gives full marks without a move"
         return outcome("warning", verdict, reward=reward)
-    return outcome("success", f"set-up and evaluation work: reward {reward:g} before the first move", reward=reward)
+    return outcome("success", f"setup and evaluation work: reward {reward:g} before the first move", reward=reward)
 
 
 class _Recorder:

@@ -150,7 +150,7 @@ class EpisodeSession:
         )
         messages = await player.start()
         if player.stop is not None:
-            raise Refused("EXECUTION_ERROR", player.error or "the set-up failed")
+            raise Refused("EXECUTION_ERROR", player.error or "the setup failed")
         self._player = player
         observation = {
             **_shown(messages[-1]),

@@ -186,13 +186,13 @@ class EpisodePlayer:
         self._messages += self.config.opening(self._agent.system_prompt)
         shown: list[Observation] = []
         for call in self.task.setup:
-            result = await self._call(call, "set-up")
+            result = await self._call(call, "setup")
             if result is None:
                 break
             shown.append(observe(result, images=self._images, limit=self._limit))
             self._opening_images += self._kept_images(result)
             if result.is_error:
-                self._end("error", f"the set-up failed: {call.name} answered with {shown[-1].text}")
+                self._end("error", f"the setup failed: {call.name} answered with {shown[-1].text}")
                 break
         opening = join(shown if self._agent.shows_setup else (), lead=self.task.prompt, limit=self._limit)
         self._messages.append({"role": "user", "content": opening.content()})

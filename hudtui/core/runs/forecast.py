@@ -118,7 +118,7 @@ def forecast(spec: RunSpec, store: RunStore, *, ends: bool, host: str = "local",
         return replace(made, seconds=seconds, text=f"About {duration(seconds)}: {took}; the price is not known.")
     expected = rent.offer.price.for_hours(seconds / HOUR)
     besides = (
-        f", and {duration(step.besides)} for set-up and results" if step.besides is not None else ", without the time of set-up"
+        f", and {duration(step.besides)} for setup and results" if step.besides is not None else ", without the time of setup"
     )
     made = replace(made, seconds=seconds, expected=expected, exceeds=limit is not None and seconds > limit * HOUR)
     return replace(made, text=_sentence(f"About {money(expected, rent.currency)} in all: {took}{besides}", made))

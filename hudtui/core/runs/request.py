@@ -29,7 +29,7 @@ class RunRequest(JobOptions):
         None, "A task file or folder, or a dataset on the Hub (org/name); by default the dataset in the lock file.", group=WHAT
     )
     config: Path | None = knob(None, "Gym configuration; by default the only one here.", "--config", "-c", group=WHAT)
-    training: Path | None = knob(None, "File with settings of the trainer (YAML or JSON).", label="settings", group=TRAINING)
+    training: Path | None = knob(None, "File with settings of the trainer (YAML or JSON).", label="settings file", group=TRAINING)
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Single settings of the trainer, by the names of `Recipe`. They take precedence over the file."""
     name: str | None = knob(None, "Name of the run.", group=WHAT)

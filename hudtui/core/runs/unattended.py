@@ -162,7 +162,7 @@ class _Left:
         if self.provider is not None and self.provider.features.terminates_itself:
             return f"{self.provider.title} ends it by itself when its time is over."
         if one.state == "created":
-            return "Its set-up was interrupted, and no guard is on it: nothing ends it by itself."
+            return "Its setup was interrupted, and no guard is on it: nothing ends it by itself."
         if one.state != "ready":
             return ""
         if not self.guarded:
@@ -179,7 +179,7 @@ class _Left:
         latest = f"{' or '.join(times)}{', whichever comes first' if len(times) > 1 else ''}"
         if self._guard_ends(settings):
             return f"Its guard ends it {latest}."
-        return f"Its guard switches it off {latest}. THAT MAY NOT STOP THE CHARGES: only ending it does."
+        return f"Its guard switches it off {latest}. That may not stop the billing: only ending it does."
 
     def _guard_ends(self, settings: Lookup) -> bool:
         """Return whether the watchdog has a key to end the machine; otherwise it can only switch the machine off."""

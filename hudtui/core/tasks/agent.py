@@ -15,7 +15,7 @@ _LISTS = ("allowed_tools", "disallowed_tools")
 _FLAGS = ("append_setup_output", "append_setup_tool")
 """The second name is what HUD called the first one later."""
 _UNUSED = {
-    "initial_screenshot": "the agent sees what the set-up answers; let a call of `setup_tool` take the picture",
+    "initial_screenshot": "the agent sees what the setup answers; let a call of `setup_tool` take the picture",
     "response_tool_name": "map an action to that tool instead",
 }
 _KNOWN = ("system_prompt", *_LISTS, *_FLAGS, *_UNUSED)

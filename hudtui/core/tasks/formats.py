@@ -36,7 +36,7 @@ def not_for_training(record: Mapping[str, Any]) -> FieldProblem | None:
         return None
     if generation == "v3":
         what = (
-            "this is a HUD v3 task (`gym`): its set-up and evaluation are calls of a gym that no longer exists; "
+            "this is a HUD v3 task (`gym`): its setup and evaluation are calls of a gym that no longer exists; "
             "write it as v4 with `mcp_config`, `setup_tool` and `evaluate_tool` of an MCP environment"
         )
     elif generation == "v5":

@@ -634,12 +634,12 @@ class TaskStats:
 def task_stats(index: TaskIndex) -> TaskStats:
     """Return the statistics of the tasks that have been read so far."""
     lengths: Counter[int] = Counter()
-    names: dict[str, Counter[str]] = {"evaluators": Counter(), "set-up": Counter(), "servers": Counter()}
+    names: dict[str, Counter[str]] = {"evaluators": Counter(), "setup": Counter(), "servers": Counter()}
     for row in index.rows():
         if row.state != "error":
             lengths[-(-row.length // CHARS_PER_TOKEN)] += 1
             names["evaluators"][row.evaluator] += 1
-            names["set-up"][row.setup] += 1
+            names["setup"][row.setup] += 1
             names["servers"][row.servers] += 1
     groups = [_group(title, counter) for title, counter in names.items()]
     single: list[str] = []

@@ -19,9 +19,11 @@ class JobOptions:
     )
     policy: str = knob("greedy", "Player: random, greedy, replay:TRACE, or openai:MODEL.", "--policy", "-p", group=ROLLOUTS)
     base_url: str | None = knob(None, "Endpoint for openai:MODEL.", label="endpoint", group=ROLLOUTS)
-    group: int = knob(1, "Episodes per task.", "--group", "-r", minimum=1, label="per task", group=ROLLOUTS)
+    group: int = knob(1, "Episodes per task.", "--group", "-r", minimum=1, label="episodes per task", group=ROLLOUTS)
     concurrency: int = knob(4, "Episodes at the same time.", minimum=1, maximum=256, group=ROLLOUTS)
-    limit: int | None = knob(None, "Play only the first tasks.", "--limit", "-n", minimum=1, group=ROLLOUTS)
+    limit: int | None = knob(
+        None, "Play only the first tasks.", "--limit", "-n", minimum=1, label="first N tasks", group=ROLLOUTS
+    )
     seed: int | None = knob(None, "Random seed.", group=ROLLOUTS)
     max_turns: int | None = knob(None, "Most replies in an episode.", minimum=1, label="max turns", group=ROLLOUTS)
     steps: int | None = knob(None, "Training steps.", minimum=1, group=TRAINING)

@@ -88,7 +88,7 @@ class PrimeRl:
             wheel=True,
             notes=(
                 "this engine's plan follows prime-rl's published configuration; hudtui's makers have never run it",
-                f"prime-rl is on no package index and is cloned from GitHub; {_TOGETHER}: the set-up looks at its lock first and "
+                f"prime-rl is on no package index and is cloned from GitHub; {_TOGETHER}: the setup looks at its lock first and "
                 "stops if that is still so",
             ),
         )

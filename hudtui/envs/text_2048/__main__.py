@@ -17,7 +17,7 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8765, help="port to listen on, 0 for any free one (default: %(default)s)")
     parser.add_argument("--path", default="/mcp", help="path of the endpoint (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="seed of the games that begin without a set-up")
+    parser.add_argument("--seed", type=int, help="seed of the games that begin without a setup")
     options = parser.parse_args()
 
     if not options.http:

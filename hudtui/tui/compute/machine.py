@@ -17,7 +17,7 @@ _NEEDED_FOR = {
     "tmux": "runs in a session that you can attach to",
     "docker": "environments that come as images",
     "podman": "environments that come as images",
-    "uv": "fast set-up of training environments",
+    "uv": "fast setup of training environments",
     "nvidia-smi": "GPUs",
     "git": "environments that come as repositories",
 }

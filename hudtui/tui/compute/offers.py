@@ -12,7 +12,7 @@ from hudtui.core.compute.limits import amount, estimate, money
 from hudtui.core.compute.market import PricePoint, ProviderOffers
 from hudtui.core.compute.offer_filter import SORTS, OfferList, arrange, parse_filter, who
 from hudtui.core.compute.values import Offer
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, plural
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.hanging import fact_lines
 from hudtui.tui.widgets.table_pane import TablePane
@@ -276,9 +276,11 @@ def _history(history: Sequence[PricePoint], offer: Offer, now: float, width: int
     prices = [price for _, price in history]
     low, high, currency = min(prices), max(prices), offer.price.currency
     span = money(low, currency) if low == high else f"{money(low, currency)} to {money(high, currency)}"
-    times = "once" if len(prices) == 1 else f"{len(prices)} times"
+    since = ago(now - history[0][0])
     return [
         Content.styled("Price of one GPU and hour, the lowest of its kind", "bold $primary"),
         Content.assemble((sparkline(prices, max(min(width - 2, 48), 8)), "$accent"), f"  {span}"),
-        Content.styled(f"seen {times}, {'' if len(prices) == 1 else 'first '}{ago(now - history[0][0])}", "$foreground-muted"),
+        Content.styled(
+            f"{plural(len(prices), 'sample')}, {'' if len(prices) == 1 else 'the first '}{since}", "$foreground-muted"
+        ),
     ]

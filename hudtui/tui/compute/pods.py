@@ -207,7 +207,7 @@ def gone_lines(one: PodRecord, keys: Keys, width: int) -> Content:
     glyph, style = ("✗", "bold $error") if one.unasked else ("✓", "bold $success")
     lines = [
         Content.assemble((clean_line(one.name), "bold $primary"), simulated),
-        Content.styled(f"{glyph} It is gone{f': {clean_line(why)}' if why else ''}.", style),
+        Content.styled(f"{glyph} It has ended{f': {clean_line(why)}' if why else ''}.", style),
         Content(""),
     ]
     facts = (

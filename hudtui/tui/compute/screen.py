@@ -96,7 +96,7 @@ class ComputeScreen(HudtuiScreen):
         AppAction(
             "compute.rent", "Rent", "Rent this machine without a run, after you have agreed to its cost.", "n,c", asks=True
         ),
-        AppAction("compute.terminate", "End", "End this machine, and make sure that it is gone.", "x", danger=True, asks=True),
+        AppAction("compute.terminate", "End", "End this machine, and verify that it has ended.", "x", danger=True, asks=True),
         AppAction("compute.terminal", "Terminal", "Log in to this machine; hudtui steps aside.", "t", decides=True),
         AppAction("compute.limits", "Limits", "Change what this machine may cost, and how long it may live.", "b", asks=True),
         AppAction("compute.noted", "Dismiss", "Dismiss the notice that machines were taken back.", "d"),
@@ -204,7 +204,7 @@ class ComputeScreen(HudtuiScreen):
 
     @property
     def _gone(self) -> PodRecord | None:
-        """The machine that the detail shows, if it is gone."""
+        """The machine that the detail shows, if it has ended."""
         return self._pods.gone or (self._ended if self.pod is None else None)
 
     @property
@@ -282,7 +282,7 @@ class ComputeScreen(HudtuiScreen):
         if row is None:
             if self._gone is None:
                 return "no machine is selected"
-            return None if name == "copy" else "it is gone"
+            return None if name == "copy" else "it has ended"
         if name == "limits" and not row.ours:
             return "hudtui did not rent it and does not watch over it"
         if name == "limits" and self.going("limits"):
@@ -570,7 +570,9 @@ class ComputeScreen(HudtuiScreen):
             else:
                 body = machine_lines(self.machine, width)
             return Content("\n\n").join([body, *why_lines(offer, self.listed)])
-        provider = self.provider_of(offer.provider)
+        provider, fit = self.provider_of(offer.provider), self._fit_words(offer)
+        if self._offers.demand is None and offer.gpu_count:
+            fit = self.app.keys_in("not known without a model: {key:compute.model} names it")
         return offer_lines(
             offer,
             self.listed,
@@ -579,7 +581,7 @@ class ComputeScreen(HudtuiScreen):
             self.app.services.now().timestamp(),
             simulated=provider is not None and provider.features.simulated,
             width=width,
-            fit=self._fit_words(offer),
+            fit=fit,
         )
 
     def _fit_words(self, offer: Offer) -> str:

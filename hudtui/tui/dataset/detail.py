@@ -94,7 +94,7 @@ def task_content(row: TaskRow, record: TaskRecord, kinds: Sequence[ProblemKind],
         _long(record.prompt),
     ]
     data = record.columns
-    for title, name in (("Set-up", "setup_tool"), ("Evaluation", "evaluate_tool")):
+    for title, name in (("Setup", "setup_tool"), ("Evaluation", "evaluate_tool")):
         lines += [Content(""), _heading(title), told_calls(data[name]) if data.get(name) else _muted("None.")]
     lines += [Content(""), _heading("Servers", "secrets masked"), json_content(masked_config(data.get("mcp_config"), platform))]
     if data.get("metadata"):

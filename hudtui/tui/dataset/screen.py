@@ -77,7 +77,12 @@ class DatasetScreen(HudtuiScreen):
         AppAction("dataset.convert", "Convert", "Write a dataset file, after a preview.", "c", asks=True),
         AppAction("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a preview.", "P", asks=True),
         AppAction(
-            "dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False, asks=True
+            "dataset.carry",
+            "Convert to HUD v6",
+            "Write the tasks as HUD v6 reads them; v5 tasks need that.",
+            "6",
+            show=False,
+            asks=True,
         ),
         AppAction("dataset.problems", "Problems", "List every problem; Enter goes to its task.", "l", show=False),
         AppAction("dataset.numbers", "Statistics", "Prompt lengths, tools and categories.", "i", show=False),

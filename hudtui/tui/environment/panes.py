@@ -110,7 +110,7 @@ class ToolsPane(FilteredPane):
         hidden = [tool for tool in fits if tool.kind == "hidden"]
         groups: tuple[tuple[str, list[Tool]], ...] = (
             ("Agent tools", [tool for tool in fits if tool.kind == "agent"]),
-            ("Set-up and evaluation", [tool for tool in fits if tool.kind not in ("agent", "hidden")]),
+            ("Setup and evaluation", [tool for tool in fits if tool.kind not in ("agent", "hidden")]),
         )
         nodes: dict[str, TreeNode[Leaf]] = {}
         for title, tools in groups:

@@ -92,7 +92,7 @@ KNOBS: Mapping[str, Knob] = {
     **knobs_of(Recipe),
     **knobs_of(RunRequest),
     "machine": Knob("The machine that it runs on: this machine, one of yours behind SSH, or a rented machine."),
-    "more": Knob("Shows all other settings of the trainer.", label="more"),
+    "more": Knob("Shows all other settings of the trainer.", label="all settings"),
 }
 SETTINGS = tuple(name for name in FORM if name in knobs_of(Recipe) and name not in knobs_of(RunRequest))
 """Fields that are settings of the trainer."""

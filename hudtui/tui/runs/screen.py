@@ -101,9 +101,6 @@ class RunScreen(HudtuiScreen):
             asks=True,
         ),
         AppAction(
-            "run.others", "Others", "Show runs that this workspace did not start: any tmux session or log, on any machine.", "o"
-        ),
-        AppAction(
             "run.compare", "Compare", "Compare this run's curves with those of the open run, or stop comparing.", "c", show=False
         ),
         AppAction(
@@ -141,6 +138,12 @@ class RunScreen(HudtuiScreen):
         PREVIOUS_TAB,
         AppAction("run.logs", "All logs", "Show the logs of all stages below one another, or only one.", "L", show=False),
         AppAction("run.results", "Results", "Show the episodes that the run has played, by task and step.", "R"),
+        AppAction(
+            "run.others",
+            "External runs",
+            "Show runs that this workspace did not start: any tmux session or log, on any machine.",
+            "o",
+        ),
         AppAction("run.reveal", "Paths", "Show where the run's files are, and the commands for the run.", "i", show=False),
         AppAction("run.refresh", "Refresh", "Reload the runs.", "r", show=False),
         cancel_action("run", "Stop fetching results, exporting a model or removing runs."),

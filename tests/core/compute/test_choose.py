@@ -38,8 +38,8 @@ def names(found: Any) -> list[str]:
 def test_the_lowest_price_wins() -> None:
     choice = choose(MARKET, spec=parse_spec("H100"))
     assert choice.offer.id == "spot"
-    assert "lowest price of the 4 offers with one GPU that fit" in choice.reasons[0], "one GPU is what is meant without a number"
-    assert "offers that fit" in choose(MARKET, spec=parse_spec("1xH100")).reasons[0]
+    assert "lowest price of 4 offers with one GPU; next" in choice.reasons[0], "one GPU is what is meant without a number"
+    assert "of 4 offers; next" in choose(MARKET, spec=parse_spec("1xH100")).reasons[0]
     assert any("taken away at any moment" in reason and "$2.10" in reason for reason in choice.reasons)
 
 
@@ -121,7 +121,7 @@ def test_what_is_to_know_about_the_price() -> None:
     price = Price(22.4, "EUR", disk=0.4, variable=True, prepaid_hours=24)
     said = choose([offer("x", price=price)]).reasons
     assert said == (
-        "It is the only offer that fits.",
+        "It is the only offer of this choice.",
         "Its price may change while it runs.",
         "24 hours are charged at once, used or not: €537.60.",
         "Its price includes €0.40 for the disk in it.",

@@ -27,11 +27,11 @@ async def test_a_pod_by_its_name_its_id_and_the_beginning_of_one(world: Any) -> 
     for name in (first.name, first.id, "hudtui-f"):
         found = await find_pod(name, providers, world.ledger)
         assert (found.pod.id, found.reachable) == (first.id, True) and found.record is not None, name
-    with pytest.raises(ProviderError, match="means several pods") as several:
+    with pytest.raises(ProviderError, match="means several machines") as several:
         await find_pod("hudtui-", providers, world.ledger)
     assert first.id in str(several.value.fix) and second.id in str(several.value.fix)
     for name in ("nix", ""):
-        with pytest.raises(ProviderError, match="there is no pod") as none:
+        with pytest.raises(ProviderError, match="there is no machine") as none:
             await find_pod(name, providers, world.ledger)
         assert first.name in str(none.value.fix)
 

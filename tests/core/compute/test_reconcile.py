@@ -55,7 +55,7 @@ async def test_whose_machine_is_it(forgotten: Any) -> None:
     told = {orphan.pod.id: orphan for orphan in found.orphans}
     assert set(told) == {over, half, ending, strange, moved}
     assert "run r2 is over" in told[over].why and "run r3 may be at work: the project /not/there" in told[moved].why
-    assert "set-up was interrupted" in told[half].why and "is not confirmed" in told[ending].why
+    assert "setup was interrupted" in told[half].why and "is not confirmed" in told[ending].why
     assert told[strange].owned is None and "not ordered here" in told[strange].why
     assert found.warnings == () and found.to_json()["orphans"]
 
@@ -169,7 +169,7 @@ async def test_a_machine_that_nobody_was_told_of_is_not_rented_by_hand(forgotten
     pod = (await forgotten.prime.create(order)).id
     forgotten.ledger.update("hudtui-alone", "ready", pod=pod, why=UNGUARDED)
     (orphan,) = (found := await _look(forgotten)).orphans
-    assert orphan.pod.id == pod and orphan.why == "its set-up was interrupted, and no guard is on it" and not found.by_hand
+    assert orphan.pod.id == pod and orphan.why == "its setup was interrupted, and no guard is on it" and not found.by_hand
     forgotten.ledger.unclaim("hudtui-alone")
     assert [one.pod for one in (await _look(forgotten)).by_hand] == [pod]
 

@@ -59,7 +59,7 @@ async def test_everything_is_asked_for_step_by_step() -> None:
     assert isinstance(made, NewTask) and not person.unasked
     setup = next(question for question in person.questions if question.title == "Which call sets the task up?")
     assert [choice.label for choice in setup.choices] == [
-        "setup.board(size, mode, seed?)", "move(…)", "evaluate.reached(…)", "no set-up"
+        "setup.board(size, mode, seed?)", "move(…)", "evaluate.reached(…)", "no setup"
     ]  # fmt: skip
     assert any("of type integer" in said for said in person.said)  # the first answer for the size was no number
     (task,) = read_tasks(made.file).tasks
@@ -279,7 +279,7 @@ async def test_calls_are_corrected_after_a_failed_test() -> None:
     assert [trial.severity for trial in trials] == ["error", "success"]
     failed, tool, arguments = person.questions[6:9]
     assert failed.choices[0].label == "Correct the evaluation" and "goal" in failed.choices[0].help
-    assert [choice.label for choice in failed.choices[1:]] == ["Correct the set-up", "Write text-2048-1 anyway"]
+    assert [choice.label for choice in failed.choices[1:]] == ["Correct the setup", "Write text-2048-1 anyway"]
     assert tool.title == "Evaluator: which call judges the outcome?" and tool.value == "evaluate.max_number"
     assert arguments.fields[0].default == '{"goal": 64}', "what was typed comes back"
     assert person.questions[10] == failed, "who gives a correction up is asked again"
@@ -294,7 +294,7 @@ async def test_the_call_that_failed_is_the_first_to_be_corrected() -> None:
     judge = read_call('max_number={"target": 64}', "evaluate", analysis)
     person = ScriptedPerson(..., ..., {"": '{"board_size": 3}'})
     steps = await make(person, TaskDraft("Play.", setup, (judge,), file=Path("t.json")), source, analysis)
-    assert person.questions[0].choices[0].label == "Correct the set-up" and "side" in person.questions[0].choices[0].help
+    assert person.questions[0].choices[0].label == "Correct the setup" and "side" in person.questions[0].choices[0].help
     assert len(person.questions[0].choices) == 4 and person.questions[2].fields[0].default == '{"side": 3}'
     assert [call.arguments["arguments"] for call in steps[-1].task.setup] == [{"seed": 2}, {"board_size": 3}]
 

@@ -312,7 +312,7 @@ async def test_a_server_that_dies_in_the_episode_ends_it_in_words(project: Proje
 async def test_a_set_up_that_fails_ends_the_episode_and_keeps_nothing(project: Project) -> None:
     tasks(record("one", setup_tool={"name": "setup", "arguments": {"name": "bored"}}))
     events = await played(await prepared(project, policy="greedy"))
-    assert "the set-up failed" in (events[-1].episode.error or "") and events[-1].file is None
+    assert "the setup failed" in (events[-1].episode.error or "") and events[-1].file is None
     assert not (project.folder / PLAYED).exists()
 
 

@@ -104,7 +104,7 @@ async def test_a_pod_is_rented_after_one_question_with_everything_in_it(world: W
         assert part in text, part
     first, last = steps[0], steps[-1]
     assert isinstance(first, Ordered) and first.name.startswith("hudtui-demo-")
-    assert isinstance(last, Rented) and last.pod.name == first.name and "A guard on the machine" in last.guard
+    assert isinstance(last, Rented) and last.pod.name == first.name and "a guard on the machine" in last.guard
     kinds = [step.kind for step in steps if isinstance(step, ProvisionStep)]
     assert kinds[0] == "intended" and kinds[-1] == "ready" and world.orders == 1
     record = world.ledger.get(first.name)
@@ -239,7 +239,7 @@ async def test_changed_limits_are_kept_and_reach_the_guard(world: World) -> None
     told = await change_limits(pod, Limits(max_hours=2, run_budget=None, day_budget=None), world.prime, world.ledger, lookup)
     record = world.ledger.get(pod.name)
     assert record is not None and record.until is not None and abs(record.until - record.created - 7200) < 1
-    assert told.startswith("A guard on the machine switches it off after ")
+    assert told.startswith("Safety stop: a guard on the machine switches it off after ")
     assert world.ledger.limits(pod.name) == Limits(max_hours=2, run_budget=None, day_budget=None)
     unlimited = Limits(None, None, None, None)
     assert await change_limits(pod, unlimited, world.prime, world.ledger, lookup, run="r1") == "", "its run tells the guard"
@@ -278,7 +278,7 @@ async def test_a_pod_is_ended_after_a_yes_with_its_bill(world: World) -> None:
     progress, ended = await world.end(ScriptedPerson(True), end)
     assert isinstance(progress, Progress) and pod.name in progress.message
     assert isinstance(ended, Ended) and ended.pod.stage == "gone"
-    assert f"{pod.name} is gone; it cost $" in ended.text and "(simulated)" in ended.text
+    assert f"{pod.name} has ended, verified: it cost $" in ended.text and "(simulated)" in ended.text
     record = world.ledger.get(pod.name)
     assert not world.sim.alive and record is not None and (record.state, record.why) == ("ended", "ended by hand")
 
@@ -310,7 +310,7 @@ async def test_one_that_cannot_be_ended_keeps_no_other_alive(world: World) -> No
             if isinstance(step, Ended):
                 ended.append(step.pod.name)
     assert person.titles == ["End 3 machines?"] and ended == [first.name, last.name]
-    assert bad.name in caught.value.what and f"{first.name} is gone" in str(caught.value.why)
+    assert bad.name in caught.value.what and f"{first.name} has ended" in str(caught.value.why)
     assert [pod.name for pod in world.sim.alive] == [bad.name]
     with pytest.raises(TerminationUnverified, match="could not be ended: its end is not verified"):
         await world.end(ScriptedPerson(True), PodToEnd(bad, world.prime))

@@ -66,7 +66,7 @@ async def test_a_yes_is_no_trust(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("tried", "severity", "said"),
     [
-        (task(setup=ToolCall("setup", {"name": "bored"})), "error", "the set-up failed"),
+        (task(setup=ToolCall("setup", {"name": "bored"})), "error", "the setup failed"),
         (task({"a": {"command": "/no/such/program"}}), "error", "the environment failed"),
         (task(target=4), "warning", "full marks without a move"),
     ],

@@ -140,7 +140,7 @@ async def test_the_first_set_up_call_that_fails_ends_the_episode(session, config
     answers = [text("fine"), text("no disk", is_error=True)]
     session.before = lambda name, arguments: answers.pop(0) if name == "setup" else None
     episode = await play(session, config, replace(task, setup=task.setup * 3), saying(DONE))
-    assert (episode.stop, episode.error) == ("error", "the set-up failed: setup answered with error: no disk")
+    assert (episode.stop, episode.error) == ("error", "the setup failed: setup answered with error: no disk")
     assert [name for name, _ in session.calls] == ["setup", "setup"]
 
 

@@ -66,7 +66,7 @@ def test_the_newest_run_of_the_same_work_gives_time_and_cost(store: RunStore, ma
     assert found.step is not None and (found.step.run, found.step.seconds, found.step.steps) == ("second", 60.0, 10)
     assert found.seconds == 200 * 60.0 and found.expected == pytest.approx(12.0)  # 3 h 20 min at $3.60
     assert found.text == (
-        "About $12.00 in all: 200 steps of 60 s as in run second, without the time of set-up; at most about $25.90 by its limits."
+        "About $12.00 in all: 200 steps of 60 s as in run second, without the time of setup; at most about $25.90 by its limits."
     )
     assert not found.exceeds
 
@@ -183,7 +183,7 @@ def test_set_up_that_was_measured_is_in_the_expected_cost(store: RunStore, make:
     found = _told(store, spec(rental()))
     assert found.step is not None and found.step.besides == pytest.approx(600.0)
     assert found.expected == pytest.approx(3.6 * (200 * 60 + 600) / 3600)
-    assert "and 10 min for set-up and results" in found.text
+    assert "and 10 min for setup and results" in found.text
     assert Path(store.folder / "first").is_dir()
 
 

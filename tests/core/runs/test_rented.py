@@ -866,7 +866,7 @@ async def _nothing(*_: Any, **__: Any) -> None:
     [
         ("ready", "has not started there. | No guard is on it: nothing ends it by itself."),
         ("guard", "has not started there. | in 24 h 14 min or 30 min after it was put there, unless the run starts, whichever"),
-        ("stage_started", "continues there. | switches it off in 24 h 14 min. THAT"),
+        ("stage_started", "continues there. | switches it off in 24 h 14 min. That"),
     ],
 )
 async def test_what_is_said_of_a_machine_whose_hudtui_was_killed_is_so(

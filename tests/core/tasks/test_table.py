@@ -195,7 +195,7 @@ def test_statistics_count_every_usable_task(mixed: Path) -> None:
     stats = task_stats(index)
     groups = {group.title: dict(group.bars) for group in stats.groups}
     assert groups["evaluators"] == {"evaluate/max_number": stats.tasks}
-    assert groups["set-up"] == {"setup/board": stats.tasks}
+    assert groups["setup"] == {"setup/board": stats.tasks}
     assert sum(groups["metadata.category"].values()) == sum(groups["metadata.hard"].values()) == stats.tasks
     assert set(groups["metadata.hard"]) == {"yes", "no"}
     assert index.crowded == {"seed"} and "metadata.seed" not in groups

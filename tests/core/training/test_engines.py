@@ -244,7 +244,7 @@ def test_prime_rl_refuses_what_it_cannot_do(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize(("mcp", "status"), [("1.27.1", 5), ("2.0.0", 0)])
 def test_prime_rl_is_set_up_only_where_the_gym_can_be_installed_with_it(tmp_path: Path, mcp: str, status: int) -> None:
-    """Its set-up with stand-ins for the programs that it calls."""
+    """Its setup with stand-ins for the programs that it calls."""
     programs = tmp_path / "bin"
     programs.mkdir()
     lock = f'[[package]]\nname = "mcp-types"\nversion = "1.0"\n\n[[package]]\nname = "mcp"\nversion = "{mcp}"\n'

@@ -103,7 +103,7 @@ async def test_rent_log_in_and_end(
         await pilot.press("x")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await until(pilot, lambda: not app.screen.is_modal and "is gone" in app.screen.message)
+        await until(pilot, lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message)
         await settle(pilot)
         assert not world.sim.alive and Ledger().records() == ()
         ended = Ledger().get(entry.name)
@@ -126,7 +126,7 @@ async def test_the_detail_shows_the_next_machine_and_then_that_the_last_one_is_g
             await pilot.press("x")
             await until(pilot, lambda: app.screen.is_modal)
             await pilot.press("y")
-            await until(pilot, lambda: not app.screen.is_modal and "is gone" in app.screen.message)
+            await until(pilot, lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message)
             await settle(pilot)
 
         for key in ("4", "p", "enter"):
@@ -139,11 +139,11 @@ async def test_the_detail_shows_the_next_machine_and_then_that_the_last_one_is_g
         assert {first, second} == {"hudtui-first-bcdfgh", "hudtui-second-bcdfgh"}
         await end()
         await until(pilot, lambda: detail().startswith(f"{second}  (simulated)"))
-        assert "It is gone: ended by hand." in detail() and " billed" in detail() and "Limits" not in detail()
-        assert "It is gone: ended by hand." in screen_text(app) and app.screen.focused is not None
+        assert "It has ended: ended by hand." in detail() and " billed" in detail() and "Limits" not in detail()
+        assert "It has ended: ended by hand." in screen_text(app) and app.screen.focused is not None
         await pilot.press("x")
         await settle(pilot)
-        assert not app.screen.is_modal and "it is gone" in app.screen.message, "nothing else can be ended from there"
+        assert not app.screen.is_modal and "it has ended" in app.screen.message, "nothing else can be ended from there"
         await pilot.press("y")
         await until(pilot, lambda: f'"{second}"' in app.clipboard)
         for _ in range(2):  # to the list of machines, where one pane has room, and to the offers
@@ -306,7 +306,7 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
         await pilot.press("X")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await until(pilot, lambda: not app.screen.is_modal and "is gone" in app.screen.message)
+        await until(pilot, lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message)
         await settle(pilot)
         assert len(world.sim.alive) == 4 - orphans and by_hand in {pod.id for pod in world.sim.alive}
         assert not app.screen.offers("compute.orphans")
@@ -343,9 +343,9 @@ async def test_of_several_that_are_ended_all_are_accounted_for(
         await pilot.press("X")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
-        await until(pilot, lambda: not app.screen.is_modal and "is gone" in app.screen.message)
+        await until(pilot, lambda: not app.screen.is_modal and "has ended, verified" in app.screen.message)
         told = app.screen.message
-        assert "hudtui-c" in told and "hudtui-a is gone" in told and "hudtui-b is gone" in told
+        assert "hudtui-c" in told and "hudtui-a has ended" in told and "hudtui-b has ended" in told
         assert [pod.name for pod in world.sim.alive] == ["hudtui-c"]
 
 
@@ -440,7 +440,7 @@ async def test_the_guard_ends_a_machine_without_a_run(open_app: Any, settle: Any
         Ledger().set_limits(name, Limits(run_budget=1))
     world.advance(3600)
     async with open_app(project, services=world.services) as (app, pilot):
-        await until(pilot, lambda: "It is gone." in app.screen.message)
+        await until(pilot, lambda: "has ended, verified" in app.screen.message)
         await settle(pilot)
         entry = Ledger().get("hudtui-a")
         assert entry is not None and entry.state == "ended" and "guard" in (entry.why or "")
