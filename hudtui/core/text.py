@@ -217,6 +217,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def some_tasks(count: int, verb: str) -> str:
+    """How many tasks do something, such as `1 task runs` or `2 tasks run`; for verbs that take an `s`."""
+    return f"{plural(count, 'task')} {verb}{'s' if count == 1 else ''}"
+
+
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 

@@ -73,7 +73,8 @@ def test_local_only_as_in_the_seeds() -> None:
 
 def test_one_task_is_no_tasks() -> None:
     Path("one.json").write_text(json.dumps(json.loads(Path("tasks.json").read_text())[:1]))
-    assert "\n1 task read, 1 usable" in hf("one.json", "--name", "one", "--no-push").stderr
+    told = hf("one.json", "--name", "one", "--no-push").stderr
+    assert "\n1 task read, 1 usable" in told and "info: 1 task runs on servers of this machine" in told
 
 
 def test_the_json_answer() -> None:
@@ -236,7 +237,7 @@ def test_questions_on_a_terminal() -> None:
     answers = [("instead? [y/N]", "y"), ("in its place? [Y/n]", ""), ("Repeat them? [Y/n]", "")]
     code, shown = on_terminal(["hf", "tasks.json", "--no-push"], answers)
     assert code == 0, shown
-    assert answers == [] and "1 tasks run on servers of this machine" in shown and "tasks.parquet" in shown
+    assert answers == [] and "1 task runs on servers of this machine" in shown and "tasks.parquet" in shown
     tasks = read_tasks("tasks.parquet").tasks
     assert [one.id for one in tasks] == ["t1", "t2", "t1-2", "t2-2"]
     assert all("hud" in one.mcp_config for one in tasks) and "sk-a1" not in str(tasks)

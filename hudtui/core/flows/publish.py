@@ -15,6 +15,7 @@ from hudtui.core.events import Progress, iterate_in_thread
 from hudtui.core.flows.person import Person, may_replace
 from hudtui.core.project import Project
 from hudtui.core.settings import Settings
+from hudtui.core.text import plural, some_tasks
 
 if TYPE_CHECKING:
     from hudtui.core.tasks.dataset import DatasetRequest
@@ -98,7 +99,7 @@ def find_choices(request: DatasetRequest, settings: Settings, noticed: Mapping[s
             "remote",
             True,
             local,
-            f"{local:,} tasks run on servers of this machine. Run them on {settings.platform.title} with {image} instead?",
+            f"{some_tasks(local, 'run')} on servers of this machine. Run them on {settings.platform.title} with {image} instead?",
             f"run {local:,} local ones remotely with {image}",
             default=False,
             why_not="no task has one on this machine" if not local else f"{local:,} local, and {why_not}" if why_not else None,
@@ -107,7 +108,7 @@ def find_choices(request: DatasetRequest, settings: Settings, noticed: Mapping[s
             "replace_secrets",
             True,
             secrets,
-            f"{secrets:,} tasks hold a secret that is written out. Put a variable in its place?",
+            f"{some_tasks(secrets, 'hold')} a secret that is written out. Put a variable in its place?",
             f"put variables in the place of those in {secrets:,} task{'' if secrets == 1 else 's'}",
             default=True,
             why_not=None if secrets else "none is written out",
@@ -196,7 +197,7 @@ async def agree_to_push(
         replaced if destination.exists else "It is new.",
     ]
     if request.keep_secrets and secrets:
-        lines.append(f"! {secrets:,} tasks with secrets as they are written")
+        lines.append(f"! {plural(secrets, 'task')} with secrets as they are written")
     title = f"Publish {destination.repo}?"
     return await person.confirm(title, tuple(lines), yes="Publish", no="Back", danger=not destination.private)
 

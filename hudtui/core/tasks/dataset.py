@@ -28,7 +28,7 @@ from hudtui.core.tasks.servers import LOCAL, REMOTE, REPLACED, SECRETS, SEVERAL,
 from hudtui.core.tasks.task import check_name, file_name, name_from_file, suggest_names
 from hudtui.core.tasks.validate import CheckedTask, Rules
 from hudtui.core.tasks.write import DatasetLayout, Format, Target
-from hudtui.core.text import plural
+from hudtui.core.text import plural, some_tasks
 from hudtui.core.workspace import save_dataset_name
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
         assert converted is not None
         yield from _remarks(converted, request)
         if here is not None and not request.push and (moved := _on_image(converted)):
-            yield Notice("warning", f"{moved:,} tasks name the image {here}, which is on this computer alone: {_PUSH_IT}")
+            yield Notice("warning", f"{some_tasks(moved, 'name')} the image {here}, which is on this computer alone: {_PUSH_IT}")
         if request.in_place:
             yield from _in_place(request, settings, image, converted)
         made = DatasetResult(converted, target.path if target is not None else None)
@@ -214,10 +214,10 @@ def _refuse_local_image(converted: ConversionResult, settings: Settings, image: 
     if not moved:
         return
     if is_loopback(settings.platform.url("mcp", settings.get) or ""):  # each player has a platform of their own
-        yield Notice("warning", f"{moved:,} tasks name the image {image}, which is on this computer alone: {_PUSH_IT}")
+        yield Notice("warning", f"{some_tasks(moved, 'name')} the image {image}, which is on this computer alone: {_PUSH_IT}")
         return
     raise InputError(
-        f"{moved:,} tasks would run on the image {image}, which is on this computer alone; nothing is published",
+        f"{plural(moved, 'task')} would run on the image {image}, which is on this computer alone; nothing is published",
         why=f"{settings.platform.title} cannot have it.",
         fix=f"{_PUSH_IT[:1].upper()}{_PUSH_IT[1:]}.",
     )
@@ -288,7 +288,7 @@ def _remarks(converted: ConversionResult, request: DatasetRequest) -> Iterator[N
         message = f"{noticed[SEVERAL]:,} tasks have several local servers, which one image cannot replace; they stay local"
         yield Notice("warning", message)
     elif noticed.get(LOCAL):
-        message = f"{noticed[LOCAL]:,} tasks run on servers of this machine; elsewhere they need --remote"
+        message = f"{some_tasks(noticed[LOCAL], 'run')} on servers of this machine; elsewhere they need --remote"
         yield Notice("info", message)
 
 
@@ -323,7 +323,7 @@ def _publish(
     exposed = converted.rewritten.get(SECRETS, 0)
     if exposed and not request.keep_secrets:
         raise InputError(
-            f"{exposed:,} tasks hold a secret that is written out, and pushing would give it away",
+            f"{some_tasks(exposed, 'hold')} a secret that is written out, and pushing would give it away",
             fix="--replace-secrets puts variables in their place; --keep-secrets pushes them as they are.",
             where=Location(converted.source),
         )

@@ -27,7 +27,7 @@ from hudtui.core.tasks.hub import (
     rate_limit_error,
 )
 from hudtui.core.tasks.task import check_name
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -222,7 +222,7 @@ def _once(api: HfApi, files: dict[str, Path], facts: CardFacts, private: bool | 
         lambda: api.create_commit(
             repo,
             operations,
-            commit_message=f"{total:,} tasks from {facts.source}",
+            commit_message=f"{plural(total, 'task')} from {facts.source}",
             repo_type="dataset",
             parent_commit=there.head,
         )
