@@ -7,7 +7,6 @@ import gc
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,13 +25,6 @@ if TYPE_CHECKING:
 
 _SHOWN_PROBLEMS = 10
 _SHOWN_CAUSES = 5
-
-
-class Via(StrEnum):
-    """What plays the episodes."""
-
-    HUDTUI = "hudtui"
-    VERIFIERS = "verifiers"
 
 
 @top.command("eval")
@@ -55,9 +47,6 @@ async def evaluate(
             "--env-args", "-a", metavar="JSON", help="Arguments of hud-vf-gym: taskset and config_path, as for vf-eval."
         ),
     ] = None,
-    via: Annotated[
-        Via, typer.Option("--via", help="What plays: hudtui itself, or vf-eval of an installed verifiers 0.4.")
-    ] = Via.HUDTUI,
     *,
     request: EvalOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as one JSON document.")] = False,
@@ -74,13 +63,13 @@ async def evaluate(
         if request.policy != "greedy":
             raise typer.BadParameter("these options exclude each other", param_hint="--model, --policy")
         request = replace(request, policy=f"openai:{model}")
-    asked, platform, gym = _of_gym(tasks, config, request, env_args)
+    asked, platform = _of_gym(tasks, config, request, env_args)
     asked = replace(asked, limit=None if asked.limit == -1 else asked.limit, group=asked.group or 1)
-    ended = await _play(asked, platform, gym if via is Via.VERIFIERS else None, as_json=as_json)
+    ended = await _play(asked, platform, as_json=as_json)
     if ended.failed:
         which = "every episode" if ended.failed == ended.expected else f"{ended.failed} of {ended.expected} episodes"
-        again = "; --resume plays what is missing" if via is Via.HUDTUI else ""
-        console.say(f"error: {which} broke off, and count{'s' if ended.failed == 1 else ''} in no mean{again}")
+        counts = "counts" if ended.failed == 1 else "count"
+        console.say(f"error: {which} broke off, and {counts} in no mean; --resume plays what is missing")
         for cause, count in list(ended.causes.items())[:_SHOWN_CAUSES]:
             console.say(f"  {count} x {cause}")
         if len(ended.causes) > _SHOWN_CAUSES:
@@ -88,8 +77,8 @@ async def evaluate(
         raise typer.Exit(console.FOUND)
 
 
-def _of_gym(tasks: str, config: Path | None, typed: EvalOptions, env_args: str | None) -> tuple[EvalRequest, Platform, str]:
-    """What is played, on which platform, and by which gym: as typed, or as the arguments of a gym say if `tasks` names one."""
+def _of_gym(tasks: str, config: Path | None, typed: EvalOptions, env_args: str | None) -> tuple[EvalRequest, Platform]:
+    """What is played, and on which platform: as typed, or as the arguments of a gym say if `tasks` names one."""
     from hudtui.core.errors import InputError
     from hudtui.core.platform import choose_platform
     from hudtui.core.rollouts.evaluate import EvalRequest
@@ -102,7 +91,7 @@ def _of_gym(tasks: str, config: Path | None, typed: EvalOptions, env_args: str |
             raise InputError("--env-args is for a gym", fix="Name it first: hudtui eval hud-vf-gym --env-args ...")
         if config is None:
             raise typer.BadParameter("name the gym configuration: --config FILE", param_hint="--config")
-        return EvalRequest(tasks, console.config_file(config), **vars(typed)), chosen, "hud-vf-gym"
+        return EvalRequest(tasks, console.config_file(config), **vars(typed)), chosen
     given = read_gym_args(env_args)
     if config is not None:
         raise InputError("the configuration is named twice", fix="Leave --config out, or config_path in --env-args.")
@@ -118,15 +107,13 @@ def _of_gym(tasks: str, config: Path | None, typed: EvalOptions, env_args: str |
         group=typed.group or ROLLOUTS,
         reward=given.reward or typed.reward,
     )
-    gym = "buckeye-vf-gym" if platform.name == "buckeye" else "hud-vf-gym"
-    return EvalRequest(given.taskset, console.config_file(given.config), **vars(typed)), platform, gym
+    return EvalRequest(given.taskset, console.config_file(given.config), **vars(typed)), platform
 
 
-async def _play(request: EvalRequest, platform: Platform, gym: str | None, *, as_json: bool) -> EvalSummary:
-    """Carry the evaluation out, through verifiers where a gym of it is named, and print it."""
+async def _play(request: EvalRequest, platform: Platform, *, as_json: bool) -> EvalSummary:
+    """Carry the evaluation out, and print it."""
     from hudtui.core.events import Notice
     from hudtui.core.rollouts.evaluate import EpisodeDone, EvalFinished, EvalPrepared, run_eval
-    from hudtui.core.rollouts.via_verifiers import run_via_verifiers
     from hudtui.core.settings import load_settings
 
     settings = load_settings(Path.cwd(), platform)
@@ -135,8 +122,7 @@ async def _play(request: EvalRequest, platform: Platform, gym: str | None, *, as
         console.say(f"warning: {notice}")
     prepared: EvalPrepared | None = None
     finished: EvalFinished | None = None
-    play = run_eval(request, settings) if gym is None else run_via_verifiers(request, settings, gym=gym)
-    async with contextlib.aclosing(play) as events:
+    async with contextlib.aclosing(run_eval(request, settings)) as events:
         async for event in events:
             if isinstance(event, EvalPrepared):
                 prepared = event

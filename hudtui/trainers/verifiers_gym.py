@@ -1,4 +1,4 @@
-"""hudtui's tasks and configurations as an environment of verifiers (its v1 API): `vf-eval hud-vf-gym`, prime-rl.
+"""hudtui's tasks and configurations as an environment of verifiers (its v1 API): `vf-eval hud-vf-gym`.
 
 verifiers finds a taskset, a harness and an environment by a module's name; `hud_vf_gym` and `buckeye_vf_gym` export those of this
 module. An episode is the one of `hudtui eval`: a connection of its own, the task's set-up, the interpreter of replies, and the
@@ -55,7 +55,7 @@ _OLD_OPTIONS = ("--env-args", "-a", "--num-examples", "--rollouts-per-example")
 
 
 class PlayOptions(BaseModel):
-    """What is played, and how; kept with each task, because workers of prime-rl have nothing else to find it by."""
+    """What is played, and how; kept with each task, because workers of a trainer have nothing else to find it by."""
 
     model_config = ConfigDict(frozen=True)
 

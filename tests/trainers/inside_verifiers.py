@@ -18,9 +18,6 @@ from hudtui.core.errors import InputError
 from hudtui.core.gym.config import parse_config
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.tasks.task import Task
-from hudtui.core.training import prime_rl
-from hudtui.core.training.plan import FileRef, JobSpec
-from hudtui.core.training.recipe import Recipe
 from hudtui.trainers import verifiers_gym
 
 
@@ -77,7 +74,7 @@ async def main(url: str, thinking: str, slow: str, closed: str) -> dict[str, Any
     env = hud_vf_gym.load_environment(taskset="tasks.json", config_path="2048.yaml")
     told["runtime"] = env.config.agent.runtime.type
     told["scripted"] = await play(env, url)
-    # As a worker of prime-rl gets a task: by its data alone.
+    # As a worker of a trainer gets a task: by its data alone.
     task = next(iter(env.taskset))
     data = type(env.taskset).task_type().data_type().model_validate(task.data.model_dump())
     told["wired"] = await play(env, url, [type(task)(data, env.config.taskset.task)])
@@ -104,9 +101,6 @@ async def main(url: str, thinking: str, slow: str, closed: str) -> dict[str, Any
     bare = buckeye_vf_gym.load_environment("bare.json", "2048.yaml")
     next(iter(bare.taskset))
     told["buckeye"] = dict(verifiers_gym._loaded(bare.taskset.load()[0].data.play).tasks[0].mcp_config)
-    spec = JobSpec("prime-rl", "t", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/c.yaml", 3, "y"))
-    asked = prime_rl.settings(spec, Recipe(), "tasks.json", "2048.yaml")["orchestrator"]["train"]["source"][0]["env"]
-    told["prime-rl's tasks"] = [task.data.id for task in vf.load_environment(vf.resolve_env_config(asked)).taskset]
     told["refused"] = {}
     for name, settings in (("unknown", {"colour": 1}), ("wrong", {"max_turns": "many"})):
         try:

@@ -338,7 +338,7 @@ def check_model(
     request: RunRequest, workspace: Workspace, settings: Settings, report: PreflightReport, *, remote: bool, rented: bool
 ) -> None:
     """Check whether the model can be trained, as far as this computer and the Hub can tell. Reads the training's settings."""
-    if request.engine not in ("trl", "art", "prime-rl"):
+    if request.engine not in ("trl", "art"):
         return
     from hudtui.core.training.model import assess_model
     from hudtui.core.training.recipe import read_settings

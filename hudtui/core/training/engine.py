@@ -13,7 +13,6 @@ from hudtui.core.python import python_command
 from hudtui.core.training.art import Art
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.plan import JobSpec, Plan, PlanFile, PlanOutput, Site, Stage, input_files
-from hudtui.core.training.prime_rl import PrimeRl
 from hudtui.core.training.setup import PYTHON, python_environment
 from hudtui.core.training.trl import Trl
 from hudtui.core.trust import RUN_VARIABLE
@@ -118,7 +117,7 @@ def _beside(python: str) -> list[str]:
     return ["sh", "-c", _BESIDE, folder, python] if folder else [python]
 
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Rollouts(), Trl(), Art(), PrimeRl())}
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Rollouts(), Trl(), Art())}
 """The engines that come with hudtui, by name."""
 
 
@@ -132,7 +131,7 @@ def _others() -> dict[str, str]:
 
 def engine_names() -> tuple[str, ...]:
     """Return the names of all engines, those of other packages included."""
-    return (*(name for name, engine in ENGINES.items() if getattr(engine, "ready", True)), *sorted(_others()))
+    return (*ENGINES, *sorted(_others()))
 
 
 def find_engine(name: str) -> Engine:

@@ -3,9 +3,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 import sys
-import tomllib
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -15,7 +13,6 @@ import pytest
 
 from hudtui.core.errors import InputError
 from hudtui.core.training import engine as engines
-from hudtui.core.training import prime_rl
 from hudtui.core.training.engine import as_rehearsal, engine_names, find_engine, trainer_environment
 from hudtui.core.training.memory import layout
 from hudtui.core.training.package_data import resource_bytes
@@ -183,86 +180,8 @@ def test_locks_travel_by_name_and_hold_no_addresses() -> None:
 
 def test_engines_of_other_packages_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "_others", lambda: {"theirs": "hudtui.core.training.engine:Rollouts", "broken": "nowhere:X"})
-    assert engine_names() == ("rollouts", "trl", "art", "broken", "theirs"), "what can never plan is not offered"
+    assert engine_names() == ("rollouts", "trl", "art", "broken", "theirs")
     assert find_engine("theirs").name == "rollouts"
     with pytest.raises(InputError, match="'broken' cannot be loaded"):
         find_engine("broken")
     assert EntryPoint("x", "a:b", engines.ENTRY_POINTS).group == "hudtui.engines"
-
-
-def test_prime_rl_gets_its_settings_as_toml() -> None:
-    spec = replace(SPEC, engine="prime-rl", gpus=5)
-    text = prime_rl.to_toml(prime_rl.settings(spec, Recipe(steps=7), "../t.json", "../c.yaml"))
-    data = tomllib.loads(text)
-    assert data == prime_rl.settings(spec, Recipe(steps=7), "../t.json", "../c.yaml")
-    assert data["deployment"] == {"num_train_gpus": 3, "num_infer_gpus": 2}
-    assert data["orchestrator"]["train"]["source"][0]["env"]["taskset"]["config_path"] == "../c.yaml"
-
-
-# Names that prime-rl's documentation and example files use, of the generation with `[[orchestrator.train.source]]`.
-# `[inference.vllm]` takes any argument of vLLM; what stands below `taskset` is the plugin's own.
-PUBLISHED = """
-    max_steps seq_len model.name deployment.num_train_gpus deployment.num_infer_gpus ckpt.interval ckpt.keep_last
-    trainer.model.lora.rank trainer.model.lora.alpha trainer.optim.lr
-    orchestrator.batch_size orchestrator.group_size orchestrator.model.lora.name orchestrator.renderer.name
-    orchestrator.train.sampling.temperature orchestrator.train.sampling.max_completion_tokens
-    orchestrator.train.source.name orchestrator.train.source.env.taskset.id orchestrator.train.source.env.agent.runtime.type
-"""
-
-
-def names(data: Any, path: tuple[str, ...] = ()) -> set[str]:
-    if isinstance(data, list):
-        return set().union(*(names(item, path) for item in data))
-    if isinstance(data, dict):
-        return set().union(*(names(value, (*path, name)) for name, value in data.items()))
-    return {".".join(path)}
-
-
-@pytest.mark.parametrize("lora", [True, False])
-def test_prime_rl_is_told_nothing_that_it_does_not_publish(lora: bool) -> None:
-    text = prime_rl.to_toml(prime_rl.settings(replace(SPEC, gpus=8), Recipe(lora=lora), "../t.json", "../c.yaml"))
-    used = {name for name in names(tomllib.loads(text)) if not name.startswith("inference.vllm.")}
-    own = {f"orchestrator.train.source.env.taskset.{name}" for name in ("taskset", "config_path")}
-    assert used - own <= set(PUBLISHED.split())
-    assert {"ckpt.interval", "orchestrator.train.source.env.taskset.id"} <= used  # without the first nothing would be saved
-
-
-def test_prime_rl_refuses_what_it_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for changes, words in (
-        ({"rehearse": True}, "cannot be rehearsed"),
-        ({"gpus": 1}, "2 GPUs or more"),
-        ({"tasks": None}, "needs a task file"),
-        ({"config": None}, "needs a config"),
-    ):
-        with pytest.raises(InputError, match=words):
-            find_engine("prime-rl").plan(replace(SPEC, engine="prime-rl", **changes), POD)
-    assert "prime-rl" not in engine_names()
-    found = find_engine("prime-rl").plan(replace(SPEC, engine="prime-rl"), POD)
-    assert [stage.name for stage in found.stages] == ["bootstrap", "train"] and found.wheel
-    assert "never run it" in found.notes[0] and "cannot be installed together" in found.notes[1]
-
-
-@pytest.mark.parametrize(("mcp", "status"), [("1.27.1", 5), ("2.0.0", 0)])
-def test_prime_rl_is_set_up_only_where_the_gym_can_be_installed_with_it(tmp_path: Path, mcp: str, status: int) -> None:
-    """Its setup with stand-ins for the programs that it calls."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    lock = f'[[package]]\nname = "mcp-types"\nversion = "1.0"\n\n[[package]]\nname = "mcp"\nversion = "{mcp}"\n'
-    clone = f"for last; do :; done; mkdir -p \"$last\"; printf '%s' '{lock}' > \"$last/uv.lock\""
-    for name, text in (("git", clone), ("uv", 'echo "uv $*" >> ../called'), ("nvidia-smi", "echo a GPU")):
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
-    found = find_engine("prime-rl").plan(replace(SPEC, engine="prime-rl"), POD)
-    (tmp_path / "setup.sh").write_bytes(next(file.text for file in found.files if file.path == "files/setup.sh"))
-    env = {"PATH": f"{programs}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "setup.sh"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stdout + done.stderr
-    assert ("cannot be installed together" in done.stdout) == bool(status)
-    assert (tmp_path / "called").exists() == (not status)
-
-
-def test_prime_rl_metrics_are_read_under_the_common_names() -> None:
-    reader = find_engine("prime-rl").reader()
-    reader.feed(b'{"step": 1, "time": 2.0, "reward/all/mean": 0.5}\n{"step": 1, "loss/mean": 0.1, "perf/mfu": 3}\nnot json\n')
-    assert [(p.x, p.y) for p in reader.series("reward")] == [(1.0, 0.5)]
-    assert set(reader.names) == {"reward", "loss", "perf/mfu"} and reader.bad == 1
