@@ -25,9 +25,6 @@ from hudtui.core.paths import private_folder
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Migrate = Callable[[sqlite3.Connection, int], None]
-"""Brings the tables from a schema version (0: an empty file) up to the current one, inside the transaction that needs it."""
-
 _NO_SIDE_FILES = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_FULL")
 """SQLite cannot make its side files `-wal` and `-shm`: a read-only folder, or a full disk."""
 _ROOM = 64 * 1024
@@ -42,8 +39,8 @@ class Database:
     Args:
         path: The file. The first write makes it and its folder, readable by its owner alone; reading leaves no trace.
         title: What messages call it, such as `the list of runs`.
-        version: Version of the schema that this program writes (`PRAGMA user_version`).
-        migrate: Makes or updates the tables before the first write of an older file.
+        version: Version of the schema (`PRAGMA user_version`); a file of another version is left alone.
+        schema: The statements that make the tables, before the first write.
         error: The error to raise.
         damaged_fix: What a user can do when the file is damaged.
         fix: What a user can do about any other failure.
@@ -57,7 +54,7 @@ class Database:
         *,
         title: str,
         version: int,
-        migrate: Migrate,
+        schema: str,
         error: type[HudtuiError],
         damaged_fix: str | None = None,
         fix: str | None = None,
@@ -66,7 +63,7 @@ class Database:
     ) -> None:
         self.path = path
         self.patience = patience
-        self._title, self._version, self._migrate = title, version, migrate
+        self._title, self._version, self._schema = title, version, schema
         self._error, self._damaged_fix, self._fix = error, damaged_fix, fix
         self._make_folder = make_folder or (lambda: private_folder(path.parent))
 
@@ -84,7 +81,7 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:
-        """Open the file for reading; None if nothing was ever written to it. Its schema may be of an older version.
+        """Open the file for reading; None if nothing was ever written to it.
 
         Raises:
             HudtuiError: The file cannot be read, as the error class of this database.
@@ -93,7 +90,7 @@ class Database:
             yield None
             return
         with self._in_words(), contextlib.closing(self._open_to_read()) as connection:
-            yield connection if schema_version(connection) else None
+            yield connection if _schema_version(connection) else None
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -113,8 +110,8 @@ class Database:
                 connection.execute("PRAGMA synchronous = FULL")  # a commit must outlive a crash of the whole machine
                 connection.execute("BEGIN IMMEDIATE")
                 try:
-                    if (version := schema_version(connection)) < self._version:
-                        self._migrate(connection, version)
+                    if not _schema_version(connection):
+                        _execute_all(connection, self._schema)
                         connection.execute(f"PRAGMA user_version = {self._version}")
                     yield connection
                 except BaseException:
@@ -153,9 +150,9 @@ class Database:
         connection = sqlite3.connect(address, timeout=self.patience, isolation_level=None, uri=True)
         try:
             connection.execute("PRAGMA foreign_keys = ON")
-            if schema_version(connection) > self._version:
-                where = Location(str(self.path))
-                raise self._error(f"{self._title} was written by a newer hudtui", fix="Update hudtui.", where=where)
+            if _schema_version(connection) not in (0, self._version):
+                what = f"{self._title} was written by another version of hudtui"
+                raise self._error(what, fix=self._damaged_fix or "Use that version.", where=Location(str(self.path)))
         except BaseException:
             connection.close()
             raise
@@ -212,13 +209,13 @@ class Database:
         return room.f_bavail * room.f_frsize < _ROOM
 
 
-def schema_version(connection: sqlite3.Connection) -> int:
+def _schema_version(connection: sqlite3.Connection) -> int:
     """The version of the schema in a file; 0 for an empty one."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return version
 
 
-def execute_all(connection: sqlite3.Connection, statements: str) -> None:
+def _execute_all(connection: sqlite3.Connection, statements: str) -> None:
     """Execute statements that each end with a semicolon at a line's end, without committing (as `executescript` would)."""
     for statement in filter(str.strip, statements.split(";\n")):
         connection.execute(statement)

@@ -38,8 +38,6 @@ VARIABLE = "HUDTUI_PLATFORM"
 SERVICES = ("mcp", "api", "telemetry", "web")
 """The addresses that a platform may have. `mcp` serves environments; `web` has pages of jobs."""
 
-_FORMER = ("runtime", "rl", "gateway")
-"""Services that files of platforms may still name; nothing asks them."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -315,8 +313,6 @@ def _urls(document: YamlDocument) -> dict[str, str]:
     urls: dict[str, str] = {}
     for service, url in given.items():
         where = document.location(("urls", service))
-        if service in _FORMER:
-            continue
         if service not in SERVICES:
             near = did_you_mean(service, SERVICES)
             hint = f"Did you mean {near}?" if near else f"Known: {', '.join(SERVICES)}."

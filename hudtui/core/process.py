@@ -29,8 +29,8 @@ def machine_label() -> str:
 
 
 def is_this_machine(mark: str) -> bool:
-    """Whether `mark` is a `machine_id` or `machine_label` of this machine, or its host name, as older versions wrote it."""
-    return mark == socket.gethostname() or mark.rpartition(" ")[2] == machine_id()
+    """Whether `mark` is a `machine_id` or `machine_label` of this machine."""
+    return mark.rpartition(" ")[2] == machine_id()
 
 
 def process_mark(pid: int | None = None) -> str:

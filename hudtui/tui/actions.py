@@ -82,42 +82,6 @@ REGISTRY: dict[str, AppAction] = {}
 """Every declared action by its id, as far as the modules that declare them are imported."""
 
 
-RENAMED: dict[str, str] = {
-    "launch.mend": "launch.fix",
-    "dataset.search": "list.filter",
-    "mapping.raise": "mapping.play",
-    "mapping.scenario": "mapping.play",
-    "mapping.judge": "playing.evaluate",
-    "mapping.end": "playing.end",
-    "mapping.copy": "playing.copy",
-    "mapping.transcript": "playing.transcript",
-    "tasktable.up": "table.up",
-    "tasktable.down": "table.down",
-    "tasktable.page-up": "table.page-up",
-    "tasktable.page-down": "table.page-down",
-    "tasktable.first": "table.first",
-    "tasktable.last": "table.last",
-    "tasktable.select": "table.select",
-    "run.pane": "panes.next",
-    "watch.pane": "panes.next",
-    "watch.metrics": "run.metrics",
-    "watch.window": "run.window",
-    "watch.again": "watch.refresh",
-    "settings.filter": "list.filter",
-    "compute.filter": "list.filter",
-    "compute.sort": "list.sort",
-    "compute.reverse": "list.reverse",
-    "compute.pane": "panes.next",
-    "dataset.sort": "list.sort",
-    "dataset.reverse": "list.reverse",
-    "dataset.pane": "panes.next",
-    "environment.filter": "list.filter",
-    "environment.pane": "panes.next",
-    "environment.pane-before": "panes.previous",
-}
-"""Names that actions had in earlier versions. A keymap file may still use them."""
-
-
 def by_key(name: str, title: str, tooltip: str, keys: str, *, priority: bool = False) -> AppAction:
     """An action that only its keys carry out, such as a movement: footer and palette leave it out, help has it."""
     return AppAction(name, title, tooltip, keys, show=False, palette=False, priority=priority)

@@ -151,7 +151,7 @@ def load_keymap(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     from hudtui.core.errors import HudtuiError
     from hudtui.core.files import read_text
     from hudtui.core.text import did_you_mean
-    from hudtui.tui.actions import REGISTRY, RENAMED, load_all_actions
+    from hudtui.tui.actions import REGISTRY, load_all_actions
 
     try:
         data = tomllib.loads(read_text(path))
@@ -161,7 +161,6 @@ def load_keymap(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     keymap: dict[str, str] = {}
     complaints: list[str] = []
     for name, keys in _flat(data):
-        name = RENAMED.get(name, name)
         if name not in REGISTRY:
             near = did_you_mean(name, REGISTRY)
             complaints.append(f"{path.name}: there is no action {name!r}" + (f"; did you mean {near!r}?" if near else ""))

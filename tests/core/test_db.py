@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.db import Database, execute_all, schema_version
+from hudtui.core.db import Database
 from hudtui.core.errors import RunError
 
 SCHEMA = """
@@ -22,18 +22,12 @@ CREATE INDEX by_text ON notes (text);
 """
 
 
-def migrate(connection: sqlite3.Connection, version: int) -> None:
-    if version == 0:
-        execute_all(connection, SCHEMA)
-    connection.execute("ALTER TABLE notes ADD COLUMN more TEXT")
-
-
 def open_notes(path: Path, *, version: int = 2, patience: float = 10.0) -> Database:
     return Database(
         path,
         title="the list of notes",
         version=version,
-        migrate=migrate,
+        schema=SCHEMA,
         error=RunError,
         damaged_fix="Move it away.",
         patience=patience,
@@ -81,27 +75,13 @@ def test_a_transaction_is_kept_as_a_whole_or_not_at_all(notes: Database) -> None
     assert texts(notes) == ["a"]
 
 
-def test_an_older_schema_is_read_as_it_is_and_updated_by_the_first_write(notes: Database) -> None:
-    notes.path.parent.mkdir()
-    with contextlib.closing(sqlite3.connect(notes.path)) as old:
-        old.executescript(SCHEMA + "PRAGMA user_version = 1;")
-        old.execute("INSERT INTO notes VALUES ('old')")
-        old.commit()
-    assert texts(notes) == ["old"]
-    with notes.reading() as connection:
-        assert connection is not None and schema_version(connection) == 1
-    add(notes, "new")
-    with notes.reading() as connection:
-        assert connection is not None and schema_version(connection) == 2
-        assert connection.execute("SELECT text, more FROM notes ORDER BY text").fetchall() == [("new", None), ("old", None)]
-
-
-def test_a_newer_schema_is_left_alone(notes: Database) -> None:
+def test_a_file_of_another_version_is_left_alone(notes: Database) -> None:
     add(notes, "a")
-    older = open_notes(notes.path, version=1)
-    for use in (texts, lambda database: add(database, "b")):
-        with pytest.raises(RunError, match="the list of notes was written by a newer hudtui"):
-            use(older)
+    for version in (1, 3):
+        other = open_notes(notes.path, version=version)
+        for use in (texts, lambda database: add(database, "b")):
+            with pytest.raises(RunError, match="the list of notes was written by another version of hudtui"):
+                use(other)
     assert texts(notes) == ["a"]
 
 

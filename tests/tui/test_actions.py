@@ -16,7 +16,7 @@ from textual.widgets import OptionList
 
 from hudtui.core.paths import app_paths
 from hudtui.tui import preferences, steps
-from hudtui.tui.actions import REGISTRY, RENAMED, Acting, AppAction, load_all_actions, shown
+from hudtui.tui.actions import REGISTRY, Acting, AppAction, load_all_actions, shown
 from hudtui.tui.environment.tool_form import FormDialog
 from hudtui.tui.facts import Facts, Services
 from hudtui.tui.log.view import LogView
@@ -45,18 +45,6 @@ def test_every_action_is_complete_and_can_be_carried_out() -> None:
         owners = [one for one in classes if action in one.__dict__.get("ACTIONS", ())]
         assert owners, action.id
         assert all(callable(getattr(owner, action.method, None)) for owner in owners), f"{action.id} needs {action.method}"
-
-
-def test_every_action_of_earlier_versions_is_there_under_its_name_or_a_new_one() -> None:
-    import hudtui.tui.app
-    import hudtui.tui.help  # noqa: F401
-
-    load_all_actions()
-    former = Path(__file__).with_name("former_actions.txt").read_text().split()
-    lost = [name for name in former if RENAMED.get(name, name) not in REGISTRY]
-    assert not lost, "no feature is lost: each of these needs its action, or its line in RENAMED"
-    assert not set(RENAMED) & set(REGISTRY), "an action with a former name would take the keys of another one"
-    assert set(RENAMED) <= set(former)
 
 
 GRAMMAR = {

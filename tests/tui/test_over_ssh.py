@@ -81,7 +81,7 @@ class Screen:
 
     def do(self, action: str) -> None:
         """Press the first key of an action."""
-        self.press(actions.REGISTRY[actions.RENAMED.get(action, action)].keys.split(",")[0])
+        self.press(actions.REGISTRY[action].keys.split(",")[0])
 
     def quit(self) -> None:
         """Quit, and wait until the login has ended."""

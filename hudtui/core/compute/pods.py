@@ -16,7 +16,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.values import Order, Pod, PodStage
-from hudtui.core.db import Database, execute_all, schema_version
+from hudtui.core.db import Database
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.paths import app_paths
 from hudtui.core.plain import from_plain
@@ -37,12 +37,12 @@ OPEN_STATES: frozenset[RecordState] = frozenset({"intended", "created", "ready",
 UNGUARDED = "no guard is on it"
 """`PodRecord.why` of a pod that is ready, was rented for no run, and has no guard yet."""
 
-_VERSION = 3
-_FIRST = """
+_VERSION = 1
+_SCHEMA = """
 CREATE TABLE machines (
     name TEXT PRIMARY KEY,
     provider TEXT NOT NULL,
-    realm TEXT NOT NULL,
+    endpoint TEXT NOT NULL,
     pod TEXT,
     run TEXT,
     workspace TEXT,
@@ -56,14 +56,16 @@ CREATE TABLE machines (
     ended REAL,
     billed REAL,
     why TEXT,
-    order_json TEXT NOT NULL
+    order_json TEXT NOT NULL,
+    seen REAL,
+    last_json TEXT,
+    until REAL,
+    account TEXT,
+    unasked INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX machines_by_state ON machines (state, created);
+CREATE TABLE limits (name TEXT PRIMARY KEY, limits_json TEXT NOT NULL) WITHOUT ROWID;
 """
-_SINCE_2 = {"seen": "REAL", "last_json": "TEXT", "until": "REAL", "account": "TEXT", "unasked": "INTEGER"}
-"""Columns that version 2 has added."""
-_LIMITS = "CREATE TABLE limits (name TEXT PRIMARY KEY, limits_json TEXT NOT NULL) WITHOUT ROWID"
-"""Version 3: what each pod may cost, by its name. Before, a file `limits.json` beside the ledger held that."""
 _FACTS = frozenset({"pod", "run", "workspace", "hourly", "currency", "ended", "billed", "why", "account", "unasked"})
 
 
@@ -75,7 +77,7 @@ class PodRecord:
     """Unique: the name it was ordered under."""
     provider: str
     endpoint: str
-    """Address of the provider's service: a simulator's pods are not the real one's. `realm` in the file and in JSON."""
+    """Address of the provider's service: a simulator's pods are not the real one's."""
     pod: str | None
     """The provider's id of it; None until it is known."""
     run: str | None
@@ -102,7 +104,7 @@ class PodRecord:
     order: Mapping[str, Any] = field(default_factory=dict)
     """What was ordered: the offer without the provider's raw words, image, disk."""
     seen: float | None = None
-    """When its provider said last that it is alive; None: it never did, or an older hudtui asked."""
+    """When its provider said last that it is alive; None: it never did."""
     last: Mapping[str, Any] | None = None
     """The machine as its provider told of it then; see `last_pod`."""
     until: float | None = None
@@ -163,8 +165,7 @@ class PodRecord:
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
-        named = {"realm" if name == "endpoint" else name: value for name, value in vars(self).items()}
-        return {**named, "order": dict(self.order), "last": dict(self.last) if self.last else None, "held": self.held}
+        return {**vars(self), "order": dict(self.order), "last": dict(self.last) if self.last else None, "held": self.held}
 
 
 Grant = Callable[[Sequence[PodRecord]], float | None]
@@ -185,7 +186,7 @@ class Ledger:
             self.path,
             title="the list of rented machines",
             version=_VERSION,
-            migrate=self._migrate,
+            schema=_SCHEMA,
             error=MachineError,
             damaged_fix="Move it away, then look with `hudtui pods reconcile` for machines that it knew.",
             fix="No machine is asked for until it can be written.",
@@ -228,7 +229,7 @@ class Ledger:
         values = {
             "name": order.name,
             "provider": provider,
-            "realm": endpoint,
+            "endpoint": endpoint,
             "run": run,
             "workspace": None if workspace is None else str(workspace),
             "machine": machine_id(),
@@ -269,13 +270,11 @@ class Ledger:
     def limits(self, name: str) -> Limits | None:
         """What the pod of that name may cost; None if no limits were set or they cannot be read."""
         with self._database.reading() as database:
-            if database is None or schema_version(database) < 3:
-                data = _limits_file(self.path).get(name)
-            else:
-                row = database.execute("SELECT limits_json FROM limits WHERE name = ?", (name,)).fetchone()
-                data = None if row is None else json.loads(row[0])
+            if database is None:
+                return None
+            row = database.execute("SELECT limits_json FROM limits WHERE name = ?", (name,)).fetchone()
         try:
-            return None if data is None else Limits.from_json(data)
+            return None if row is None else Limits.from_json(json.loads(row[0]))
         except (TypeError, AttributeError, InputError):
             return None
 
@@ -283,17 +282,6 @@ class Ledger:
         """Set what the pod of that name may cost; the pod may be reserved later."""
         with self._database.writing() as database:
             _set_limits(database, name, limits.to_json())
-
-    def _migrate(self, database: sqlite3.Connection, version: int) -> None:
-        """Make the tables, or bring those of an older version up to date."""
-        if version < 1:
-            execute_all(database, _FIRST)
-        if version < 2:
-            for name, kind in _SINCE_2.items():
-                database.execute(f"ALTER TABLE machines ADD COLUMN {name} {kind}")
-        database.execute(_LIMITS)
-        for name, data in _limits_file(self.path).items():
-            _set_limits(database, name, data)
 
     def update(self, name: str, state: RecordState | None = None, *, last: Pod | None = None, **facts: Any) -> PodRecord:
         """Write down what became of a pod.
@@ -358,7 +346,7 @@ class Ledger:
             if database is None:
                 return None
             row = database.execute(
-                f"{_select(database)} WHERE name = ? OR pod = ? ORDER BY name = ? DESC, created DESC LIMIT 1", (name, name, name)
+                f"{_SELECT} WHERE name = ? OR pod = ? ORDER BY name = ? DESC, created DESC LIMIT 1", (name, name, name)
             ).fetchone()
         return None if row is None else _record(row)
 
@@ -374,34 +362,20 @@ class Ledger:
         with self._database.reading() as database:
             if database is None:
                 return ()
-            rows = database.execute(f"{_select(database)} {where} ORDER BY created, name", states if alive else ()).fetchall()
+            rows = database.execute(f"{_SELECT} {where} ORDER BY created, name", states if alive else ()).fetchall()
         return tuple(map(_record, rows))
 
 
 _COLUMNS = (
-    *("name", "provider", "realm", "pod", "run", "workspace", "machine", "holder", "state", "hourly", "currency"),
-    *("created", "updated", "ended", "billed", "why", "order_json", *_SINCE_2),
+    *("name", "provider", "endpoint", "pod", "run", "workspace", "machine", "holder", "state", "hourly", "currency"),
+    *("created", "updated", "ended", "billed", "why", "order_json"),
+    *("seen", "last_json", "until", "account", "unasked"),
 )
-
-
-def _limits_file(ledger: Path) -> dict[str, Any]:
-    """The limits that versions 1 and 2 kept beside the ledger; empty where the file is missing or cannot be read."""
-    try:
-        data = json.loads(ledger.with_name("limits.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM machines"
 
 
 def _set_limits(database: sqlite3.Connection, name: str, data: Any) -> None:
     database.execute("INSERT OR REPLACE INTO limits VALUES (?, ?)", (name, json.dumps(data)))
-
-
-def _select(database: sqlite3.Connection) -> str:
-    """The columns of a table of any version; what an older one lacks is NULL."""
-    old = schema_version(database) < 2
-    columns = (f"NULL AS {name}" if old and name in _SINCE_2 else name for name in _COLUMNS)
-    return f"SELECT {', '.join(columns)} FROM machines"
 
 
 def _record(row: tuple[Any, ...]) -> PodRecord:
@@ -409,7 +383,6 @@ def _record(row: tuple[Any, ...]) -> PodRecord:
     last = known.pop("last_json")
     unasked = bool(known.pop("unasked"))
     return PodRecord(
-        endpoint=known.pop("realm"),
         order=json.loads(known.pop("order_json")),
         last=json.loads(last) if last else None,
         unasked=unasked,
@@ -430,14 +403,14 @@ def _seen(pod: Pod, at: float) -> dict[str, Any]:
 
 
 def _read(database: sqlite3.Connection, name: str) -> PodRecord:
-    row = database.execute(f"{_select(database)} WHERE name = ?", (name,)).fetchone()
+    row = database.execute(f"{_SELECT} WHERE name = ?", (name,)).fetchone()
     if row is None:
         raise MachineError(f"no machine called {clean_line(name)} was ever requested")
     return _record(row)
 
 
 def _grant(database: sqlite3.Connection, name: str, grant: Grant) -> PodRecord:
-    rows = database.execute(f"{_select(database)} ORDER BY created, name").fetchall()
+    rows = database.execute(f"{_SELECT} ORDER BY created, name").fetchall()
     return _update(database, name, {"until": grant(tuple(map(_record, rows)))})
 
 

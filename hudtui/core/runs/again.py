@@ -150,7 +150,7 @@ def remove_unused(store: RunStore, *, of: RunRecord | None = None, minimum_age: 
         return
     listed, records = {run.id for run in store.runs()}, store.records()
     if listed - set(records):
-        return  # perhaps the run of a newer hudtui: its files are unknown
+        return  # perhaps the run of another version of hudtui: its files are unknown
     used = {Path(file.path).resolve() for run in listed for file in _inputs(records[run])}
     candidates = {Path(file.path).resolve() for file in _inputs(of)} if of is not None else set(folder.rglob("*"))
     for path in candidates - used:

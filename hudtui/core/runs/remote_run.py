@@ -506,7 +506,7 @@ class RemoteRun:
     async def rules(self) -> dict[str, Any]:
         """Return the watchdog's rules, counted from now: a reboot starts a new watchdog."""
         limits, owned, now = self.limits(), self.owned(), self.now
-        if owned is not None and owned.until is None:  # the machine was rented by an older hudtui
+        if owned is not None and owned.until is None:  # its hudtui ended before the guard was on it
             with contextlib.suppress(MachineError):  # a ledger that cannot be written takes no guard away
                 owned = await self.grant()
         pod, until = (owned.pod, owned.until) if owned is not None else (None, None)

@@ -170,7 +170,7 @@ async def list_tmux_sessions(host: Host) -> tuple[TmuxSession, ...]:
 
 
 def _folder(command: str) -> str | None:
-    """Return the run folder in a pane's command: `... supervisor.py show FOLDER NAME ...`; `stage` in older versions."""
+    """Return the run folder in a pane's command: `... supervisor.py show FOLDER NAME ...`."""
     try:
         words = shlex.split(command)
         while len(words) == 1 and " " in words[0]:
@@ -178,7 +178,7 @@ def _folder(command: str) -> str | None:
     except ValueError:
         return None
     for place, word in enumerate(words[:-2]):
-        if word.endswith("/supervisor.py") and words[place + 1] in ("show", "stage") and words[place + 2].startswith("/"):
+        if word.endswith("/supervisor.py") and words[place + 1] == "show" and words[place + 2].startswith("/"):
             return words[place + 2]
     return None
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from hudtui.core import trust
-from hudtui.core.db import Database, execute_all
+from hudtui.core.db import Database
 from hudtui.core.errors import InputError, RunError
 from hudtui.core.paths import private_folder
 from hudtui.core.process import machine_label
@@ -106,7 +106,7 @@ class RunStore:
             self.path,
             title="the list of runs",
             version=_VERSION,
-            migrate=lambda connection, version: execute_all(connection, _SCHEMA),
+            schema=_SCHEMA,
             error=RunError,
             damaged_fix=f"Move it away; the runs themselves are in {self.folder}.",
             make_folder=self._make_folder,
@@ -316,7 +316,7 @@ class RunStore:
         """Return the record of a run. If its rented machine is gone, the record names the local results folder.
 
         Raises:
-            RunError: The run does not exist, was stored by a newer hudtui, or its record is invalid.
+            RunError: The run does not exist, was stored by another version of hudtui, or its record is invalid.
         """
         return self._record(self._row(run))
 

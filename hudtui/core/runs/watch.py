@@ -132,7 +132,7 @@ class Monitor:
         """Return the record of a run; see `RunStore.record`. The store is read only the first time, if the run is the user's own.
 
         Raises:
-            RunError: The run does not exist, was stored by a newer hudtui, or its record is invalid.
+            RunError: The run does not exist, was stored by another version of hudtui, or its record is invalid.
         """
         return self._record(self.store.summary(run))
 

@@ -231,23 +231,6 @@ def test_limits_are_kept_by_name(tmp_path: Path) -> None:
     assert os.stat(ledger.path).st_mode & 0o777 == 0o600
 
 
-def test_limits_of_an_older_version_are_taken_over(tmp_path: Path) -> None:
-    old = tmp_path / "limits.json"
-    ledger = Ledger(tmp_path / "pods.db")
-    old.write_text('{"a": {"run_budget": 7.5}, "b": {"run_budget": -1}, "c": 3}')
-    for _ in range(2):
-        assert ledger.limits("a") == Limits(run_budget=7.5)
-        assert ledger.limits("b") is None and ledger.limits("c") is None and ledger.limits("d") is None
-        ledger.set_limits("new", Limits())  # brings them into the ledger
-    old.unlink()
-    assert ledger.limits("a") == Limits(run_budget=7.5) and ledger.limits("new") == Limits()
-    spoiled = Ledger(tmp_path / "other" / "pods.db")
-    spoiled.path.parent.mkdir()
-    spoiled.path.with_name("limits.json").write_text("not json")
-    spoiled.set_limits("c", Limits())
-    assert spoiled.limits("c") == Limits()
-
-
 async def test_a_provider_that_is_down_takes_no_row_away(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     pod = await rent(one, sim, "hudtui-a", run="r1")
@@ -319,7 +302,7 @@ async def test_two_accounts_that_call_their_machines_alike_are_two(tmp_path: Pat
         other = desk(tmp_path, prime(second))
         assert await rent(other, second, "hudtui-b") == pod, "the same id"
         with other.ledger._database.writing() as database:  # as if both had one address
-            database.execute("UPDATE machines SET realm = ?, account = 'Somebody Else' WHERE name = 'hudtui-a'", (second.url,))
+            database.execute("UPDATE machines SET endpoint = ?, account = 'Somebody Else' WHERE name = 'hudtui-a'", (second.url,))
         second.clock.advance(3600)
         found = await looked(other)
         (row,) = found.pods

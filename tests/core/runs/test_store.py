@@ -333,14 +333,14 @@ def test_a_damaged_store_is_told(store: RunStore, make: Make) -> None:
     assert str(store.folder) in str(caught.value.fix)
 
 
-def test_a_store_of_a_newer_version_is_left_alone(store: RunStore, make: Make) -> None:
+def test_a_store_of_another_version_is_left_alone(store: RunStore, make: Make) -> None:
     store.add(make(run="a-1"))
     database = sqlite3.connect(store.path)
     database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(RunError, match="newer hudtui"):
+    with pytest.raises(RunError, match="another version of hudtui"):
         store.runs()
-    with pytest.raises(RunError, match="newer hudtui"):
+    with pytest.raises(RunError, match="another version of hudtui"):
         store.append("a-1", "note")
 
 
