@@ -366,23 +366,25 @@ def test_a_local_dataset_on_such_an_image_is_warned_of() -> None:
 def test_a_project_without_a_lock_file_remembers_its_dataset() -> None:
     Path("play.yaml").write_text("action_mappings:\n  left: {_tool: move}\n")
 
-    def tasks_of_a_run() -> dict[str, Any]:
+    def tasks_of_a_run() -> dict[str, str]:
+        """What is said of the tasks, by the state of the check."""
         words = ["rl", "--engine", "rollouts", "--policy", "random", "--host", "local", "--dry-run", "--json"]
         checks = json.loads(CliRunner().invoke(build(), words).stdout)["checks"]
-        (found,) = [check for check in checks if check["name"] == "tasks"]
-        return dict(found)
+        return {check["state"]: check["text"] for check in checks if check["name"] == "tasks"}
 
     result = hf("tasks.json", "--name", "boards", "--no-push")
     assert result.exit_code == 0 and ".hudtui/dataset.json names it" in result.stderr
-    assert "boards.parquet" in tasks_of_a_run()["text"]
+    told = tasks_of_a_run()
+    assert list(told) == ["fine"] and "boards.parquet" in told["fine"]
     note = json.loads(Path(".hudtui/dataset.json").read_text())
     assert (note["name"], note["task_count"]) == ("boards.parquet", 5)
     Path("boards.parquet").unlink()
-    assert "tasks.json" in tasks_of_a_run()["text"]
+    told = tasks_of_a_run()
+    assert "tasks.json" in told.pop("fine") and "boards.parquet" in str(told), "the one that is gone is named"
     for text in ("[" * 100_000, "[]", '{"name": 5}', ""):
         Path(".hudtui/dataset.json").write_text(text)
-        assert "tasks.json" in tasks_of_a_run()["text"]
+        assert "tasks.json" in tasks_of_a_run()["fine"]
     Path("hud.lock.yaml").write_text(LOCK)
     Path(".hudtui/dataset.json").unlink()
     assert hf("tasks.json", "--name", "boards", "--no-push").exit_code == 0
-    assert not Path(".hudtui/dataset.json").exists() and "boards.parquet" in tasks_of_a_run()["text"]
+    assert not Path(".hudtui/dataset.json").exists() and "boards.parquet" in tasks_of_a_run()["fine"]

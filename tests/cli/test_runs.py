@@ -249,6 +249,9 @@ async def test_a_log_that_cannot_be_followed_leaves_none_of_the_others_at_work(c
         def log(self, run: str, window: str) -> Watcher:
             return Watcher(window)
 
+        async def tail(self, **_: object) -> int:
+            return 0
+
         async def follow_lines(self, **_: object) -> AsyncGenerator[LineBatch, None]:
             yield LineBatch(["begun"], "")
             if self.window == "broken":

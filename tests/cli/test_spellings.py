@@ -138,7 +138,7 @@ def test_every_older_spelling_is_in_the_table() -> None:
 )
 def test_options_of_hudtui_may_follow_a_command(path: str, own_world: Path) -> None:
     result = CliRunner().invoke(build(), [*path.split(), "-C", "nowhere"])
-    assert result.exit_code == 2 and "nowhere: No such file" in result.stderr.replace("\n", " "), result.stderr
+    assert result.exit_code == 2 and "'nowhere': No such file" in result.stderr.replace("\n", " "), result.stderr
 
 
 def test_a_folder_may_be_named_before_or_after_a_command(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
