@@ -198,10 +198,10 @@ def test_where_new_lines_begin(before: list[str], lines: list[str], grown: int, 
 
 
 def test_the_folder_of_a_run_is_read_from_its_command() -> None:
-    command = f"{sys.executable} -I -S /runs/a b/supervisor.py stage '/runs/a b' play 1 /tmp/pipe"
-    assert _folder(f"{sys.executable} -I '/runs/a b/supervisor.py' stage '/runs/a b' play 1 /p") == "/runs/a b"
-    assert _folder('"python3 -I /r/supervisor.py stage /r play 1 /p"') == "/r"
-    unlike: list[Any] = ["", "bash", "supervisor.py stage", "python3 /r/supervisor.py stop /r x", "a 'b", command]
+    command = f"{sys.executable} -I -S /runs/a b/supervisor.py show '/runs/a b' play 1 /tmp/pipe"
+    assert _folder(f"{sys.executable} -I '/runs/a b/supervisor.py' show '/runs/a b' play 1 /p") == "/runs/a b"
+    assert _folder('"python3 -I /r/supervisor.py show /r play 1 /p"') == "/r"
+    unlike: list[Any] = ["", "bash", "supervisor.py show", "python3 /r/supervisor.py stop /r x", "a 'b", command]
     assert [_folder(one) for one in unlike[:-1]] == [None] * 5
 
 
