@@ -225,8 +225,8 @@ _JOINED = (
     (re.compile(r"(?<=ti) (super)\b"), r"\1"),
     (re.compile(r"(?<=\bl40) s\b"), "s"),
 )
-_SLICE = re.compile(r"\b\d+g[. ](\d+)gb\b|\bmig\b")
-"""A part of a GPU (MIG): its profile, such as `1g.10gb`, or the word."""
+_SLICE = re.compile(r"\b\d+g[. ](\d+)gb\b|\bmig\b| (\d{1,3})[abcq]$")
+"""A part of a GPU: its profile (MIG `1g.10gb`, vGPU `20C`), or the word."""
 _MODEL = re.compile(r"(?:[a-z]{1,3}|rtxpro|titan|gaudi)\d{1,4}[a-z]{0,8}|\d{3,4}[a-z]{0,8}|titan\w+")
 
 
@@ -237,7 +237,7 @@ def kind_of(name: str, memory: float | None = None, socket: str = "") -> GpuKind
     """
     text = " ".join(re.sub(r"[^a-z0-9.*]+", " ", name.lower()).split())
     if _SLICE.search(text):
-        memory = next((float(match[1]) for match in _SLICE.finditer(text) if match[1]), memory)
+        memory = next((float(match[match.lastindex]) for match in _SLICE.finditer(text) if match.lastindex), memory)
         whole = kind_of(_SLICE.sub(" ", text), memory, socket)
         # The name has the memory of the whole GPU, too.
         of_part = whole.sizes if memory is None else frozenset({memory})
