@@ -343,9 +343,8 @@ def test_a_job_whose_id_would_lead_to_another_address_counts_as_none(tmp_path: P
 
 def test_a_platform_of_one_s_own(own_world, stub):
     (own_world / ".hudtui" / "platforms").mkdir(parents=True)
-    (own_world / ".hudtui" / "platforms" / "acme.yaml").write_text("title: Acme\nurls: {rl: https://rl.acme.example}\n")
+    (own_world / ".hudtui" / "platforms" / "acme.yaml").write_text("title: Acme\n")
     acme = find_platform("acme", own_world)
-    assert "rl" not in acme.urls
     config, _ = parse_config(CONFIG, name="c.yaml")
     settings = load_settings(own_world, acme, environ={"ACME_API_KEY": KEY, "ACME_TELEMETRY_URL": stub.url})
     stub.answers = [(200, {})]
