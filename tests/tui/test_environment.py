@@ -333,6 +333,8 @@ async def test_a_config_goes_into_the_project_and_is_of_its_platform(
         app.screen.query_one(Field).value = "configs/a.yaml"
         await pilot.press("enter")
         await settle(pilot)
+        await pilot.press("enter")  # with the tools that are ticked
+        await settle(pilot)
         assert "buckeye-vf-gym" in (project / "configs" / "a.yaml").read_text().splitlines()[0]
 
 

@@ -114,7 +114,7 @@ async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
         assert "is ready" in screen.message, "as long as it is there"
         world.sim.reclaim(pod)
         await app.spending.look()
-        assert "hudtui-mine has ended" in screen.message and "is ready" not in screen.message
+        assert "hudtui-mine is gone" in screen.message and "is ready" not in screen.message
         assert "✗ taken back" in screen_text(app) and "1 machine taken back" in header(app, screen_text)
         screen.say("something else")
         await app.spending.look()
@@ -129,7 +129,7 @@ async def test_a_machine_that_is_taken_back_is_told_until_it_is_noted(
         assert not app.screen.offers("compute.noted")
     async with open_app(project, services=world.services) as (app, pilot):
         await settle(pilot)
-        assert "taken back" not in header(app, screen_text) and "has ended" not in app.screen.message
+        assert "taken back" not in header(app, screen_text) and "is gone" not in app.screen.message
 
 
 # -- leaving -------------------------------------------------------------------------------------------------------------
