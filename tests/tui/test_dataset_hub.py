@@ -126,7 +126,7 @@ async def test_before_a_push_the_whole_of_it_is_said(hub: Any, open_app: Any, ta
         await pilot.pause()  # from here on what is shown is of this seed
         await until(pilot, lambda: dialog.request is not None and dialog.request.selection.seed == 7 and dialog.rows == 5)
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await until(pilot, lambda: isinstance(app.screen, Confirm) and app.screen.query(".dialog-body Static"))
         text = str(app.screen.query_one(".dialog-body Static").content)
         assert f"5 rows to {hub.url}/datasets/{hub.user}/demo-tasks" in text and "PUBLIC" in text and "It is new." in text
         await pilot.press("enter")  # a careless one

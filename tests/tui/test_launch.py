@@ -405,12 +405,13 @@ def _held(workspace: Path) -> Path:
     return go_on
 
 
-async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Path, sim: PrimeSimulator) -> None:
+async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Path, sim: PrimeSimulator, settle: Any) -> None:
     go_on = _held(workspace)
     async with open_app(workspace, size=(120, 40)) as (_, pilot):
         run = await _rent(pilot, max_turns="3", limit="1", python=sys.executable)
         store = RunStore(workspace / ".hudtui")
         await until(pilot, lambda: store.ids() and store.summary(run).started is not None)
+        await settle(pilot)  # Textual fails on tabs that go while they are mounted
     assert len(sim.alive) == 1, "closing the app stops nothing"
     go_on.touch()
     async with open_app(workspace, size=(120, 40)) as (_, pilot):

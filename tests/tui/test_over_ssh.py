@@ -417,7 +417,7 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     screen.press("ctrl+backslash")
     screen.until("a What")
     screen.press("a")
-    screen.until("engine        trl")  # what a rented machine is for, until something else is chosen
+    screen.until("engine             trl")  # what a rented machine is for, until something else is chosen
     screen.press("down")
     screen.press("down")
     screen.until("engine  Engine of the run")
@@ -425,7 +425,7 @@ def test_a_run_on_a_rented_machine_and_what_is_done_with_it(
     screen.until("Enter chooses", "rollouts")
     screen.press("up")
     screen.press("enter")
-    screen.until("engine        rollouts", "Ready (simulated): ")
+    screen.until("engine             rollouts", "Ready (simulated): ")
     screen.do("launch.start")
     screen.until(
         "Rent a machine for 2048 greedy?",
