@@ -169,6 +169,8 @@ def on_terminal(words: tuple[str, ...], answer: str) -> str:
     try:
         while time.monotonic() < until:
             if not select.select([terminal], [], [], 1)[0]:
+                if answered:
+                    os.write(terminal, b"\x04")  # whatever else is asked has no answer
                 continue
             try:
                 data = os.read(terminal, 10_000)
