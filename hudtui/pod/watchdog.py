@@ -93,11 +93,15 @@ class Watchdog:
         self.rules = rules
         wish = rules.get("end")
         if isinstance(wish, dict):
-            with (
-                contextlib.suppress(OSError, ValueError, KeyError, TypeError),
-                open_regular(self.path(wish["key_file"])) as stream,
-            ):
-                self.key = stream.read(KEY_LIMIT).decode("utf-8").strip()
+            self.key = self.read_key(wish) or self.key
+
+    def read_key(self, wish: Dict[str, Any]) -> Optional[str]:
+        """The provider's key; None when its file cannot be read."""
+        try:
+            with open_regular(self.path(wish["key_file"])) as stream:
+                return stream.read(KEY_LIMIT).decode("utf-8").strip()
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def limit(self, name: str) -> float:
         """A limit in seconds; infinite without a limit."""

@@ -18,24 +18,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.pythons import PYTHONS
 
 from hudtui.core.runs.reports import MachineReport, StatusReport, read_report
 from hudtui.pod import supervisor
 
 FILE = Path(supervisor.__file__)
-
-
-def _old_pythons() -> list[str]:
-    """The oldest interpreter of 3.8 to 3.10 that is at hand; none is needed, the syntax is checked anyway."""
-    for minor in (8, 9, 10):
-        places = [shutil.which(f"python3.{minor}"), *map(str, Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"))]
-        for place in places:
-            if place and subprocess.run([place, "-c", "import ctypes"], capture_output=True).returncode == 0:
-                return [place]
-    return []
-
-
-PYTHONS = [sys.executable, *_old_pythons()]
 
 
 class Run:
@@ -126,13 +114,15 @@ def sessions() -> list[str]:
 # --- what a run does ------------------------------------------------------------------------------------------------------
 
 
-def test_it_needs_nothing_but_an_old_python() -> None:
-    tree = ast.parse(FILE.read_text(), feature_version=(3, 8))
+@pytest.mark.parametrize(("file", "minor"), [("supervisor", 8), ("watchdog", 8), ("bootstrap", 8), ("reader", 6), ("search", 6)])
+def test_what_travels_needs_nothing_but_an_old_python(file: str, minor: int) -> None:
+    tree = ast.parse(FILE.with_name(f"{file}.py").read_text(), feature_version=(3, minor))
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
-        assert all(name.partition(".")[0] in sys.stdlib_module_names for name in names), names
+        beside = {"supervisor", "hudtui.pod.supervisor"} if file == "watchdog" else set()
+        assert all(name in beside or name.partition(".")[0] in sys.stdlib_module_names for name in names), names
 
 
 @pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.pythons import PYTHONS
 
 from hudtui.pod import watchdog
 
@@ -23,8 +24,8 @@ FILE = Path(watchdog.__file__)
 class Guarded:
     """A run's folder with a guard."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.off = folder, folder.parent / "off"
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+        self.folder, self.off, self.python = folder, folder.parent / "off", python
         (folder / "logs").mkdir(parents=True)
 
     def arm(self, **rules: Any) -> dict[str, Any]:
@@ -33,7 +34,7 @@ class Guarded:
         return self.call("arm")
 
     def call(self, word: str) -> dict[str, Any]:
-        done = subprocess.run([sys.executable, str(FILE), word, str(self.folder)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([self.python, str(FILE), word, str(self.folder)], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found
@@ -73,7 +74,9 @@ def run(tmp_path: Path) -> Guarded:
     return Guarded(tmp_path / "r")
 
 
-def test_a_limit_stops_the_run_and_then_switches_the_machine_off(run: Guarded) -> None:
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: "old" if path != sys.executable else "own")
+def test_a_limit_stops_the_run_and_then_switches_the_machine_off(tmp_path: Path, python: str) -> None:
+    run = Guarded(tmp_path / "r", python)
     run.state("running")
     assert run.arm(max_seconds=0.1, grace_seconds=0.2) == {"ok": True, "already": False}
     run.ended()
