@@ -17,7 +17,7 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES, MessageSizeCounter, MessageTooLargeError
@@ -146,7 +146,8 @@ class ServerProcess:
             transport, _ = await loop.connect_read_pipe(protocol, stream)
             self._readers.append(transport)
         self._writer = await loop.connect_write_pipe(_Writer, process.stdin)
-        return Incoming(self, reader, calls), Outgoing(*self._writer)
+        incoming = Incoming(self, reader, calls)
+        return incoming, Outgoing(*self._writer, sent=incoming.expect)
 
     async def exited(self, seconds: float) -> bool:
         """Wait for the process to end; returns whether it has."""
@@ -233,6 +234,8 @@ class Incoming:
         """How often in a row it was silent, and was seen to have left, while a call waited."""
         self._followed = False
         """A process that it left behind has answered in its place."""
+        self._limit: asyncio.Timeout | None = None
+        """That of the reading that goes on; without a deadline while nothing is waited for, so that nobody is woken."""
 
     async def receive(self) -> SessionMessage:
         """The next message.
@@ -313,15 +316,24 @@ class Incoming:
         """
         self._left = 0
         while True:
+            waits = self._calls.any or self._size > 0
             try:
-                async with asyncio.timeout(SILENCE):
-                    return await self._reader.read(256 * 1024)
+                async with asyncio.timeout(SILENCE if waits else None) as self._limit:
+                    try:
+                        return await self._reader.read(256 * 1024)
+                    finally:
+                        self._limit = None
             except TimeoutError:
                 if self._unended():
                     return b"\n"
                 self._left = self._left + 1 if self._calls.any and not self._followed and self._process.left else 0
                 if self._left > 1:
                     return b""
+
+    def expect(self) -> None:
+        """Something was sent, and may be answered."""
+        if self._limit is not None and self._limit.when() is None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + SILENCE)
 
     def _unended(self) -> bool:
         """Whether what was read last is a whole message to which the end of its line alone is missing."""
@@ -340,9 +352,10 @@ class Incoming:
 class Outgoing:
     """Messages to the server, as the SDK's sessions write them."""
 
-    def __init__(self, transport: asyncio.WriteTransport, writer: _Writer) -> None:
+    def __init__(self, transport: asyncio.WriteTransport, writer: _Writer, *, sent: Callable[[], None]) -> None:
         self._transport = transport
         self._writer = writer
+        self._sent = sent
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message and wait until the pipe takes more.
@@ -355,6 +368,7 @@ class Outgoing:
         if self._writer.lost or self._transport.is_closing():
             raise anyio.BrokenResourceError
         self._transport.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        self._sent()
         await self._writer.free.wait()
 
     async def aclose(self) -> None:

@@ -134,6 +134,16 @@ async def test_a_child_that_serves_in_the_place_of_its_parent_is_waited_for(odd)
             await asyncio.sleep(3 * stdio.SILENCE)
 
 
+async def test_a_session_in_which_nothing_happens_wakes_nobody(odd, monkeypatch):
+    async with connect(command(*odd("follows"))) as session:
+        await session.call_tool("good", {}, timeout=LIMIT)
+        await asyncio.sleep(3 * stdio.SILENCE)
+        loop, timers = asyncio.get_running_loop(), []
+        monkeypatch.setattr(loop, "call_at", lambda *given, _=loop.call_at, **more: timers.append(given) or _(*given, **more))
+        await asyncio.sleep(3 * stdio.SILENCE)
+        assert len(timers) == 1, "that of the sleep alone"
+
+
 async def test_a_whole_answer_counts_without_the_end_of_its_line(odd):
     async with connect(command(*odd("unended"))) as session:
         for _ in range(2):
