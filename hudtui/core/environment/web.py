@@ -39,6 +39,8 @@ _NO_BODY = (202, 204, 205)
 _MESSAGE, _LOCATION = "hudtui.message", "hudtui.location"
 """Extensions: of a request its message, which a redirected one does not tell; of a response the redirect that is not followed."""
 _FIELD = re.compile(rb"[A-Za-z][\w-]*")
+_MOST_LOOKS = 100
+"""Times that what has come of a message is read, to see whether it is whole."""
 
 
 class HttpWatch:
@@ -312,12 +314,18 @@ def _body(stream: Any, read: Callable[[Any], AsyncIterator[bytes]]) -> Any:
 
 
 async def _whole(stream: Any, *, check: Callable[[bytes], None]) -> AsyncIterator[bytes]:
-    """One message as it comes, whole: nothing is read behind it, whatever length was announced."""
+    """One message as it comes, whole: nothing is read behind it, whatever length was announced.
+
+    Where it is not whole by a few parts, it is read to its end: looking again at each part would take too long.
+    """
     parts: list[bytes] = []
+    looks = 0
     async for part in stream:
         parts.append(part)
-        if part.rstrip().endswith(b"}") and _is_object(b"".join(parts)):
-            break
+        if looks < _MOST_LOOKS and part.rstrip().endswith(b"}"):
+            looks += 1
+            if _is_object(b"".join(parts)):
+                break
     data = mended(b"".join(parts))
     check(data)
     yield data
