@@ -71,8 +71,8 @@ _NOT_AGAIN = 15.0
 
 
 @contextlib.asynccontextmanager
-async def answering(name: str, *, within: float) -> AsyncIterator[None]:
-    """For a look at a machine: whatever is asked inside must be answered within `within` seconds.
+async def answering(name: str, *, within: float | None) -> AsyncIterator[None]:
+    """For a look at a machine: whatever is asked inside must be answered within `within` seconds; None for any time.
 
     A machine that does not answer is not asked by other looks for some seconds, so that a command waits for it once.
 

@@ -66,7 +66,8 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     if record.spec.rent is not None:
         return await _look_at_rented(summary, RunFolder(host, record), store, now)
     machine = RunFolder(host, record)
-    async with answering(host.name, within=_ANSWERS):
+    within = None if host.name == LOCAL else _ANSWERS  # this computer answers, however loaded it is
+    async with answering(host.name, within=within):
         await machine.sync(store)
         begun = await machine.begun()
     summary = store.summary(run)
@@ -75,7 +76,7 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     if not summary.active and summary.state != "lost":
         return None
     try:
-        async with asyncio.timeout(_ANSWERS):
+        async with asyncio.timeout(within):
             status = await machine.status()
     except TimeoutError:  # its files may answer all the same
         raise MachineError(f"the supervisor on {host.name} did not answer within {_ANSWERS:g} s") from None

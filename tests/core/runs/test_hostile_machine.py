@@ -365,13 +365,15 @@ async def test_a_supervisor_that_does_not_answer_is_told_and_others_are_looked_a
     store: RunStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Slow(LocalHost):
+        name = "box"
+
         async def run(self, argv: Sequence[str], **_: Any) -> Completed:
             await asyncio.Event().wait()
             raise AssertionError
 
     monkeypatch.setattr(reconcile_module, "_ANSWERS", 0.3)
     notices = await reconcile_runs(store, hosts=lambda name: Slow())
-    assert [notice.message for notice in notices] == ["run a-1: the supervisor on local did not answer within 0.3 s"]
+    assert [notice.message for notice in notices] == ["run a-1: the supervisor on box did not answer within 0.3 s"]
 
 
 async def test_a_machine_that_lists_without_a_word_is_given_up(
