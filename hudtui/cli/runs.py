@@ -220,7 +220,7 @@ async def start(
     from hudtui.core.runs.prepare import default_engine
 
     engine: str | None = request.engine
-    chosen = replace(request, host=LOCAL, engine=engine or await default_engine(LOCAL))
+    chosen = replace(request, host=LOCAL, engine=engine or (await default_engine(LOCAL)).name)
     await carry_out(checked(chosen, settings), replace(how, yes=True, detach=not follow, brief=True), as_json=as_json)
 
 

@@ -788,7 +788,7 @@ async def test_another_engine_for_the_chosen_machine_is_said(open_app: Any, work
         machine.focus()
         for value, words in (
             ("prime", "now trl, because a machine that is rented trains; it was"),
-            ("local", "now rollouts, because"),
+            ("local", "now rollouts, because that machine has no GPU; it was trl"),
         ):
             await until(pilot, lambda: machine.has_focus)
             machine.put(value)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hudtui.core.compute.gpus import is_meant, parse_spec
 from hudtui.core.compute.limits import Limits, limits_from_settings
@@ -248,17 +248,26 @@ def request_host(request: RunRequest) -> str | None:
     return LOCAL if request.provider is None and request.engine == "rollouts" else None
 
 
-async def default_engine(host: str | None) -> str:
+class DefaultEngine(NamedTuple):
+    """The engine of a run that names none."""
+
+    name: str
+    why: str
+    """What about the machine decided, such as `that machine has GPUs`."""
+
+
+async def default_engine(host: str | None) -> DefaultEngine:
     """Return the engine of a run that names none: `trl` if its machine can train, otherwise `rollouts`.
 
     Without a host a machine will be rented. A machine that does not answer counts as one without a GPU.
     """
     if host is None:
-        return "trl"
+        return DefaultEngine("trl", "a machine that is rented trains")
     try:
-        return "trl" if (await look_at_machine(host)).gpus else "rollouts"
+        gpus = (await look_at_machine(host)).gpus
     except HudtuiError:
-        return "rollouts"
+        return DefaultEngine("rollouts", "that machine does not say whether it has a GPU")
+    return DefaultEngine("trl", "that machine has GPUs") if gpus else DefaultEngine("rollouts", "that machine has no GPU")
 
 
 async def look_at_machine(host: str) -> Hardware:

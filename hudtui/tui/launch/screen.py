@@ -435,13 +435,11 @@ class LaunchScreen(HudtuiScreen):
         from hudtui.core.runs.prepare import default_engine
 
         host = None if self._rents else self._value("machine") or "local"
-        engine = await default_engine(host)
+        engine, why = await default_engine(host)
         if self._engine:
             before, self._engine = self._engine, engine
             self._put("engine", engine)
             if tell and engine != before:
-                why = "a machine that is rented trains" if host is None else "that machine has GPUs"
-                why = why if engine != "rollouts" else "that machine has no GPU"
                 self.app.say(f"The engine is now {engine}, because {why}; it was {before}. Engine chooses another one.")
 
     @on(FieldsPane.Focused)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,18 @@ ssh_box = sshd.ssh_box
 @pytest.fixture
 def store(own_world: Path) -> RunStore:
     return RunStore(own_world / ".hudtui")
+
+
+@pytest.fixture
+def project(own_world: Path) -> Path:
+    """A folder with four tasks and a configuration for them."""
+    server = {"game": {"url": "https://example.org/mcp"}}
+    judge = {"name": "evaluate", "arguments": {}}
+    tasks = [{"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge} for n in range(4)]
+    (own_world / "tasks.json").write_text(json.dumps(tasks))
+    config = "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
+    (own_world / "play.yaml").write_text(config)
+    return own_world
 
 
 @pytest.fixture

@@ -24,19 +24,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Use .content=:DeprecationWarning
 NO_MODEL = refuse(404, "Repository not found", code="RepoNotFound")
 
 
-CONFIG = "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
-
-
-@pytest.fixture
-def project(own_world: Path) -> Path:
-    server = {"game": {"url": "https://example.org/mcp"}}
-    judge = {"name": "evaluate", "arguments": {}}
-    tasks = [{"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge} for n in range(4)]
-    (own_world / "tasks.json").write_text(json.dumps(tasks))
-    (own_world / "play.yaml").write_text(CONFIG)
-    return own_world
-
-
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubStub]:
     from huggingface_hub import constants

@@ -28,18 +28,6 @@ from hudtui.core.settings import load_settings
 from hudtui.core.workspace import open_workspace, save_dataset_name
 from hudtui.sim import PrimeSimulator
 
-CONFIG = "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
-
-
-@pytest.fixture
-def project(own_world: Path) -> Path:
-    server = {"game": {"url": "https://example.org/mcp"}}
-    judge = {"name": "evaluate", "arguments": {}}
-    tasks = [{"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge} for n in range(4)]
-    (own_world / "tasks.json").write_text(json.dumps(tasks))
-    (own_world / "play.yaml").write_text(CONFIG)
-    return own_world
-
 
 async def _prepare(project: Path, store: RunStore, asked: RunRequest, **more: Any) -> Preparation:
     workspace = open_workspace(project)
@@ -175,7 +163,8 @@ async def test_a_run_starts_only_if_something_judges_its_tasks(project: Path, st
     (missing,) = (await _prepare(project, store, asked)).missing
     assert "t2 has no evaluate_tool, and play.yaml no rubric.reward" in missing.text
     (project / "rewards.py").write_text("def kept(episode, task):\n    return 1.0\n")
-    (project / "play.yaml").write_text(CONFIG + "rubric: {reward: 'rewards.py:kept'}\n")
+    with (project / "play.yaml").open("a") as config:
+        config.write("rubric: {reward: 'rewards.py:kept'}\n")
     assert not (await _prepare(project, store, asked)).missing
 
 
@@ -523,17 +512,17 @@ async def test_the_line_of_readiness_says_what_is_paid(
 
 
 async def test_the_engine_of_a_run_that_names_none(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await default_engine(None) == "trl", "a machine is rented for a training"
+    assert (await default_engine(None)).name == "trl", "a machine is rented for a training"
     _machine_with(monkeypatch, 24576)
-    assert await default_engine("local") == "trl"
+    assert (await default_engine("local")).name == "trl"
     _machine_with(monkeypatch)
-    assert await default_engine("me@box") == "rollouts"
+    assert (await default_engine("me@box")).name == "rollouts"
 
     async def silent(*_: Any, **__: Any) -> Hardware:
         raise MachineError("it does not answer")
 
     monkeypatch.setattr(machines, "inspect", silent)
-    assert await default_engine("me@box") == "rollouts"
+    assert (await default_engine("me@box")).name == "rollouts"
 
 
 @pytest.mark.parametrize(("sold", "driver"), [(80.0, 81920), (48.0, 46068)])
