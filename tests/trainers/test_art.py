@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from support.games import generous
 from support.tool_model import call, endpoint, judgement, message
 
 from hudtui.core.rollouts.trace import read_trace
@@ -225,6 +226,13 @@ def test_an_environment_that_fails_is_in_no_mean_and_no_group(worker: Worker, re
     assert row["reward"] == pytest.approx(sum(one["reward"] for one in table) / 2) and row["reward"] > 0
     played = list(read_trace(worker.folder / "out" / "traces.jsonl"))
     assert {episode.task_id: episode.ok for episode in played} == {"t1": True, "t2": False} and len(played) == 4
+
+
+def test_a_reward_outside_its_range_is_told_once(worker: Worker) -> None:
+    worker.tasks([generous("a"), generous("b")])
+    code, output = worker.run(recipe={"groups_per_step": 2, "num_generations": 2})
+    assert code == 0, output
+    assert output.count("the reward 12, outside 0 to 1") == 1
 
 
 def test_a_judge_that_answers_nonsense_leaves_the_environment_s_rewards(worker: Worker, read_rows: Rows) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.games import game
+from support.games import game, generous
 from support.scripted_chat import ScriptedChat, scripted_chat
 from support.thoughts import CONFIG, any_replies, wanted_call
 
@@ -295,6 +295,14 @@ def test_a_file_that_is_missing_and_a_folder_that_is_not_trusted_are_words(world
     bare = ("--env.taskset.taskset", "secret.json", "--env.taskset.config-path", "free.yaml", *PLAYED[2:])
     code, said = said_by_vf_eval(world, python, *bare, HUDTUI_TRUST="")
     assert code == 1 and "hudtui trust" in said and "Traceback" not in said
+
+
+def test_a_reward_outside_its_range_is_told_once(world: Path, python: str, chat: ScriptedChat) -> None:
+    (world / "generous.json").write_text(json.dumps([generous("a"), generous("b")]))
+    words = ("--env.taskset.taskset", "generous.json", "--env.taskset.config-path", "free.yaml", *PLAYED[2:])
+    code, said = said_by_vf_eval(world, python, *words, "-n", "2", OPENAI_BASE_URL=chat.url)
+    assert code == 0, said
+    assert said.count("the reward 12, outside 0 to 1") == 1
 
 
 def test_options_that_verifiers_refuses_are_answered_with_the_command_that_takes_them(world: Path, python: str) -> None:

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 
 import httpx2
 import pytest
 from httpx2.websockets import WebSocketUpgradeError
+from support.games import generous
 from support.openenv_client import code, connected
 from support.played import play
 
 from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
 from hudtui.core.errors import ConnectError, InputError
+from hudtui.core.events import Notice
 from hudtui.core.flows.serve import Serving, serve_environment
 from hudtui.core.gym.config import load_config
 from hudtui.core.gym.values import GymConfig
@@ -23,7 +26,7 @@ from hudtui.core.openenv.listen import listening
 from hudtui.core.openenv.options import ServeRequest
 from hudtui.core.openenv.session import ServedTasks
 from hudtui.core.platform import HUD
-from hudtui.core.rollouts.evaluate import connector
+from hudtui.core.rollouts.evaluate import EpisodeDone, connector
 from hudtui.core.rollouts.policy import ReplayPolicy
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.settings import load_settings
@@ -209,6 +212,28 @@ async def test_reset_chooses_by_id_index_and_seed_and_else_goes_on(game):
         assert code(refused) == "VALIDATION_ERROR" and "did you mean game 2?" in refused["data"]["message"]
         for wrong in ({"index": 3}, {"index": -1}, {"seed": True}, {"seed": 1.5}, {"task_id": 7}, {"episode_id": "x" * 256}):
             assert code(await client.ask("reset", wrong)) == "VALIDATION_ERROR"
+
+
+async def test_a_reward_outside_its_range_is_told_once(own_world, monkeypatch):
+    monkeypatch.setenv("HUDTUI_PYTHON", sys.executable)
+    monkeypatch.setenv("HUDTUI_TRUST", str(own_world))
+    (own_world / "tasks.json").write_text(json.dumps([generous("a"), generous("b")]))
+    request = ServeRequest(tasks="tasks.json", port=0)
+    warnings, ended = [], 0
+    async with contextlib.aclosing(serve_environment(request, load_settings(own_world, HUD))) as events:
+        async for event in events:
+            if isinstance(event, Serving):
+                async with connected(event.url, Authorization=f"Bearer {event.token}") as client:
+                    for _ in range(2):
+                        await client.reset()
+                        assert (await client.call("done"))["done"] is True
+            elif isinstance(event, Notice):
+                warnings.append(event.message)
+            elif isinstance(event, EpisodeDone):
+                ended += 1
+            if ended == 2:
+                break
+    assert len([text for text in warnings if "the reward 12, outside 0 to 1" in text]) == 1
 
 
 async def test_the_limit_of_turns_ends_an_episode_and_evaluates_it():
