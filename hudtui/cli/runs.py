@@ -16,6 +16,7 @@ from hudtui.cli import console, runlog
 from hudtui.cli.options import Json, Limit, LogOptions, TrainerSettings, Yes, takes_request
 from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import How, carry_out, checked, manage
+from hudtui.core.errors import MachineError
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line, plural
 
@@ -123,7 +124,11 @@ async def show(run: Run = None, as_json: Json = False) -> None:
 
     store, monitor = runlog.open_store()
     await runlog.reconcile_runs(store)
-    view = await monitor.view(store.find(run), within=PATIENCE)
+    wanted = store.find(run)
+    try:
+        view = await monitor.view(wanted, within=PATIENCE)
+    except MachineError as error:  # what is known of a run is worth more than that its machine is silent
+        view = await monitor.stored_view(wanted, f"{error.what}; this is what was known before")
     record = store.record(view.summary.id)
     job = read_job(results_folder(record, store) / "out" / JOB_FILE)
     if as_json:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from hudtui.core.errors import MachineError
 from hudtui.core.process import machine_label
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.logs import LineBatch
+from hudtui.core.runs import reconcile, watch
 from hudtui.core.runs.launch import launch
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -482,3 +484,22 @@ def test_the_log_is_searched_by_words_levels_and_times(endless: str, own_world: 
             assert following.stdout.readline() == "more room\n"
         finally:
             following.terminate()
+
+
+def test_a_run_whose_machine_is_silent_shows_what_is_known(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "PATIENCE", 1.0)
+    monkeypatch.setattr(reconcile, "_ANSWERS", 1.0)
+    key = Path.home() / ".ssh" / "id_ed25519"
+    key.parent.mkdir(mode=0o700)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    store = RunStore(own_world / ".hudtui")
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # connections are taken, and nothing is ever said
+        host = f"127.0.0.1:{mute.getsockname()[1]}"
+        plan = Plan("rollouts", (Stage("play", ("true",)),))
+        spec = RunSpec("rollouts", "play", str(own_world))
+        store.add(RunRecord("mute-aaaa", 1e9, "play", "rollouts", host, machine_label(), "/there/mute-aaaa", spec, plan))
+        shown = hudtui("runs", "show", "mute-aaaa")
+        told = json.loads(hudtui("runs", "show", "mute-aaaa", "--json").stdout)
+    assert shown.returncode == 0 and "/there/mute-aaaa" in shown.stdout and "did not answer within 1 s" in shown.stdout
+    assert "this is what was known before" in shown.stdout and "this is what was known before" in told["problem"]
+    assert told["host"] == host

@@ -170,8 +170,9 @@ class Monitor:
 
     def _folder(self, summary: RunSummary) -> RunFolder:
         """Return the folder of a run; one without files if its machine cannot be read."""
-        if not self._waits(summary):
-            return self._machine(summary)
+        return self._nowhere(summary) if self._waits(summary) else self._machine(summary)
+
+    def _nowhere(self, summary: RunSummary) -> RunFolder:
         nowhere = str(self.store.folder / summary.id / "not there yet")
         return RunFolder(LocalHost(), replace(self._record(summary), folder=nowhere, own=True))
 
@@ -240,14 +241,26 @@ class Monitor:
                 return await self.view(run, brief=brief)
         summary = self.store.summary(run)
         waits, machine = self._waits(summary), self._folder(summary)
-        problems = _Problems()
+        return await self._view(summary, machine, waits=waits, brief=brief)
+
+    async def stored_view(self, run: str, problem: str) -> RunView:
+        """Return what the store knows of a run whose machine does not answer, with `problem` as the reason.
+
+        Raises:
+            RunError: The run does not exist.
+        """
+        summary = self.store.summary(run)
+        view = await self._view(summary, self._nowhere(summary), waits=True, brief=False)
+        return replace(view, problem="; ".join(filter(None, (problem, view.problem))))
+
+    async def _view(self, summary: RunSummary, machine: RunFolder, *, waits: bool, brief: bool) -> RunView:
+        run, problems = summary.id, _Problems()
         if summary.active:
             with problems:
                 await machine.sync(self.store)
             summary = self.store.summary(run)
-        seen, host = self._seen.get(run) or _Seen(machine), machine.host
-        if not waits:
-            self._seen[run] = seen
+        seen = _Seen(machine) if waits else self._seen.setdefault(run, _Seen(machine))
+        host = machine.host
         with problems:
             await seen.read_metrics(host, ended=None if summary.active else summary.ended)
         now, status, stages = self._now(), StatusReport(), tuple[StageView, ...]()
