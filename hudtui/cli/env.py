@@ -192,7 +192,10 @@ async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: f
         if tool not in session.tools:
             near = did_you_mean(tool, session.tools)
             console.say(f"note: the environment lists no tool {tool!r}{f'; did you mean {near}?' if near else ''}")
-        return mask_result(await session.call_tool(tool, arguments), session.secrets)
+        result = mask_result(await session.call_tool(tool, arguments), session.secrets)
+        for question in session.declined:
+            console.say(f"note: {question}")
+        return result
 
 
 def _arguments(text: str) -> dict[str, Any]:

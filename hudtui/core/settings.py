@@ -147,7 +147,6 @@ _COMMON = (
         get_it="https://platform.openai.com/api-keys",
     ),
     Setting("OPENAI_BASE_URL", "address of OpenAI, or of a server that speaks its API", "url", "https://api.openai.com/v1"),
-    Setting("HUDTUI_SAMPLING_MODEL", "model at OPENAI_BASE_URL that answers an environment which asks for one; empty: none does"),
     Setting("HUDTUI_CLIENT_METADATA_URL", "address of your client metadata document, for logins at environments", "url"),
     Setting(
         "HF_TOKEN",

@@ -1,7 +1,7 @@
 """The client that the MCP conformance suite tests: `hudtui env` at a terminal, with a person whom this program plays.
 
 The suite appends the server's address, and names its scenario in MCP_CONFORMANCE_SCENARIO, with more in MCP_CONFORMANCE_CONTEXT.
-The person agrees to what hudtui asks, opens the address of a login, and takes the defaults of forms. All protocol is hudtui's.
+The person agrees to what hudtui asks and opens the address of a login. All protocol is hudtui's.
 
 `mcp_client.py serve SOCKET` imports hudtui once and forks for each scenario; the suite starts `mcp_client.py SOCKET URL`, which
 only asks for that.
@@ -29,7 +29,6 @@ if sys.argv[1] == "serve":  # asking takes none of these
 
     ADDRESS = re.compile(r"^(https?://\S+[?&]code_challenge=\S+)\s", re.MULTILINE)
     QUESTION = re.compile(r"(?:\[y/N\]|\[Y/n\]): $")
-    FIELD = re.compile(r"^  \S+ \([^)]*\)[^\n]*: $")
 
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 """The client metadata document that the suite expects; it is never fetched."""
@@ -84,7 +83,6 @@ def command(scenario: str, url: str, context: dict[str, str], home: Path) -> lis
     """The command for a scenario: a login with given credentials, a call, or an analysis."""
     tools = {
         "tools_call": ("add_numbers", '{"a": 5, "b": 3}'),
-        "elicitation-sep1034-client-defaults": ("test_client_elicitation_defaults", "{}"),
         "sse-retry": ("test_reconnection", "{}"),
         "auth/scope-step-up": ("test-tool", "{}"),
     }
@@ -129,8 +127,8 @@ def converse(words: list[str]) -> int:
             visited += 1
             urllib.request.urlopen(match[1], timeout=20).close()
         line = said.rpartition("\n")[2]
-        if QUESTION.search(line) or FIELD.search(line):
-            os.write(ours, b"y\n" if QUESTION.search(line) else b"\n")
+        if QUESTION.search(line):
+            os.write(ours, b"y\n")
             said, visited = "", 0
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 

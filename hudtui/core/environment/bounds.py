@@ -130,12 +130,14 @@ class ServerMessages:
         incoming: The stream of messages.
         name: The server's name.
         calls: Told of each answer; those to no call are left out.
+        asked: Receives the method and the parameters of each request of the server.
     """
 
-    def __init__(self, incoming: Any, name: str, calls: Calls) -> None:
+    def __init__(self, incoming: Any, name: str, calls: Calls, *, asked: Callable[[str, Any], None]) -> None:
         self._incoming = incoming
         self._name = name
         self._calls = calls
+        self._tell_asked = asked
         self._asked = 0
         self.gone = asyncio.Event()
         """Set when no more messages can come."""
@@ -182,6 +184,7 @@ class ServerMessages:
                         why=f"It sent {MAX_SERVER_REQUESTS:,} requests in a row.",
                         fix="Check what it does, or use another version of it.",
                     )
+                self._tell_asked(message.method, message.params)
                 return item
 
     async def aclose(self) -> None:

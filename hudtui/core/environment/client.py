@@ -64,6 +64,11 @@ class EnvironmentSession:
         """
         return self._tools
 
+    @property
+    def declined(self) -> tuple[str, ...]:
+        """Questions of the servers to the user that were declined, in words."""
+        return tuple(text for link in self.links for text in link.declined.values())
+
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
         """Call a tool and return its answer; an error that the server answers, in whatever form, is a result with `is_error`.
 
@@ -147,8 +152,8 @@ async def connect(
         timeout: Seconds: for the start and the handshake, for listing the tools, and for a call that has no limit of its own.
         lookup: Returns the values of variables; by default the source's own lookup, else the process environment.
         on_event: Receives the progress of connecting.
-        answerer: Answers for the user what the servers ask: to log in, to fill in a form. None where no user is there: a login
-            that is kept counts all the same, and forms are declined. No limit of time runs while the user is asked.
+        answerer: Answers for the user that a server wants a login. None where no user is there: a login that is kept counts
+            all the same. No limit of time runs while the user is asked.
 
     Raises:
         Untrusted: A file of the project names the source, and the user has not agreed to it.

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hudtui.core.environment.asking import LOGIN_REQUEST, Answerer, Patience, sdk_callbacks
+from hudtui.core.environment.asking import LOGIN_REQUEST, Answerer, Patience
 from hudtui.core.environment.bounds import (
     MAX_LOGIN_BYTES,
     MAX_MESSAGE_BYTES,
@@ -52,6 +52,11 @@ MAX_REDIRECTS = 10
 """Redirects of one message that are followed."""
 
 _FOLLOWED = "hudtui.followed"
+_QUESTIONS = {
+    "elicitation/create": "you to fill in a form or to open a page",
+    "sampling/createMessage": "for the answer of a model",
+}
+"""Requests of servers to the user that hudtui declines."""
 _log = logging.getLogger("hudtui.environment")
 
 
@@ -109,6 +114,8 @@ class ServerConnection:
         """The SDK limits an event to 1 MiB."""
         self.over = False
         """The environment said with its last answer that the episode is over. MCP has no word for that."""
+        self.declined: dict[str, str] = {}
+        """Kind of question -> the first question of that kind that the server asked the user, and its answer, in words."""
         self.server: tuple[str, str] = ("", "")
         """The server's own name and version."""
         self.protocol = ""
@@ -370,12 +377,12 @@ class ServerConnection:
 
         from hudtui import __version__
 
-        messages = ServerMessages(incoming, self.spec.name, self._calls)
+        messages = ServerMessages(incoming, self.spec.name, self._calls, asked=self._note_question)
         told = ClientMessages(outgoing, self._calls)
         about = Implementation(name="hudtui", version=__version__)
-        asked = self.secrets.hide(clean_line(self.spec.where if self.spec.url else self.spec.name, 120))
-        callbacks = sdk_callbacks(asked, self.answerer, self.patience)
-        async with ClientSession(messages, told, client_info=about, message_handler=_ignore, **callbacks) as session:
+        async with ClientSession(
+            messages, told, client_info=about, message_handler=_ignore, elicitation_callback=_decline
+        ) as session:
             with self._calls.waiting("initialize", None, self.timeout, handshake=True) as call:
                 await _unless_faulty(call, self._shake_hands(session))
             info, known = session.server_info, session.server_capabilities
@@ -394,6 +401,15 @@ class ServerConnection:
                     wait.cancel()
             if not self._stop.is_set():
                 raise messages.why or ConnectionResetError("the server has closed the connection")
+
+    def _note_question(self, method: str, params: Any) -> None:
+        if method not in _QUESTIONS or method in self.declined:
+            return
+        words = params.get("message") if isinstance(params, Mapping) else None
+        shown = f": {clean_line(words, 200)}" if isinstance(words, str) else ""
+        text = f"the server {self.spec.name!r} asked {_QUESTIONS[method]}, and was declined{shown}"
+        self.declined[method] = self.secrets.hide(text)
+        _log.info("%s", self.declined[method])
 
     async def _shake_hands(self, session: ClientSession) -> None:
         from mcp import MCPError
@@ -556,6 +572,13 @@ def _request_type() -> Any:
     from mcp.types import Request
 
     return Request[dict[str, Any] | None, str]
+
+
+async def _decline(context: Any, params: Any) -> Any:
+    """Decline a form or a page; a request for a model's answer is refused by the SDK, which offers none."""
+    from mcp.types import ElicitResult
+
+    return ElicitResult(action="decline")
 
 
 async def _ignore(message: Any) -> None:

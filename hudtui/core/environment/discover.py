@@ -101,6 +101,7 @@ async def analyze_session(
                 f"the server {link.spec.name!r} writes other text to standard output ({count} lines, the first: {first}); "
                 "only protocol messages belong there"
             )
+    warnings += session.declined
     timings = dict(session.timings)
     timings["list"] = timings.get("list", 0.0) + time.perf_counter() - began
     images = [spec.image for spec in source.servers if spec.image]

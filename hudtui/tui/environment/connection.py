@@ -47,6 +47,8 @@ class Connection:
             await self.close()
             raise
         self._screen.clear_message()
+        if session.declined:
+            self._screen.say("; ".join(session.declined), "warning")
         return result, self.took(began)
 
     @staticmethod
