@@ -127,25 +127,24 @@ def verifiers_episode(
     }
 
 
-def old_row(example: int = 0, reward: float | None = 1.0, *, error: Any = None) -> dict[str, Any]:
-    """A line of `results.jsonl` of verifiers before 0.4."""
-    call = json.dumps({"id": "c1", "type": "function", "function": {"name": "move", "arguments": '{"direction": "left"}'}})
-    return {
-        "example_id": example,
-        "prompt": [{"role": "system", "content": "You play."}, {"role": "user", "content": "Go"}],
-        "completion": [
-            {"role": "assistant", "content": "", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c1", "content": "Moved left."},
-            {"role": "assistant", "content": "done"},
-        ],
-        "reward": reward,
-        "error": error,
-        "timing": {"generation_ms": 900.0, "scoring_ms": 100.0, "total_ms": 1000.0},
-        "stop_condition": "done_tool",
-        "metrics": {"attempts": 2.0, "grade": 1.0},
-        "token_usage": {"input_tokens": 30, "output_tokens": 7},
-        "info": {"seed": 3},
-    }
+def verifiers_conversation(*messages: Mapping[str, Any], task: str = "board-1", reward: float = 1.0) -> dict[str, Any]:
+    """A line of `traces.jsonl` of verifiers 0.4 for one agent with these messages; each reply was sampled."""
+    record = verifiers_episode(task)
+    (trace,) = record["traces"]
+    trace["nodes"] = [
+        {
+            "parent": number - 1 if number else None,
+            "message": dict(message),
+            "sampled": message["role"] == "assistant",
+            "timestamp": 1.0,
+            "token_ids": [],
+            "mask": [],
+        }
+        for number, message in enumerate(messages)
+    ]
+    trace["calls"] = []
+    trace["rewards"] = {"task": {"score": reward, "weight": 1.0}}
+    return record
 
 
 def art_trajectory(reward: float = 0.25, **metadata: Any) -> dict[str, Any]:

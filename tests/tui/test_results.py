@@ -16,7 +16,7 @@ import pytest
 from rich.color import ColorSystem
 from support.pictures import claiming, png
 from support.played import played, task, write
-from support.recorded import own_episode, write_own
+from support.recorded import own_episode, verifiers_conversation, write_own
 from support.runs import make_run
 from textual.screen import ModalScreen
 
@@ -311,9 +311,9 @@ async def test_two_episodes_are_shown_beside_each_other(open_app: Any, outputs: 
 
 async def test_a_long_episode_is_drawn_whole_once_it_is_scrolled_with_the_mouse(open_app: Any, project: Path) -> None:
     said = [{"role": "assistant", "content": f"move {number}"} for number in range(500)]
-    record = {"example_id": 1, "prompt": "Go", "completion": said, "reward": 0.5}
+    record = verifiers_conversation({"role": "user", "content": "Go"}, *said, reward=0.5)
     (project / "outputs" / "evals").mkdir(parents=True)
-    (project / "outputs" / "evals" / "results.jsonl").write_text(json.dumps(record) + "\n")
+    (project / "outputs" / "evals" / "traces.jsonl").write_text(json.dumps(record) + "\n")
     async with open_app(project, size=(120, 35)) as (_, pilot):
         screen = await opened(pilot)
         sheet = screen.query_one("#results-episode Sheet")
@@ -557,9 +557,9 @@ async def test_an_image_is_named_by_its_type_and_size(open_app: Any, project: Pa
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 4000}"}}
     prompt = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}]
     said = [{"role": "assistant", "content": "A board."}]
-    record = {"example_id": 1, "prompt": prompt, "completion": said, "task": "look", "reward": 0.5}
+    record = verifiers_conversation(*prompt, *said, task="look", reward=0.5)
     (project / "outputs" / "evals").mkdir(parents=True)
-    (project / "outputs" / "evals" / "results.jsonl").write_text(json.dumps(record) + "\n")
+    (project / "outputs" / "evals" / "traces.jsonl").write_text(json.dumps(record) + "\n")
     async with open_app(project, size=(120, 35)) as (_, pilot):
         screen = await opened(pilot)
         for view in ("turns", "messages"):
@@ -644,9 +644,9 @@ async def test_an_episode_of_very_many_turns_is_drawn_when_it_is_read_and_cut(
     open_app: Any, project: Path, screen_text: Any
 ) -> None:
     said = [{"role": "assistant", "content": f"move {number}"} for number in range(MOST_TURNS + 7)]
-    record = {"example_id": 1, "prompt": "Go", "completion": said, "reward": 0.5}
+    record = verifiers_conversation({"role": "user", "content": "Go"}, *said, reward=0.5)
     (project / "outputs" / "evals").mkdir(parents=True)
-    (project / "outputs" / "evals" / "results.jsonl").write_text(json.dumps(record) + "\n")
+    (project / "outputs" / "evals" / "traces.jsonl").write_text(json.dumps(record) + "\n")
     async with open_app(project, size=(120, 35)) as (app, pilot):
         screen = await opened(pilot)
         assert "turn 20\n" in text_of(screen.episode) and f"move {MOST_TURNS - 1}\n" not in text_of(screen.episode)

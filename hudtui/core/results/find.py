@@ -16,7 +16,7 @@ from hudtui.core.text import did_you_mean
 if TYPE_CHECKING:
     from hudtui.core.runs.store import RunStore
 
-_NAMES = ("traces.jsonl", "results.jsonl")
+_NAME = "traces.jsonl"
 _TRAJECTORIES = "trajectories"
 _PLACES = ("outputs", ".art")
 """Folders that evaluations, verifiers and ART write to by default."""
@@ -64,7 +64,7 @@ def results_at(path: Path) -> tuple[ResultRun, ...]:
     except OSError as error:
         raise InputError("there is no such file or folder", why=error.strerror, where=Location(str(path))) from None
     if not stat.S_ISDIR(mode):
-        made = _result(path, path.name if path.name not in _NAMES else path.parent.resolve().name or path.name, "file")
+        made = _result(path, path.name if path.name != _NAME else path.parent.resolve().name or path.name, "file")
         if made is None:
             raise InputError("this is not a regular file", where=Location(str(path)))
         return (made,)
@@ -79,7 +79,7 @@ def results_at(path: Path) -> tuple[ResultRun, ...]:
     if not found:
         raise InputError(
             "this folder has no results",
-            why=f"Results are files named {' or '.join(_NAMES)}, and folders named {_TRAJECTORIES}.",
+            why=f"Results are files named {_NAME}, and folders named {_TRAJECTORIES}.",
             fix="Give the path of the file itself if it has another name.",
             where=Location(str(path)),
         )
@@ -127,7 +127,7 @@ def _names(store: RunStore) -> Iterator[str]:
 def _short(name: str) -> str:
     """Return the name of a run by its path, without the file name and the folder `out`, which are the same for all runs."""
     parts = Path(name).parts
-    parts = parts[:-1] if parts[-1:] and parts[-1] in (*_NAMES, _TRAJECTORIES) else parts
+    parts = parts[:-1] if parts[-1:] and parts[-1] in (_NAME, _TRAJECTORIES) else parts
     parts = parts[:-1] if len(parts) > 1 and parts[-1] == "out" else parts
     return "/".join(parts)
 
@@ -163,7 +163,7 @@ def _walk(folder: Path) -> Iterator[Path]:
                         yield path
                     elif entry.name not in _SKIPPED and not entry.name.startswith("."):
                         below.append(path)
-                elif entry.name in _NAMES and entry.is_file():
+                elif entry.name == _NAME and entry.is_file():
                     yield Path(entry.path)
         level = below
 

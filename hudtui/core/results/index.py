@@ -53,7 +53,6 @@ class LineFormat:
 _LINES: Mapping[Format, LineFormat] = {
     "hudtui": LineFormat(own.entries, own.transcript),
     "verifiers": LineFormat(verifiers.entries, verifiers.transcript),
-    "verifiers-old": LineFormat(verifiers.old_entries, verifiers.old_transcript),
     "art-jsonl": LineFormat(art.entries, art.transcript),
     "atif": LineFormat(atif.entries, atif.transcript),
 }
@@ -70,8 +69,6 @@ def format_of(line: bytes) -> Format | None:
         return "hudtui"
     if "traces" in record:
         return "verifiers"
-    if "completion" in record and "prompt" in record:
-        return "verifiers-old"
     if atif.is_document(record):
         return "atif"
     return "art-jsonl" if "trajectories" in record else None

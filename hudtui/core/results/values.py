@@ -11,9 +11,9 @@ import msgspec
 
 from hudtui.core.rollouts.values import ENDED_BY_HAND, Message
 
-Format = Literal["hudtui", "verifiers", "verifiers-old", "art-jsonl", "atif"]
-"""Formats of JSON lines: traces of hudtui; `traces.jsonl` of verifiers 0.4; `results.jsonl` of earlier verifiers; trajectories of
-ART from before it wrote Parquet files; documents of ATIF."""
+Format = Literal["hudtui", "verifiers", "art-jsonl", "atif"]
+"""Formats of JSON lines: traces of hudtui; `traces.jsonl` of verifiers 0.4; trajectories of ART from before it wrote
+Parquet files; documents of ATIF."""
 
 BROKEN_OFF = frozenset(("error", "cancelled"))
 """Ends of an episode that did not come to an end of its own."""

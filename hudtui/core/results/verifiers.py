@@ -1,4 +1,4 @@
-"""Records of verifiers: `traces.jsonl` of 0.4, one episode with its agents' traces per line; and the older `results.jsonl`."""
+"""Records of verifiers 0.4: `traces.jsonl`, one episode with its agents' traces per line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from hudtui.core.results.foreign import (
     whole,
 )
 from hudtui.core.results.values import EpisodeEntry, Transcript, TranscriptTurn
-from hudtui.core.rollouts.values import Message
 
 
 class _Node(msgspec.Struct):
@@ -195,102 +194,3 @@ def _span(span: Mapping[str, Any]) -> float | None:
 def _error_in_full(error: Mapping[str, Any]) -> str:
     traceback = error.get("traceback")
     return "\n".join(filter(None, (error_text(error), traceback if isinstance(traceback, str) else None)))
-
-
-_TEXT = "text"
-"""Role of the prompt and the completion of a model without a chat format."""
-_REPLIES = ("assistant", _TEXT)
-
-
-class _Role(msgspec.Struct):
-    role: str = ""
-
-
-class _Row(msgspec.Struct):
-    prompt: Any
-    completion: list[_Role] | str | None
-    example_id: Any = None
-    task: Any = None
-    reward: Any = None
-    error: Any = None
-    stop_condition: str | None = None
-    is_truncated: bool = False
-    metrics: dict[str, Any] | None = None
-    timing: dict[str, Any] | None = None
-    token_usage: dict[str, Any] | None = None
-
-
-_rows = msgspec.json.Decoder(_Row)
-
-
-def old_entries(line: bytes, place: Place) -> list[EpisodeEntry]:
-    """Return the entry of a line of `results.jsonl`.
-
-    Raises:
-        ValueError: The line is not a record of an episode.
-    """
-    row = decode_as(_rows, line)
-    error = error_text(row.error)
-    usage, timing = row.token_usage or {}, row.timing or {}
-    total = number(timing.get("total_ms"))
-    said = row.completion
-    turns = sum(message.role in _REPLIES for message in said) if isinstance(said, list) else int(said is not None)
-    stop = name(row.stop_condition) or ("truncated" if row.is_truncated else "error" if error else "done")
-    return [
-        place.entry(
-            0,
-            task=name(row.example_id) or name(row.task) or f"line {place.line}",
-            reward=number(row.reward),
-            parts=numbers(row.metrics),
-            stop=stop,
-            error=error,
-            turns=turns,
-            prompt_tokens=whole(usage.get("input_tokens", usage.get("prompt_tokens"))),
-            completion_tokens=whole(usage.get("output_tokens", usage.get("completion_tokens"))),
-            seconds=total / 1000 if total is not None else number(timing.get("total")),
-            started_at=_iso(number(timing.get("start_time"))),
-        )
-    ]
-
-
-def old_transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
-    """Return an episode of `results.jsonl` in full.
-
-    Raises:
-        ValueError: The line is not a record of an episode.
-    """
-    row = mapping(decode(line))
-    messages = (*_said(row.get("prompt"), "user"), *_said(row.get("completion"), "assistant"))
-    opening, turns = conversation(messages)
-    known = ("prompt", "completion", "error", "error_chain", "long_error_chain", "tool_defs", "reward", "metrics")
-    error = row.get("error")
-    return Transcript(
-        entry=entry,
-        opening=opening,
-        turns=turns,
-        messages=messages,
-        tools=mappings(row.get("tool_defs")),
-        error=error
-        if isinstance(error, str)
-        else "\n".join(filter(None, (entry.error, name(row.get("long_error_chain"))))) or None,
-        evaluation=row.get("metrics"),
-        seconds=_old_seconds(mapping(row.get("timing"))),
-        info={key: value for key, value in row.items() if key not in known},
-    )
-
-
-def _old_seconds(timing: Mapping[str, Any]) -> dict[str, float]:
-    """Return the durations of `timing`: spans with a duration, numbers of seconds, or numbers of milliseconds."""
-    found: dict[str, float] = {}
-    for key, value in timing.items():
-        seconds = number(mapping(value).get("duration")) if isinstance(value, Mapping) else number(value)
-        if seconds is not None and key != "start_time":
-            found[key.removesuffix("_ms")] = seconds / 1000 if key.endswith("_ms") else seconds
-    return found
-
-
-def _said(value: object, role: str) -> tuple[Message, ...]:
-    if isinstance(value, str):
-        return ({"role": role, "content": value},)
-    read = filter(None, map(as_message, sequence(value)))
-    return tuple({**message, "role": role} if message["role"] == _TEXT else message for message in read)

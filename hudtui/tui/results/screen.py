@@ -756,7 +756,7 @@ class ResultsScreen(HudtuiScreen):
             self._take(found[place : place + 1])
             return
         typed = await self.app.ask(
-            "File or folder with episodes", placeholder="outputs/mine/traces.jsonl, results.jsonl, trajectories", accept="Open"
+            "File or folder with episodes", placeholder="outputs/mine/traces.jsonl, trajectories", accept="Open"
         )
         if typed and typed.strip():
             await self._open_named(typed.strip())

@@ -13,8 +13,8 @@ import pytest
 from atif import Trajectory
 from support.recorded import (
     art_trajectory,
-    old_row,
     own_episode,
+    verifiers_conversation,
     verifiers_episode,
     write_art_parquet,
     write_lines,
@@ -48,7 +48,7 @@ def everything(tmp_path: Path) -> ResultIndex:
         own_episode("own", None, replies=(), error="it broke"),
     )
     write_lines(folder / "b" / "traces.jsonl", verifiers_episode("v", agents=2))
-    write_lines(folder / "c" / "results.jsonl", old_row(1))
+    write_lines(folder / "c" / "traces.jsonl", verifiers_episode("w", 3.0))
     write_art_parquet(folder / "d" / "trajectories" / "train" / "0003.parquet", [art_trajectory(0.5, task_id="art")])
     return opened(folder)
 
@@ -201,7 +201,7 @@ def test_sft_data_is_read_by_datasets(everything: ResultIndex, tmp_path: Path, s
     assert (made.episodes, made.skipped) == (5, 1)  # one has no reply to learn from
     loader = "json" if suffix == "jsonl" else suffix
     rows = load_dataset(loader, data_files=str(path), cache_dir=str(tmp_path / "cache"), split="train")
-    assert rows["reward"] == [0.5, pytest.approx(0.6), pytest.approx(0.6), 1.0, 0.5] and rows["task"][0] == "own"
+    assert rows["reward"] == [0.5, pytest.approx(0.6), pytest.approx(0.6), pytest.approx(1.6), 0.5] and rows["task"][0] == "own"
     assert [(message["role"], message["content"]) for message in rows[0]["prompt"]] == [("system", "You play."), ("user", "Go ✓")]
     assert [(message["role"], message["content"]) for message in rows[0]["completion"]] == [
         ("assistant", "<tool>left()</tool>"),
@@ -215,8 +215,11 @@ def test_sft_data_is_read_by_datasets(everything: ResultIndex, tmp_path: Path, s
 
 
 def test_halves_of_surrogate_pairs_are_replaced_in_parquet_too(tmp_path: Path) -> None:
-    source = tmp_path / "results.jsonl"
-    source.write_text(r'{"prompt": "\ud800", "completion": [{"role": "assistant", "content": "a\udc00"}]}' + "\n")
+    source = write_lines(
+        tmp_path / "traces.jsonl",
+        verifiers_conversation({"role": "user", "content": "\ud800"}, {"role": "assistant", "content": "a\udc00"}),
+    )
+    assert r"\udc00" in source.read_text()
     write(opened(source), "sft", tmp_path / "x.parquet")
     (row,) = pq.read_table(tmp_path / "x.parquet").to_pylist()
     assert [message["content"] for message in row["prompt"] + row["completion"]] == ["?", "a?"]

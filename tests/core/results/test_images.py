@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.pictures import png
-from support.recorded import own_episode, write_lines, write_own
+from support.recorded import own_episode, verifiers_conversation, write_lines, write_own
 
 from hudtui.core.errors import InputError
 from hudtui.core.results.find import results_at
@@ -47,10 +47,12 @@ def test_images_of_other_frameworks_stand_in_the_messages(tmp_path: Path) -> Non
     def said(url: str) -> list[dict[str, object]]:
         return [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": url}}]
 
-    prompt = [{"role": "user", "content": said(f"data:image/png;base64,{PNG}")}]
-    turns = [{"role": "assistant", "content": "?"}, {"role": "user", "content": said("https://example.com/\x1b[2Ja.png")}]
-    record = {"example_id": 1, "prompt": prompt, "completion": turns, "reward": 1.0}
-    found = images_by_turn(read(write_lines(tmp_path / "results.jsonl", record)))
+    record = verifiers_conversation(
+        {"role": "user", "content": said(f"data:image/png;base64,{PNG}")},
+        {"role": "assistant", "content": "?"},
+        {"role": "user", "content": said("https://example.com/\x1b[2Ja.png")},
+    )
+    found = images_by_turn(read(write_lines(tmp_path / "traces.jsonl", record)))
     assert image_data(found[0][0][1]) == RAW
     ((number, address),) = found[1]
     assert number == 2 and "\x1b" not in describe_image(address)

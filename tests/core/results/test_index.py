@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.recorded import (
     art_trajectory,
-    old_row,
     own_episode,
     verifiers_episode,
     version_1,
@@ -122,36 +121,11 @@ def test_verifiers(tmp_path: Path) -> None:
     assert image["type"] == "image_url"
 
 
-def test_results_of_earlier_verifiers(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "results.jsonl", old_row(4), old_row(4, None, error={"error": "ModelError", "message": "429"}))
-    index = read(path)
-    first, second = index.entries
-    assert (first.task, first.reward, first.turns, first.tokens, first.seconds) == ("4", 1.0, 2, 37, 1.0)
-    assert first.parts == {"attempts": 2.0, "grade": 1.0} and not first.failed
-    assert second.error == "ModelError: 429" and second.reward is None
-    transcript = index.read(first)
-    assert transcript.turns[0].calls[0].arguments == {"direction": "left"} and transcript.turns[1].reply == "done"
-    assert transcript.info["info"] == {"seed": 3} and transcript.seconds == {"generation": 0.9, "scoring": 0.1, "total": 1.0}
-
-
-def test_results_of_verifiers_0_3(tmp_path: Path) -> None:
-    """Its rows have spans of time, errors as objects, no conversation where nothing was said, and texts without roles."""
-    span = {"start": 5.0, "end": 7.5, "duration": 2.5}
-    error = {"error": "ModelError", "message": "429", "error_chain_repr": "ModelError('429')", "error_chain_str": "ModelError"}
-    call = {"id": "c1", "name": "move", "arguments": '{"direction": "left"}'}
-    spoken = old_row(1)
-    spoken["completion"][0]["tool_calls"] = [call]
-    spoken["timing"] = {"start_time": 5.0, "generation": span, "scoring": span, "total": 5.0, "overhead": 0.0}
-    silent = {**old_row(2, 0.0, error=error), "prompt": None, "completion": None, "long_error_chain": "ModelError <- 429"}
-    plain = {**old_row(3), "prompt": [{"role": "text", "content": "1+1="}], "completion": [{"role": "text", "content": "2"}]}
-    index = read(write_lines(tmp_path / "results.jsonl", spoken, silent, plain))
-    assert index.unread == () and [entry.turns for entry in index.entries] == [2, 0, 1]
-    first, second, third = (index.read(entry) for entry in index.entries)
-    assert index.entries[0].seconds == 5.0 and index.entries[0].started_at == "1970-01-01T00:00:05.000+00:00"
-    assert first.seconds == {"generation": 2.5, "scoring": 2.5, "total": 5.0, "overhead": 0.0}
-    assert first.turns[0].calls[0].arguments == {"direction": "left"}
-    assert second.error == "ModelError: 429\nModelError <- 429" and second.turns == ()
-    assert third.turns[0].reply == "2" and third.opening[0] == {"role": "user", "content": "1+1="}
+def test_a_file_of_an_unknown_format_is_named_line_by_line(tmp_path: Path) -> None:
+    row = {"example_id": 1, "prompt": [], "completion": [], "reward": 1.0}
+    index = read(write_lines(tmp_path / "rows.jsonl", row, row))
+    assert not index.entries and [line.line for line in index.unread] == [1, 2]
+    assert "known format" in index.unread[0].why
 
 
 def test_trajectories_of_art(tmp_path: Path) -> None:
@@ -208,7 +182,6 @@ RECORDS = [
     version_1(own_episode("a", replies=("left()", "up()"))),
     episode_to_json(own_episode("a", replies=("left()",), error="x", step=1)),
     verifiers_episode("v", error="x", step=1, agents=2),
-    old_row(1, error={"message": "x"}),
     {"trajectories": [art_trajectory(task_id="a"), art_trajectory()]},
 ]
 
@@ -409,9 +382,7 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
 def test_the_results_of_a_project_are_found(tmp_path: Path) -> None:
     for name in ("first", "second", "evals/env--m/0a"):
         write_own(tmp_path / "outputs" / name / "traces.jsonl", own_episode(name))
-    (tmp_path / "outputs" / "evals" / "env--m" / "0a" / "traces.jsonl").rename(
-        tmp_path / "outputs" / "evals" / "env--m" / "0a" / "results.jsonl"
-    )
+    write_lines(tmp_path / "outputs" / "evals" / "env--m" / "0b" / "results.jsonl", {"valid": True})  # of `validate`
     write_lines(tmp_path / ".art" / "p" / "models" / "m" / "trajectories" / "train" / "0001.jsonl", {"trajectories": []})
     os.utime(tmp_path / "outputs" / "first" / "traces.jsonl", (2e9, 2e9))
     found = find_results(tmp_path)

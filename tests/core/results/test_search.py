@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from support.recorded import (
     art_trajectory,
-    old_row,
     own_episode,
     verifiers_episode,
     version_1,
@@ -72,7 +71,7 @@ async def test_every_format(tmp_path: Path) -> None:
     write_lines(tmp_path / "v" / "traces.jsonl", verifiers_episode("x"), verifiers_episode("y", agents=2))
     assert await where(tmp_path / "v", "i move") == [(0, 1, "reply"), (1, 1, "reply"), (2, 1, "reply")]
     assert await where(tmp_path / "v", "given up") == []  # in a branch that is not shown
-    write_lines(tmp_path / "o" / "results.jsonl", old_row(1), old_row(2, error="Quota used up"))
+    write_lines(tmp_path / "o" / "traces.jsonl", verifiers_episode("x"), verifiers_episode("y", error="Quota used up"))
     assert await where(tmp_path / "o", "quota") == [(1, 0, "error")]
     trajectories = [art_trajectory(task_id=name) for name in ("a", "bee")]
     write_art_parquet(tmp_path / "p" / "trajectories" / "train" / "0001.parquet", trajectories)
