@@ -13,7 +13,7 @@ from typing import Any
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.values import Offer, Offers, Price
 from hudtui.core.errors import HudtuiError, InputError
-from hudtui.core.files import file_lock, write_atomic
+from hudtui.core.files import write_atomic
 
 _VERSION = 1
 UNCONFIRMED = "not confirmed"
@@ -196,81 +196,3 @@ def offer_from_json(data: Mapping[str, Any]) -> Offer:
         )
     except (KeyError, TypeError) as error:
         raise InputError("this is not an offer", why=str(error)) from None
-
-
-FILE = "prices.jsonl"
-MOST = 256 * 1024
-"""Bytes that the file may have."""
-OFTEN = 600.0
-"""Seconds within which the same prices are not noted again."""
-
-PricePoint = tuple[float, float]
-"""When, in seconds since the epoch, and the price of one GPU for one hour."""
-
-
-def price_kind(offer: Offer) -> str:
-    """The name that prices are kept under: the same GPU on the same terms, whoever has it."""
-    return f"{offer.gpu_type or 'CPU_NODE'} x{offer.gpu_count}{' spot' if offer.spot else ''} {offer.price.currency}"
-
-
-class PriceHistory:
-    """The lowest price of each kind of offer over time.
-
-    Nothing is kept while `state_dir` does not exist: only looking leaves no trace. The file has `most` bytes at most.
-    """
-
-    def __init__(self, state_dir: Path, *, most: int = MOST) -> None:
-        self.path = state_dir / FILE
-        self._most = most
-
-    def update(self, offers: Iterable[Offer], now: float) -> bool:
-        """Note the lowest price of each kind, unless that was done a moment ago with the same result.
-
-        Returns:
-            Whether something was noted.
-
-        Raises:
-            InputError: The file cannot be written.
-        """
-        prices: dict[str, float] = {}
-        for offer in offers:
-            if offer.price.stated:
-                kind = price_kind(offer)
-                prices[kind] = min(prices.get(kind, offer.gpu_hour), offer.gpu_hour)
-        if not prices or not self.path.parent.is_dir():
-            return False
-        with file_lock(self.path):
-            lines = self._lines()
-            if lines and lines[-1][1] == prices and 0 <= now - lines[-1][0] < OFTEN:
-                return False
-            noted = [
-                json.dumps({"at": at, "prices": kinds}, separators=(",", ":"), sort_keys=True) + "\n"
-                for at, kinds in (*lines, (round(now, 1), prices))
-            ]
-            size = sum(map(len, noted))
-            while size > self._most and len(noted) > 1:
-                size -= len(noted.pop(0))
-            write_atomic(self.path, "".join(noted))
-        return True
-
-    def histories(self) -> dict[str, tuple[PricePoint, ...]]:
-        """What each kind has cost, the oldest first, by `price_kind`. Lines that cannot be read are passed over."""
-        found: dict[str, list[PricePoint]] = {}
-        for at, prices in self._lines():
-            for kind, price in prices.items():
-                found.setdefault(kind, []).append((at, price))
-        return {kind: tuple(points) for kind, points in found.items()}
-
-    def _lines(self) -> list[tuple[float, dict[str, float]]]:
-        try:
-            text = self.path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return []
-        found = []
-        for line in text.splitlines():
-            try:
-                data = json.loads(line)
-                found.append((float(data["at"]), {str(kind): float(price) for kind, price in data["prices"].items()}))
-            except (ValueError, TypeError, KeyError, AttributeError):
-                continue
-        return found

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.content import Content
 
 from hudtui.core.compute.fit import Fit, FitState
 from hudtui.core.compute.limits import amount, estimate, money
-from hudtui.core.compute.market import PricePoint, ProviderOffers
+from hudtui.core.compute.market import ProviderOffers
 from hudtui.core.compute.offer_filter import SORTS, OfferList, arrange, parse_filter, who
 from hudtui.core.compute.values import Offer
-from hudtui.core.text import clean_line, plural
-from hudtui.core.training.sparkline import sparkline
+from hudtui.core.text import clean_line
 from hudtui.tui.widgets.hanging import fact_lines
 from hudtui.tui.widgets.table_pane import TablePane
 from hudtui.tui.widgets.virtual_table import Cell, Column, Rows
@@ -202,7 +201,6 @@ def offer_lines(
     offer: Offer,
     listed: OfferList,
     part: ProviderOffers | None,
-    history: Sequence[PricePoint],
     now: float,
     *,
     simulated: bool,
@@ -249,8 +247,6 @@ def offer_lines(
     if price.stated and (price.hourly or offer.provider not in ("local", "ssh")):
         lines += [Content(""), Content.styled(f"What {amount(HOURS)} hours cost", "bold $primary")]
         lines.append(Content(clean_line(estimate(offer, HOURS).text + ".")))
-    if history:
-        lines += [Content(""), *_history(history, offer, now, width)]
     lines += [Content(""), *why_lines(offer, listed)]
     return Content("\n").join(lines)
 
@@ -270,17 +266,3 @@ def why_lines(offer: Offer, listed: OfferList) -> list[Content]:
         more = offer.price.hourly - best.price.hourly
         words += f" This one costs {money(abs(more), best.price.currency)}/h {'more' if more >= 0 else 'less'}."
     return [Content.styled("Why another one is chosen", "bold $primary"), Content(clean_line(words))]
-
-
-def _history(history: Sequence[PricePoint], offer: Offer, now: float, width: int) -> list[Content]:
-    prices = [price for _, price in history]
-    low, high, currency = min(prices), max(prices), offer.price.currency
-    span = money(low, currency) if low == high else f"{money(low, currency)} to {money(high, currency)}"
-    since = ago(now - history[0][0])
-    return [
-        Content.styled("Price of one GPU and hour, the lowest of its kind", "bold $primary"),
-        Content.assemble((sparkline(prices, max(min(width - 2, 48), 8)), "$accent"), f"  {span}"),
-        Content.styled(
-            f"{plural(len(prices), 'sample')}, {'' if len(prices) == 1 else 'the first '}{since}", "$foreground-muted"
-        ),
-    ]

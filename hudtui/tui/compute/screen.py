@@ -18,7 +18,6 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from hudtui.core.compute.market import price_kind
 from hudtui.core.compute.offer_filter import OfferList
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction, by_key, cancel_action
@@ -36,7 +35,7 @@ from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
     from hudtui.core.compute.hardware import Hardware
-    from hudtui.core.compute.market import Market, PricePoint
+    from hudtui.core.compute.market import Market
     from hudtui.core.compute.overview import PodRow, PodsSnapshot
     from hudtui.core.compute.pods import PodRecord
     from hudtui.core.compute.provider import Provider
@@ -133,7 +132,6 @@ class ComputeScreen(HudtuiScreen):
         self._ended: PodRecord | None = None
         """That machine, where it has ended and no other one is listed."""
         self._market: Market | None = None
-        self._histories: dict[str, tuple[PricePoint, ...]] = {}
         self._problem = ""
         self._asked_offers: float | None = None
         self._asked_pods: float | None = None
@@ -452,25 +450,9 @@ class ComputeScreen(HudtuiScreen):
         async with aclosing(session.overview.refresh()) as markets:
             async for market in markets:
                 self._take(market)
-        self._histories = await asyncio.to_thread(self._note_prices, session)
         self._show_detail()
         if only_new:
             await self.look()
-
-    def _note_prices(self, session: ComputeSession) -> dict[str, tuple[PricePoint, ...]]:
-        """Record the prices, and return the earlier ones. Runs in a thread."""
-        from hudtui.core.compute.market import PriceHistory
-        from hudtui.core.errors import InputError
-
-        book = PriceHistory(self.app.workspace.state_dir)
-        try:
-            parts = session.overview.market.parts.values()
-            whole = [part for part in parts if part.at is not None and not part.remembered and not part.warnings]
-            offers = [offer for part in whole for offer in part.offers if part.provider != "local"]
-            book.update(offers, self.app.services.now().timestamp())
-        except InputError:
-            pass  # a read-only project still shows its offers
-        return book.histories()
 
     def _take(self, market: Market) -> None:
         self._market = market
@@ -577,7 +559,6 @@ class ComputeScreen(HudtuiScreen):
             offer,
             self.listed,
             market.offers_of_provider(offer),
-            self._histories.get(price_kind(offer), ()),
             self.app.services.now().timestamp(),
             simulated=provider is not None and provider.features.simulated,
             width=width,

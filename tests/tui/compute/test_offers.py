@@ -12,9 +12,7 @@ import pytest
 
 from hudtui.core.compute import hardware as machines
 from hudtui.core.compute import owned_hosts
-from hudtui.core.compute.market import PriceHistory
 from hudtui.core.compute.offer_filter import SORTS
-from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import MachineError
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -52,9 +50,6 @@ def test_picture_of_an_error(snap: Any, project: Path, looks_like: Any) -> None:
 
 @pytest.mark.parametrize("size", [*SIZES, (120, 35)])
 def test_picture_full(snap: Any, project: Path, world: Any, size: tuple[int, int]) -> None:
-    book = PriceHistory(make_state_dir(project))
-    for number, price in enumerate((2.4, 2.4, 2.2, 1.9, 2.6, 2.1)):
-        book.update([Offer("prime", "a", "H100_80GB", 1, Price(price))], world.services.now().timestamp() - 86400 * (6 - number))
     app = HudtuiApp(project, services=world.services)
 
     async def choose(pilot: Any) -> None:
