@@ -22,12 +22,12 @@ _TRIM_THRESHOLD, _ARENA_MAX = -1, -8
 BEHIND = {
     "mapping": (
         "hudtui.tui.mapping.view",
-        "hudtui.core.gym.editing.incremental",
+        "hudtui.core.gym.editing.outline",
         "hudtui.core.gym.editing.preview",
         "hudtui.core.gym.editing.samples",
         "hudtui.core.environment.cache",
         "hudtui.core.gym.editing.autosave",
-        "hudtui.core.gym.lint.worker",
+        "hudtui.core.gym.lint.check",
         "hudtui.core.flows.file_buffer",
         "hudtui.core.rollouts.replies",
         "tree_sitter_yaml",

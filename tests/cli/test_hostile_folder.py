@@ -14,7 +14,6 @@ from hudtui.core.compute.hardware import inspect
 from hudtui.core.demo import make_workspace
 from hudtui.core.environment.discover import analyze
 from hudtui.core.environment.source import parse_source
-from hudtui.core.gym.lint.worker import LintWorker
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.local import LocalHost
 
@@ -67,15 +66,6 @@ for words in {COMMANDS}:
     ended = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("ended")]
     assert ended[:-1] == [[words[0], "0"] for words in COMMANDS[:-1]], done.stdout + done.stderr
     assert ended[-1] in (["doctor", "0"], ["doctor", "1"]), done.stderr
-
-
-async def test_the_checks_beside_the_editor(hostile: Path):
-    checker = LintWorker()
-    try:
-        await checker.check("actions: [", "c.yaml", None)
-    finally:
-        await checker.close()
-    assert not (hostile / "ran").exists()
 
 
 async def test_a_path_for_modules_in_the_folders_own_settings_is_not_taken(hostile: Path):

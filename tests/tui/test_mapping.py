@@ -27,6 +27,7 @@ from hudtui.tui.editor.find_bar import FindBar
 from hudtui.tui.editor.popup import Popup
 from hudtui.tui.environment.connection import Connection
 from hudtui.tui.facts import Services
+from hudtui.tui.mapping.draft import LiveConfig
 from hudtui.tui.mapping.screen import MappingScreen
 from hudtui.tui.widgets.dialog import TextDialog
 from hudtui.tui.widgets.pick import Pick
@@ -287,16 +288,62 @@ async def test_a_key_changes_the_preview_at_once(open_app: Any, desk: Path, sett
         row = row_of(screen, "lambda x: int(x)")
         line = screen.editor.document.get_line(row)
         screen.editor.go(row, line.index("int(x)") + 6)
-        before = screen.draft.config
         await pilot.press("plus", "1")
-        assert screen.preview.meaning.call.arguments["x"] == 101
-        assert screen.draft.config.mappings["key"] is before.mappings["key"]
+        await until(pilot, lambda: screen.preview.meaning.call.arguments["x"] == 101)
         assert (
             "101" in screen.query_one("#map-meaning", Sheet).plain
             and "transform of x" in screen.query_one("#map-meaning", Sheet).plain
         )
         await pilot.press("ctrl+z")
-        assert screen.preview.meaning.call.arguments["x"] == 100 and not screen.file.modified
+        await until(pilot, lambda: screen.preview.meaning.call.arguments["x"] == 100)
+        assert not screen.file.modified
+
+
+async def test_a_slow_reading_never_takes_the_place_of_a_newer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hudtui.core.gym import config as reader
+
+    slow, go_on, read = threading.Event(), threading.Event(), reader.parse_config
+
+    def parse_config(text: str, *, name: str) -> Any:
+        if "first" in text:
+            slow.set()
+            assert go_on.wait(30)
+        return read(text, name=name)
+
+    monkeypatch.setattr(reader, "parse_config", parse_config)
+    draft = LiveConfig()
+    draft.edited(["system_prompt: first"])
+    first = asyncio.create_task(draft.read("c.yaml"))
+    await asyncio.to_thread(slow.wait, 30)
+    draft.edited(["system_prompt: second"])
+    await draft.read("c.yaml")
+    assert draft.config is not None and draft.config.system_prompt == "second" and draft.is_read
+    draft.edited(["system_prompt: third"])
+    go_on.set()
+    await first
+    assert draft.config.system_prompt == "second" and not draft.is_read
+    await draft.read("c.yaml")
+    assert draft.config.system_prompt == "third" and draft.is_read
+
+
+async def test_what_is_sent_is_what_the_text_means_right_after_a_key(
+    open_app: Any, desk: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+
+    async def call(self: Any, source: Any, tool: str, arguments: Any, *, title: str) -> Any:
+        sent.append(arguments)
+        raise InputError("no server here")
+
+    monkeypatch.setattr(Connection, "call", call)
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await until(pilot, lambda: bool(screen.draft.rows))
+        row = row_of(screen, "lambda x: int(x)")
+        screen.editor.go(row, screen.editor.document.get_line(row).index("int(x)") + 6)
+        screen.editor.insert("+1")
+        screen.action_send()
+        await until(pilot, lambda: bool(sent))
+        assert sent[0]["x"] == 101
 
 
 async def test_what_is_drawn_in_parts_is_what_is_drawn_as_a_whole(

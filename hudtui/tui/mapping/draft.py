@@ -6,18 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from hudtui.core.errors import HudtuiError
-
 if TYPE_CHECKING:
     from hudtui.core.environment.matching import EnvironmentIdentity
     from hudtui.core.environment.values import Analysis, Tool
-    from hudtui.core.gym.editing.incremental import IncrementalReader
     from hudtui.core.gym.editing.preview import ActionRow
     from hudtui.core.gym.lint.findings import Finding
     from hudtui.core.gym.values import GymConfig
 
-AT_ONCE = 30_000
-"""Most characters that are read at each keystroke; longer texts wait for the check."""
+LONG = 100_000
+"""Characters from which reading takes so long that the meaning on screen is marked as old meanwhile."""
 
 Part = Literal["meaning", "findings", "rows"]
 
@@ -26,15 +23,11 @@ class LiveConfig:
     """A configuration as it is typed: its last valid meaning, its findings, and the tools that its calls can reach."""
 
     def __init__(self) -> None:
-        from hudtui.core.gym.editing.incremental import IncrementalReader
-        from hudtui.core.gym.editing.preview import ActionTable
-        from hudtui.core.gym.lint.worker import LintWorker
-
         self.lines: list[str] = []
         self.config: GymConfig | None = None
         """The last valid configuration."""
         self.stale: str | None = None
-        """Why `config` is not that of the current text; None if it is."""
+        """Why `config` is not that of the text; None if it is, or will be in a moment."""
         self.findings: tuple[Finding, ...] = ()
         self.rows: tuple[ActionRow, ...] = ()
         """Every action with an example of it."""
@@ -48,10 +41,11 @@ class LiveConfig:
         self._identity: EnvironmentIdentity | None = None
         self._aim: tuple[str | None, tuple[str, ...]] | None = None
         """The environment and the tools of the configuration that `foreign` was computed from."""
-        self._live = IncrementalReader("")
-        self._table = ActionTable()
-        self._checker = LintWorker()
-        self._version = 0
+        self._edits = 0
+        self._read = 0
+        """The number of edits in the text that was read last."""
+        self._check = 0
+        """Counts everything that findings depend on: texts, and changes of the tools."""
         self._checked = -1
 
     @property
@@ -59,69 +53,71 @@ class LiveConfig:
         return "\n".join(self.lines)
 
     @property
-    def is_checked(self) -> bool:
-        """Whether the findings are those of the current text."""
-        return self._checked == self._version
+    def is_read(self) -> bool:
+        """True if `config` and `stale` are those of the current text."""
+        return self._read == self._edits
 
-    def begin(self, lines: list[str], live: IncrementalReader, config: GymConfig | None) -> None:
-        self.lines, self._live, self.config, self.stale = lines, live, config, None
+    @property
+    def is_checked(self) -> bool:
+        """True if the findings are those of the current text."""
+        return self._checked == self._check
+
+    def begin(self, lines: list[str], config: GymConfig | None, findings: Sequence[Finding]) -> None:
+        """Start with the text of another file, and what `parse_config` made of it."""
+        self.edited(lines)
+        self.config = None
         self.findings, self.rows, self._aim = (), (), None
+        self._take(self._edits, config, findings)
         self.choose_tools()
 
     def edited(self, lines: Sequence[str]) -> None:
-        """Take the text after a keystroke, and read it at once if possible."""
+        """Take the text after a keystroke; `read` follows."""
         self.lines = list(lines)
-        self._version += 1
-        config = self._live.read(self.lines, most=AT_ONCE)
+        self._edits += 1
+        self._check += 1
+        if self.stale is None and sum(map(len, self.lines)) > LONG:
+            self.stale = "checking what this means"
+
+    async def read(self, name: str) -> None:
+        """Read the text in a thread. The result counts unless that of a newer text has come before it."""
+        from hudtui.core.gym.config import parse_config
+
+        edits, text = self._edits, self.text
+        self._take(edits, *await asyncio.to_thread(parse_config, text, name=name))
+
+    def _take(self, edits: int, config: GymConfig | None, findings: Sequence[Finding]) -> None:
+        if edits < self._read:
+            return
+        self._read = edits
         if config is not None:
             self.config, self.stale = config, None
             self.choose_tools()
-        elif self.stale is None:
-            self.stale = "checking what this means"
+            return
+        reason = findings[0]
+        self.stale = reason.message if reason.code != "yaml" else f"line {reason.line} does not parse: {reason.message}"
 
     async def check(self, name: str) -> AsyncIterator[Part]:
         """Check the whole text, and yield the parts that have changed. Ends early if the text changes meanwhile."""
-        version, text = self._version, self.text
-        try:
-            findings = await self._checker.check(text, name, self.all_tools)
-        except HudtuiError:
-            from hudtui.core.gym.lint.check import lint
+        from hudtui.core.gym.editing.preview import action_rows
+        from hudtui.core.gym.lint.check import lint
 
-            findings = await asyncio.to_thread(lint, text, name=name, tools=self.all_tools)
-        if version != self._version:
-            return
-        self._checked = version
-        if self.stale is not None or self._live.read(self.lines, most=0) is None:
-            if not await self._read_whole(text, name, findings):
-                return
+        if not self.is_read:
+            await self.read(name)
             yield "meaning"
-        if version == self._version:
-            self.findings = findings
-            yield "findings"
-        if self.config is not None and version == self._version:
-            self.rows = await asyncio.to_thread(self._table.rows, self.config, self.tools)
+            if not self.is_read:
+                return
+        check = self._check
+        findings = await asyncio.to_thread(lint, self.text, name=name, tools=self.all_tools)
+        if check != self._check:
+            return
+        self._checked, self.findings = check, findings
+        yield "findings"
+        if self.config is None:
+            return
+        rows = await asyncio.to_thread(action_rows, self.config, self.tools)
+        if check == self._check:
+            self.rows = rows
             yield "rows"
-
-    async def _read_whole(self, text: str, name: str, findings: tuple[Finding, ...]) -> bool:
-        """Read the whole text, if reading its parts was not enough; False if it has changed meanwhile."""
-        wrong = next((finding for finding in findings if finding.code in ("yaml", "shape") and finding.mapping is None), None)
-        if wrong is not None and wrong.code == "yaml":
-            self.stale = f"line {wrong.line} does not parse: {wrong.message}"
-            return True
-        from hudtui.core.gym.config import parse_config
-
-        version = self._version
-        config = await asyncio.to_thread(self._live.read, self.lines)
-        if config is None:
-            config, _ = await asyncio.to_thread(parse_config, text, name=name)
-        if version != self._version:
-            return False
-        if config is None:
-            self.stale = "this is no configuration" if wrong is None else wrong.message
-        else:
-            self.config, self.stale = config, None
-            self.choose_tools()
-        return True
 
     def take_analysis(self, analysis: Analysis | None, identity: EnvironmentIdentity | None) -> None:
         """Take the environment that was analyzed last, and its names."""
@@ -146,9 +142,5 @@ class LiveConfig:
         if first or (foreign is None) != (self.foreign is None):
             self.tools = None if foreign else agent_tools(analysis)
             self.all_tools = None if foreign else {tool.name: tool for tool in analysis.tools}
-            self._version += 1
+            self._check += 1
         self.foreign = foreign
-
-    async def close(self) -> None:
-        """End the process that checks."""
-        await self._checker.close()

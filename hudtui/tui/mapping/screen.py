@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from hudtui.core.gym.editing.samples import SampleReply
 
+MOMENT = 0.02
+"""Seconds from a key until the text is read."""
 QUIET = 0.15
 """Seconds without a key after which the whole text is checked."""
 LOOK_EVERY = 3.0
@@ -152,9 +154,9 @@ class MappingScreen(HudtuiScreen):
         lines = list(self.editor.lines)
         self.text.shift_notes(self.draft.lines, lines)
         self.draft.edited(lines)
-        self.show_meaning()
         self.show_file()
         self.text.show_cursor_line()  # the message that the cursor moved comes too late for the same paint
+        self._read_soon()
         self._later()
 
     @on(PreviewPane.Edited)
@@ -172,6 +174,27 @@ class MappingScreen(HudtuiScreen):
         old = "! last good meaning: " if meaning is not None and self.draft.stale else ""
         self.text.show_brief(Content.assemble((old, "bold $warning"), words))
         self.preview.show_sample(connected=self.connection.session is not None)
+
+    def _read_soon(self) -> None:
+        """Read the text a moment after the key, which is painted first."""
+        if not self.going("read"):
+            self.start(self._reading, group="read")
+
+    async def _reading(self) -> None:
+        while self.path is not None and not self.draft.is_read:
+            await asyncio.sleep(MOMENT)
+            await self._read()
+
+    async def _read(self) -> None:
+        """Show what the newest text means."""
+        if self.path is None or self.draft.is_read:
+            return
+        await self.draft.read(self.path.name)
+        try:
+            self.show_meaning()
+        except NoMatches:
+            if self.app.is_running:
+                raise  # else the app is closing, and takes the widgets away one by one
 
     def _later(self) -> None:
         """Check the whole text when typing pauses; only the newest text counts."""
@@ -289,7 +312,7 @@ class MappingScreen(HudtuiScreen):
             InputError: It cannot be read.
         """
         from hudtui.core.flows.file_buffer import open_buffer
-        from hudtui.core.gym.editing.incremental import IncrementalReader
+        from hudtui.core.gym.config import parse_config
         from hudtui.core.gym.editing.samples import SampleReply, load_samples
         from hudtui.core.rollouts.replies import rollout_replies
 
@@ -306,14 +329,14 @@ class MappingScreen(HudtuiScreen):
             if not await self.app.settle_unsaved([self], title, told, leave="Leave it", lost=complaint is not None):
                 return
         buffer = await open_buffer(path)
-        live, lines = IncrementalReader(path.name), buffer.saved.split("\n")
-        config = await asyncio.to_thread(live.read, lines)
+        lines = buffer.saved.split("\n")
+        config, findings = await asyncio.to_thread(parse_config, buffer.saved, name=path.name)
         samples = await asyncio.to_thread(load_samples, self.app.folder, path)
         samples.rollouts = await asyncio.to_thread(rollout_replies, self.app.folder)
         await self._look_at_environment()
         # Nothing else runs from here to the next await: the text and its meaning change together.
         self.file.take(buffer)
-        self.draft.begin(lines, live, config)
+        self.draft.begin(lines, config, findings)
         self.samples, self._kept_last = samples, samples.last
         self._show_panes(True)
         self.editor.notes = {}
@@ -385,9 +408,8 @@ class MappingScreen(HudtuiScreen):
         self.start(partial(self.file.settle, saving=False), group="outside")
 
     async def on_unmount(self) -> None:
-        """Keep the last text, and end the checker and the connection."""
+        """Keep the last text, and end the connection."""
         self.file.copy_at_the_end(self.draft.text)
-        await self.draft.close()
         await self.connection.close()
 
     def offers(self, action_id: str) -> bool:
@@ -465,7 +487,7 @@ class MappingScreen(HudtuiScreen):
     @on(PreviewPane.ActionOpened)
     def _go_to_action(self, event: PreviewPane.ActionOpened) -> None:
         """Try the example of the action, and go to its entry."""
-        from hudtui.core.gym.editing.incremental import outline
+        from hudtui.core.gym.editing.outline import outline
         from hudtui.core.gym.editing.preview import reply_of
         from hudtui.core.gym.editing.samples import SampleReply
 
@@ -519,7 +541,7 @@ class MappingScreen(HudtuiScreen):
 
     @started("outline")
     async def action_outline(self) -> None:
-        from hudtui.core.gym.editing.incremental import outline
+        from hudtui.core.gym.editing.outline import outline
 
         entries = outline(self.editor.lines)
         if not entries:
@@ -645,7 +667,11 @@ class MappingScreen(HudtuiScreen):
         from hudtui.core.flows.generate import typed_source
         from hudtui.tui.mapping.view import answer_lines
 
+        await self._read()  # what is sent is what the text means now, also right after a key
         meaning, analysis = self.preview.meaning, self.draft.analysis
+        if (reason := self._why_not_send()) is not None:
+            self.say(f"Send: {reason}.", "warning")
+            return
         assert meaning is not None and meaning.call is not None and analysis is not None
         file, call = self.app.project.state_dir / "analyses", meaning.call
         source = await asyncio.to_thread(typed_source, self.app.project, analysis.source, file=file)

@@ -9,7 +9,6 @@ import pytest
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import ConfigError
 from hudtui.core.gym.config import load_config, parse_config
-from hudtui.core.gym.editing.incremental import IncrementalReader
 from hudtui.core.gym.editing.samples import Samples
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.values import ExampleRound
@@ -57,9 +56,9 @@ def test_rounds_are_read_in_their_order() -> None:
     assert lint(GOOD, name="c.yaml", tools={"move": MOVE}) == ()
 
 
-def test_the_editor_reads_them_part_by_part_and_offers_their_replies() -> None:
-    config = IncrementalReader("c.yaml").read(GOOD.split("\n"))
-    assert config is not None and config == parse_config(GOOD, name="c.yaml")[0]
+def test_the_editor_offers_their_replies() -> None:
+    config, _ = parse_config(GOOD, name="c.yaml")
+    assert config is not None
     offered = [(sample.label, sample.text) for sample in Samples().all(config, None)]
     assert offered[:2] == [("example 1", "<tool>left()</tool>"), ("example 2", "<tool>left(2)</tool>")]
 

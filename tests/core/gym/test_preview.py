@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from hudtui.core.environment.values import Analysis, Tool
-from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.errors import InputError
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.editing.autosave import FileStamp, delete_copy, file_stamp, find_copy, save_copy, unified_diff
 from hudtui.core.gym.editing.preview import (
-    ActionTable,
+    action_rows,
     agent_tools,
     describe_call,
     describe_check,
@@ -20,8 +19,6 @@ from hudtui.core.gym.editing.preview import (
 )
 from hudtui.core.gym.editing.samples import Samples, load_samples, samples_from_replies, save_samples
 from hudtui.core.gym.interpreter import Interpreter
-from hudtui.core.gym.lint.check import lint
-from hudtui.core.gym.lint.worker import LintWorker
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.paths import app_paths
 
@@ -81,9 +78,8 @@ def config(text: str = TEXT) -> GymConfig:
     return found
 
 
-def test_every_action_has_a_row_and_only_what_changed_is_worked_out_again() -> None:
-    table = ActionTable()
-    rows = table.rows(config(), TOOLS)
+def test_every_action_has_a_row() -> None:
+    rows = action_rows(config(), TOOLS)
     assert [(row.action, row.origin, row.verdict) for row in rows] == [
         ("go", "prompt", "ok"),
         ("jump", "made up", "ok"),
@@ -91,9 +87,9 @@ def test_every_action_has_a_row_and_only_what_changed_is_worked_out_again() -> N
     ]
     assert rows[0].words == 'move(direction="left", times=1)'
     changed = config(TEXT.replace("w.lower()", "w.upper()"))
-    after = table.rows(changed, TOOLS)
+    after = action_rows(changed, TOOLS)
     assert after[0].verdict == "error" and after[0].words.startswith("schema: ") and after[1] == rows[1]
-    assert table.rows(changed, None)[0].verdict == "ok"
+    assert action_rows(changed, None)[0].verdict == "ok"
 
 
 def test_a_made_up_example_passes_transforms_and_schema() -> None:
@@ -200,34 +196,6 @@ def test_a_changed_file_has_another_stamp(tmp_path: Path) -> None:
     file.write_text("ab")
     assert file_stamp(file) != first
     assert "+b" in unified_diff("a\n", "a\nb\n", "one", "two") and unified_diff("a", "a", "one", "two") == ""
-
-
-async def test_the_helper_gives_what_lint_gives() -> None:
-    checker = LintWorker()
-    text = TEXT.replace("_tool: leap", "_tool: leep")
-    try:
-        one, two = await asyncio.gather(checker.check(text, "c.yaml", TOOLS), checker.check(text, "c.yaml", None))
-        assert one == lint(text, name="c.yaml", tools=TOOLS) and any(finding.fix for finding in one)
-        assert two == lint(text, name="c.yaml", tools=None)
-        waiting = asyncio.create_task(checker.check(text, "c.yaml", TOOLS))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        assert await checker.check("x: 1", "c.yaml", TOOLS) == lint("x: 1", name="c.yaml", tools=TOOLS)
-    finally:
-        await checker.close()
-
-
-async def test_a_helper_that_dies_is_reported_and_started_again() -> None:
-    checker = LintWorker()
-    try:
-        await checker.check("x: 1", "c.yaml", None)
-        assert checker._process is not None
-        checker._process.kill()
-        with pytest.raises(HudtuiError, match="broke off"):
-            await asyncio.wait_for(checker.check(TEXT * 3, "c.yaml", None), 30)
-        assert await checker.check(TEXT, "c.yaml", None) == lint(TEXT, name="c.yaml")
-    finally:
-        await checker.close()
 
 
 def test_a_check_that_was_given_up_says_so():

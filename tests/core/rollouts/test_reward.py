@@ -15,7 +15,6 @@ from support.played import play
 from hudtui.core.errors import ConfigError, InputError
 from hudtui.core.flows.trust import run_powers, survey
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.editing.incremental import IncrementalReader
 from hudtui.core.platform import HUD
 from hudtui.core.rollouts.evaluate import EvalFinished, EvalRequest, run_eval
 from hudtui.core.rollouts.policy import ReplayPolicy
@@ -179,8 +178,6 @@ def test_weights_of_own_parts_are_expected_only_with_a_reward():
     assert not findings and config.weights["brevity"] == 0.25 and config.reward == "code/rewards.py:NAME"
     _, findings = parse_config(CONFIG.replace('reward: "code/rewards.py:NAME", ', ""), name="c.yaml")
     assert {finding.code for finding in findings} == {"unknown-key"}
-    read = IncrementalReader("c.yaml").read(CONFIG.split("\n"))
-    assert read is not None and (read.reward, read.weights) == (config.reward, config.weights)
 
 
 class TestTrust:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.config import TOP_KEYS
-from hudtui.core.gym.editing.incremental import outline, split_parts, unquoted
+from hudtui.core.gym.editing.outline import outline, split_parts, unquoted
 from hudtui.core.gym.generate import action_snippet
 from hudtui.core.gym.lint.findings import MAPPINGS, TextEdit
 from hudtui.core.gym.schema_examples import ToolSchema
@@ -232,7 +232,7 @@ class _Scene:
     @cached_property
     def _entry(self) -> range:
         """The rows of the action around the cursor."""
-        parts, _ = split_parts(self.lines)
+        parts = split_parts(self.lines)
         starts = [part.line for part in parts]
         index = bisect_right(starts, self.row) - 1
         if index < 0 or not parts[index].action:

@@ -116,40 +116,29 @@ class ActionRow:
     """The call that the example becomes, or why it becomes none; one line."""
 
 
-class ActionTable:
-    """Keeps the row of every action, and computes only the rows again whose mapping, example or tools have changed."""
+def action_rows(config: GymConfig, tools: Tools) -> tuple[ActionRow, ...]:
+    """Return a row for each action, in the order of the configuration."""
+    examples = prompt_examples(config)
+    interpreter = Interpreter(config, tools)
+    rows = []
+    for name in config.raw.get("action_mappings") or ():
+        if name in config.mappings or name in config.invalid:
+            usage = examples.get(name, ("",))[0]
+            rows.append(_row(name, config.mappings.get(name), usage, interpreter))
+    return tuple(rows)
 
-    def __init__(self) -> None:
-        self._rows: dict[str, tuple[tuple[Any, ...], ActionRow]] = {}
 
-    def rows(self, config: GymConfig, tools: Tools) -> tuple[ActionRow, ...]:
-        """Return a row for each action, in the order of the configuration."""
-        given = prompt_examples(config)
-        names = [name for name in config.raw.get("action_mappings") or () if name in config.mappings or name in config.invalid]
-        kept: dict[str, tuple[tuple[Any, ...], ActionRow]] = {}
-        interpreter = Interpreter(config, tools)
-        for name in names:
-            mapping = config.mappings.get(name)
-            usage = given.get(name, ("",))[0]
-            key = (mapping, tools, config.invalid.get(name), usage, config.parser.use_thinking)
-            before = self._rows.get(name)
-            same = before is not None and before[0][0] is mapping and before[0][1] is tools and before[0][2:] == key[2:]
-            kept[name] = before if same and before is not None else (key, self._row(name, mapping, usage, interpreter))
-        self._rows = kept
-        return tuple(row for _, row in kept.values())
-
-    @staticmethod
-    def _row(name: str, mapping: ActionMapping | None, usage: str, interpreter: Interpreter) -> ActionRow:
-        origin: Literal["prompt", "made up"] = "prompt" if usage else "made up"
-        if mapping is None:
-            return ActionRow(name, usage or f"{name}()", origin, "broken", interpreter.config.invalid.get(name, ""))
-        if name == DONE:
-            return ActionRow(name, usage or "done()", origin, "done", "ends the episode")
-        text = usage or example_call(mapping, interpreter.tools)
-        meaning = interpreter.interpret(reply_of(text))
-        if meaning.error is not None:
-            return ActionRow(name, text, origin, "error", f"{meaning.error.stage}: {meaning.error.message}")
-        return ActionRow(name, text, origin, "ok", describe_call(meaning))
+def _row(name: str, mapping: ActionMapping | None, usage: str, interpreter: Interpreter) -> ActionRow:
+    origin: Literal["prompt", "made up"] = "prompt" if usage else "made up"
+    if mapping is None:
+        return ActionRow(name, usage or f"{name}()", origin, "broken", interpreter.config.invalid.get(name, ""))
+    if name == DONE:
+        return ActionRow(name, usage or "done()", origin, "done", "ends the episode")
+    text = usage or example_call(mapping, interpreter.tools)
+    meaning = interpreter.interpret(reply_of(text))
+    if meaning.error is not None:
+        return ActionRow(name, text, origin, "error", f"{meaning.error.stage}: {meaning.error.message}")
+    return ActionRow(name, text, origin, "ok", describe_call(meaning))
 
 
 def describe_call(meaning: Interpretation) -> str:
