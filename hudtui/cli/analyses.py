@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hudtui.cli import console
 from hudtui.cli.person import Terminal
-from hudtui.cli.sources import answers
+from hudtui.cli.sources import login_settings
 
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source
@@ -34,8 +34,8 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
         return known
     if not live and source.kind == "lock":
         console.say("as listed in the lock file; --live starts the environment and inspects it")
-    person = answers()
-    return await analyze_source(source, Terminal(), live=live, timeout=timeout, on_event=console.tell, answerer=person)
+    login = login_settings()
+    return await analyze_source(source, Terminal(), live=live, timeout=timeout, on_event=console.tell, login=login)
 
 
 def read_analysis(path: Path) -> Analysis:

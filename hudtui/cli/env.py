@@ -19,7 +19,7 @@ from hudtui.cli.analyses import look, say_warnings
 from hudtui.cli.command import older_spellings
 from hudtui.cli.logins import login, logins, logout
 from hudtui.cli.options import Json, takes_request
-from hudtui.cli.sources import SourceOptions, TakesCommand, answers, given_command, read_source
+from hudtui.cli.sources import SourceOptions, TakesCommand, given_command, login_settings, read_source
 from hudtui.core.errors import InputError, ToolError
 from hudtui.core.openenv.options import ServeRequest
 
@@ -183,19 +183,25 @@ app.command("logins")(logins)
 
 
 async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: float) -> ToolResult:
+    from hudtui.cli.person import Terminal
     from hudtui.core.environment.client import connect, mask_result
+    from hudtui.core.flows.login import with_login
     from hudtui.core.text import did_you_mean
 
-    async with connect(source, timeout=timeout, on_event=console.tell, answerer=answers()) as session:
-        for warning in session.warnings:
-            console.say(f"warning: {warning}")
-        if tool not in session.tools:
-            near = did_you_mean(tool, session.tools)
-            console.say(f"note: the environment lists no tool {tool!r}{f'; did you mean {near}?' if near else ''}")
-        result = mask_result(await session.call_tool(tool, arguments), session.secrets)
-        for question in session.declined:
-            console.say(f"note: {question}")
-        return result
+    async def work() -> ToolResult:
+        async with connect(source, timeout=timeout, on_event=console.tell) as session:
+            for warning in session.warnings:
+                console.say(f"warning: {warning}")
+            if tool not in session.tools:
+                near = did_you_mean(tool, session.tools)
+                console.say(f"note: the environment lists no tool {tool!r}{f'; did you mean {near}?' if near else ''}")
+            result = mask_result(await session.call_tool(tool, arguments), session.secrets)
+            for question in session.declined:
+                console.say(f"note: {question}")
+            return result
+
+    login = login_settings()
+    return await (work() if login is None else with_login(source, Terminal(), login, work))
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -50,8 +50,7 @@ async def login(
     The tokens are kept in your state folder, go to this server alone, and are renewed where the server allows it.
     """
     from hudtui.cli.person import Terminal
-    from hudtui.core.environment.asking import LoginOptions
-    from hudtui.core.environment.login_file import ClientCredentials
+    from hudtui.core.environment.login_file import ClientCredentials, LoginOptions
     from hudtui.core.files import read_text
     from hudtui.core.flows.login import log_in
     from hudtui.core.settings import load_settings
@@ -69,12 +68,16 @@ async def login(
             raise typer.BadParameter("it is for a client that logs in as itself: add --alone", param_hint="--private-key")
         secret = settings.require(secret_variable) if secret_variable else None
         pem = read_text(private_key, limit=100_000) if private_key else None
-        if issuer is None and (secret_variable or private_key) and not console.interactive():
+        if issuer is None and (secret_variable or private_key):
             raise typer.BadParameter("name the authorization server that the secret is for", param_hint="--issuer")
+        if alone and scope is not None:
+            raise typer.BadParameter(
+                "a client that logs in as itself gets the scopes that the server names", param_hint="--scope"
+            )
         credentials = ClientCredentials(client_id, secret, pem, algorithm, alone, issuer)
     if browser is None and not console.interactive():
         browser = False
-    place, options = read_source(source), LoginOptions(credentials, scope, port, browser=browser, again=True)
+    place, options = read_source(source), LoginOptions(credentials, scope, port, browser=browser)
     made = await log_in(place, Terminal(), settings, options=options, timeout=timeout, on_event=console.tell)
     if as_json:
         console.out_json([one.to_json() for one in made])

@@ -17,7 +17,7 @@ from hudtui.core.knobs import knob
 
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source
-    from hudtui.core.flows.answers import PersonAnswers
+    from hudtui.core.settings import Settings
 
 _KEY = "hudtui.command"
 
@@ -78,16 +78,12 @@ def pairs(values: Sequence[str], option: str, *, bare: bool = False) -> dict[str
     return found
 
 
-def answers() -> PersonAnswers | None:
-    """The person at the terminal, who answers what servers ask; None where there is no terminal."""
+def login_settings() -> Settings | None:
+    """The settings for a login that the person at the terminal is offered; None where there is no terminal."""
     from hudtui.cli import console
-    from hudtui.cli.person import Terminal
-    from hudtui.core.flows.answers import PersonAnswers
     from hudtui.core.settings import load_settings
 
-    if not console.interactive():
-        return None
-    return PersonAnswers(Terminal(), load_settings(Path.cwd()))
+    return load_settings(Path.cwd()) if console.interactive() else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ if sys.argv[1] == "serve":  # asking takes none of these
     import urllib.request
     from importlib import import_module
     from pathlib import Path
+    from urllib.parse import urlsplit
 
     from hudtui.cli import main as hudtui_main
     from hudtui.cli.app import build
@@ -91,12 +92,21 @@ def command(scenario: str, url: str, context: dict[str, str], home: Path) -> lis
     if "client_id" not in context:
         return ["env", "show", url, "--live"]
     login = ["env", "login", url, "--client-id", context["client_id"]]
+    issuer = ["--issuer", issuer_of(url)]
     if "private_key_pem" in context:
         key = home / "key.pem"
         key.write_text(context["private_key_pem"])
-        return [*login, "--alone", "--private-key", str(key), "--algorithm", context["signing_algorithm"]]
-    login += ["--client-secret-var", "THE_CLIENT_SECRET"]
+        return [*login, *issuer, "--alone", "--private-key", str(key), "--algorithm", context["signing_algorithm"]]
+    login += [*issuer, "--client-secret-var", "THE_CLIENT_SECRET"]
     return [*login, "--alone"] if scenario.startswith("auth/client-credentials") else login
+
+
+def issuer_of(url: str) -> str:
+    """The authorization server that the suite registered the client at: the one that its server names."""
+    place = urlsplit(url)
+    address = f"{place.scheme}://{place.netloc}/.well-known/oauth-protected-resource{place.path}"
+    with urllib.request.urlopen(address, timeout=20) as answer:
+        return str(json.load(answer)["authorization_servers"][0])
 
 
 def converse(words: list[str]) -> int:

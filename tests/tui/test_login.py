@@ -61,7 +61,7 @@ async def test_a_login_from_the_question_to_the_tools_and_out_again(
         monkeypatch.setattr(app, "copy", copied.append)
         await open_environment(pilot, settle, world.url)
         await until(pilot, Confirm)
-        assert "Log in?" in screen_text(app) and f"{world.url} wants a login." in screen_text(app)
+        assert "Log in?" in screen_text(app) and f"401: {world.url} wants credentials" in screen_text(app)
         await pilot.press("y")
         await until(pilot, Ask)
         await pilot.press("ctrl+o")

@@ -17,11 +17,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from hudtui.core.environment.asking import Answerer, Patience
 from hudtui.core.environment.bundled import is_bundled
 from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.engine import engine_note
 from hudtui.core.environment.errors import rpc_fault
+from hudtui.core.environment.login_file import LOGIN_LIMIT, LoginOptions
 from hudtui.core.environment.openenv import PROTOCOL as OPENENV
 from hudtui.core.environment.openenv import OpenEnvConnection, base_url, is_openenv
 from hudtui.core.environment.servers import Secrets, ServerSpec, fill_variables, mask_url, parse_mcp_config
@@ -45,10 +45,9 @@ OnEvent = Callable[[Progress], None]
 class EnvironmentSession:
     """An open connection to an environment, with all its servers. `values.Session` is what most users need of it."""
 
-    def __init__(self, links: Sequence[ServerConnection], secrets: Secrets, patience: Patience) -> None:
+    def __init__(self, links: Sequence[ServerConnection], secrets: Secrets) -> None:
         self.links = tuple(links)
         self.secrets = secrets
-        self.patience = patience
         self.warnings: list[str] = []
         """What a user should know: unset variables, malformed tools, clashing names."""
         self.timings: dict[str, float] = {}
@@ -143,7 +142,7 @@ async def connect(
     timeout: float = DEFAULT_TIMEOUT,
     lookup: Lookup | None = None,
     on_event: OnEvent | None = None,
-    answerer: Answerer | None = None,
+    login: LoginOptions | None = None,
 ) -> AsyncIterator[EnvironmentSession]:
     """A session with an environment, for the length of the block.
 
@@ -152,8 +151,7 @@ async def connect(
         timeout: Seconds: for the start and the handshake, for listing the tools, and for a call that has no limit of its own.
         lookup: Returns the values of variables; by default the source's own lookup, else the process environment.
         on_event: Receives the progress of connecting.
-        answerer: Answers for the user that a server wants a login. None where no user is there: a login that is kept counts
-            all the same. No limit of time runs while the user is asked.
+        login: The login that the user asks for; None where only a kept one counts.
 
     Raises:
         Untrusted: A file of the project names the source, and the user has not agreed to it.
@@ -170,15 +168,15 @@ async def connect(
     # A bundled environment imports its own modules, whatever lies in the current folder.
     specs = tuple(replace(spec, env={**spec.env, "PYTHONSAFEPATH": "1"}) if is_bundled(spec) else spec for spec in specs)
     specs = tuple(await asyncio.to_thread(lambda: [with_engine(spec) for spec in specs]))
-    hidden, patience = Secrets(), Patience()
+    hidden = Secrets()
     filled = [fill_variables(spec, lookup or os.environ.get, hidden) for spec in specs]
     links = [
         (OpenEnvConnection if is_openenv(spec.url or "") else ServerConnection)(
-            spec, written=written, timeout=timeout, secrets=hidden, answerer=answerer, patience=patience
+            spec, written=written, timeout=timeout, secrets=hidden, login=login
         )
         for (spec, _), written in zip(filled, specs, strict=True)
     ]
-    session = EnvironmentSession(links, hidden, patience)
+    session = EnvironmentSession(links, hidden)
     session.warnings += [warning for _, warnings in filled for warning in warnings]
     if any(spec.contained and spec.command == "podman" for spec in specs) and (note := engine_note()) is not None:
         session.warnings.append(note)
@@ -195,7 +193,7 @@ async def connect(
         tell(Progress("tools", "Listing tools"))
         began = time.perf_counter()
         try:
-            async with patience.limit(timeout):
+            async with asyncio.timeout(timeout + (LOGIN_LIMIT if login else 0.0)):
                 await session.list_tools()
         except TimeoutError:
             raise ConnectError(

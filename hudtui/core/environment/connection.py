@@ -17,7 +17,6 @@ import logging
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hudtui.core.environment.asking import LOGIN_REQUEST, Answerer, Patience
 from hudtui.core.environment.bounds import (
     MAX_LOGIN_BYTES,
     MAX_MESSAGE_BYTES,
@@ -27,7 +26,15 @@ from hudtui.core.environment.bounds import (
     raw_result,
 )
 from hudtui.core.environment.calls import Call, Calls, ClientMessages
-from hudtui.core.environment.errors import explain_failure, rpc_fault, start_error, timeout_error, too_much_error
+from hudtui.core.environment.errors import (
+    LOGIN_REQUEST,
+    explain_failure,
+    rpc_fault,
+    start_error,
+    timeout_error,
+    too_much_error,
+)
+from hudtui.core.environment.login_file import LOGIN_LIMIT, LoginOptions
 from hudtui.core.environment.servers import Secrets, ServerSpec
 from hudtui.core.environment.stdio import ServerProcess, child_environment, run_server
 from hudtui.core.environment.web import HttpWatch, keep_location, web_client
@@ -77,8 +84,8 @@ class ServerConnection:
         written: The server as configured.
         timeout: Seconds for the start and the handshake together, and for a request that has no limit of its own.
         secrets: Masked in every message.
-        answerer: Answers for the user what the server asks; None where no user is there.
-        patience: The limits that stand still meanwhile.
+        login: The login that the user asks for; None where only a kept one counts. The time limits are
+            longer then, by what a person may take.
     """
 
     def __init__(
@@ -88,13 +95,11 @@ class ServerConnection:
         written: ServerSpec,
         timeout: float,
         secrets: Secrets,
-        answerer: Answerer | None = None,
-        patience: Patience | None = None,
+        login: LoginOptions | None = None,
     ) -> None:
         self.spec = spec
         self.timeout = timeout
-        self.answerer = answerer
-        self.patience = patience or Patience()
+        self._login = login
         self.written = written
         self.secrets = secrets
         self._stop = asyncio.Event()
@@ -128,6 +133,11 @@ class ServerConnection:
         return self._process.pid if self._process is not None else None
 
     @property
+    def _login_time(self) -> float:
+        """Seconds that the user may take."""
+        return LOGIN_LIMIT if self._login is not None else 0.0
+
+    @property
     def refused(self) -> bool:
         """Whether the server at a URL answered, and the answer was that it does not know MCP's requests or this path."""
         if not self._watch.responses:
@@ -154,9 +164,11 @@ class ServerConnection:
         self._owner = asyncio.create_task(self._own(), name=f"mcp {self.spec.name}")
         ready = asyncio.create_task(self._ready.wait())
         try:
-            with contextlib.suppress(TimeoutError):
-                async with self.patience.limit(self.timeout):
-                    await asyncio.wait({self._owner, ready}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {self._owner, ready},
+                timeout=self.timeout + self._login_time,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
             if ready.done():
                 return
             if self._owner.done():
@@ -229,7 +241,7 @@ class ServerConnection:
         asked = f"{method} {clean_line(str(params['name']), 60)}" if params and "name" in params else method
         with self._calls.waiting(asked, params, limit) as call:
             try:
-                async with self.patience.limit(limit):
+                async with asyncio.timeout(limit + self._login_time):
                     return raw_result(await _unless_faulty(call, self._session.send_request(message, EmptyResult)))
             except TimeoutError:
                 raise timeout_error(self.spec, limit, self._process, self.secrets, asked) from None
@@ -319,7 +331,8 @@ class ServerConnection:
         # Compressed, a small response could unpack to any size.
         headers = {"accept-encoding": "identity", **self.spec.headers}
         hooks: dict[str, list[Any]] = {"response": [self._note_response, _keep_origin]}
-        patience = httpx2.Timeout(self.timeout, read=None)
+        # Each request of a login has its limit, as the connection has to wait for the user.
+        limits = httpx2.Timeout(self.timeout, read=self.timeout if self._login else None)
         tls, direct = tls_context(), past_proxies(url)
         login = None
         if not any(name.lower() == "authorization" for name in self.spec.headers):
@@ -334,7 +347,7 @@ class ServerConnection:
                 return web_client(
                     self._watch,
                     headers=headers,
-                    timeout=patience,
+                    timeout=limits,
                     auth=auth,
                     verify=tls,
                     mounts=direct,
@@ -354,7 +367,7 @@ class ServerConnection:
             verify=tls,
             mounts=direct,
             follow_redirects=True,
-            timeout=patience,
+            timeout=limits,
             event_hooks=hooks,
         ) as web:
             try:  # the SDK's own limit of 1 MiB an event is less than a screenshot
@@ -368,7 +381,7 @@ class ServerConnection:
     def _find_login(self, url: str) -> ServerLogin | None:
         from hudtui.core.environment.login import login_for
 
-        return login_for(url, answerer=self.answerer, patience=self.patience, hidden=self.secrets)
+        return login_for(url, self._login, self.secrets)
 
     async def _serve(self, incoming: Any, outgoing: Any) -> None:
         """Hold a session open over a pair of streams, until `close` or until the other side is gone."""

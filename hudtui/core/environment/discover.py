@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from hudtui.core.environment.asking import Answerer
 from hudtui.core.environment.client import DEFAULT_TIMEOUT, EnvironmentSession, OnEvent, connect
 from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.source import Source
@@ -37,7 +37,6 @@ async def analyze(
     timeout: float = DEFAULT_TIMEOUT,
     live: bool = True,
     on_event: OnEvent | None = None,
-    answerer: Answerer | None = None,
 ) -> Analysis:
     """Analyze an environment.
 
@@ -46,7 +45,6 @@ async def analyze(
         timeout: Seconds for the start, and again for the listings.
         live: Start or reach the environment. False reads the lock file instead, where the source is one.
         on_event: Receives the progress.
-        answerer: As for `connect`.
 
     Raises:
         InputError: The source cannot be used (`SourceError`), or a lock file cannot be read.
@@ -62,7 +60,7 @@ async def analyze(
         tell(Progress("connect", f"Connecting to {source.text}"))
         found = await analyze_hud_v6(source, timeout=timeout)
         return replace(found, analyzed_at=_now())
-    async with connect(source, timeout=timeout, on_event=on_event, answerer=answerer) as session:
+    async with connect(source, timeout=timeout, on_event=on_event) as session:
         return await analyze_session(session, source, timeout=timeout, on_event=on_event)
 
 
@@ -82,7 +80,7 @@ async def analyze_session(
     prompts: list[Prompt] = []
     tools: Sequence[Tool] = tuple(session.tools.values())
     try:
-        async with session.patience.limit(timeout):
+        async with asyncio.timeout(timeout):
             for link in session.links:
                 resources += await _resources(link, warnings)
                 prompts += await _prompts(link, warnings)

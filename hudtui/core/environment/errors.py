@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from hudtui.core.environment.asking import LOGIN_REQUEST
 from hudtui.core.environment.bundled import BUNDLED
 from hudtui.core.environment.servers import NEVER_PULL, Secrets, ServerSpec, mask_url
 from hudtui.core.errors import ConnectError, HudtuiError, SourceError
@@ -21,6 +20,9 @@ from hudtui.core.variables import variable_names
 
 if TYPE_CHECKING:
     from hudtui.core.environment.stdio import ServerProcess
+
+LOGIN_REQUEST = "hudtui.login"
+"""Extension of an HTTP request that is part of a login, and does not go to the server itself."""
 
 # The fix for what a program writes to standard error before it ends.
 _FIXES = (
@@ -55,6 +57,17 @@ _HOST_REFUSED = r"(?i)invalid (?:host|origin)|(?:host|origin)\b.{0,80}\bnot allo
 _CHECK_PATH = "Check the path: MCP endpoints usually end in /mcp or /sse."
 _ASK_LESS = "Ask it for less at a time, or check what it does."
 _PUBLIC_HEADERS = ("mcp-image", "environment-name", "run-id")
+
+
+class LoginRequiredError(ConnectError):
+    """A server requires a login, and there is none, or none that covers the request.
+
+    `scope` holds the scopes to ask for, separated by blanks.
+    """
+
+    def __init__(self, what: str, *, why: str | None = None, fix: str | None = None, scope: str = "") -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.scope = scope
 
 
 @dataclass(frozen=True)
@@ -362,11 +375,11 @@ def _unauthorized(response: ResponseInfo, url: str, written: ServerSpec, secrets
         header = "Give them as a header: --header 'Authorization=Bearer $NAME_OF_YOUR_KEY', or `headers` in the mcp_config."
         oauth = not response.challenge or "bearer" in response.challenge.lower()
         login = response.status == 401 and oauth and keeps_secrets(response.url)
-        return ConnectError(
-            f"{response.status}: {url} wants credentials, and none were sent",
-            why=challenge,
-            fix=f"Log in with `hudtui env login {shlex.quote(url)}`, or {header[0].lower()}{header[1:]}" if login else header,
-        )
+        what = f"{response.status}: {url} wants credentials, and none were sent"
+        if not login:
+            return ConnectError(what, why=challenge, fix=header)
+        fix = f"Log in with `hudtui env login {shlex.quote(url)}`, or {header[0].lower()}{header[1:]}"
+        return LoginRequiredError(what, why=challenge, fix=fix)
     variables = variable_names(keys[holder])
     source = f" (from {', '.join(variables)})" if variables else ""
     verb = "is not allowed" if response.status == 403 else "was refused"

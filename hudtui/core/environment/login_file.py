@@ -8,11 +8,11 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from hudtui.core.environment.servers import mask_url
@@ -21,8 +21,17 @@ from hudtui.core.files import read_json, write_atomic
 from hudtui.core.paths import app_paths, private_folder
 from hudtui.core.text import clean_line
 
+if TYPE_CHECKING:
+    from hudtui.core.environment.login_redirect import LoginRedirect
+
+Visit = Callable[[str, str, "LoginRedirect"], Awaitable[bool]]
+"""Has the user open an address until the browser is back; False if the user gives up. Gets the server as it can be shown, the
+address, and the redirect that waits for the browser."""
+
 FORMAT = 1
-_LONGEST_WAIT = 330.0
+LOGIN_LIMIT = 300.0
+"""Seconds that the user has for a login in the browser."""
+_LONGEST_WAIT = LOGIN_LIMIT + 30.0
 """Seconds to wait for another login at the same server: longer than a person has for one."""
 
 
@@ -39,7 +48,25 @@ class ClientCredentials:
     alone: bool = False
     """The client logs in for itself (`client_credentials`): no person is asked."""
     issuer: str | None = None
-    """The authorization server that the secret may be sent to; None until the user has agreed to one."""
+    """The authorization server that the client is registered at; None for a client without a secret."""
+
+
+@dataclass(frozen=True)
+class LoginOptions:
+    """A login that the user asks for."""
+
+    credentials: ClientCredentials | None = None
+    """A client that was registered beforehand; else hudtui registers itself."""
+    scope: str | None = None
+    """Scopes, separated by blanks, that are asked for besides those that the server names."""
+    port: int = 0
+    """Port of this computer that the browser comes back to; 0 for any."""
+    document: str | None = None
+    """Address of a client metadata document, which some authorization servers take in place of a registration."""
+    browser: bool | None = None
+    """True to open the browser of this computer, False to show the address; None asks the user."""
+    visit: Visit | None = None
+    """Has the user open an address."""
 
 
 @dataclass(frozen=True)

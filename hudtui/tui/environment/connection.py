@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hudtui.core.environment.client import EnvironmentSession
     from hudtui.core.environment.source import Source
     from hudtui.core.environment.values import ToolResult
-    from hudtui.core.flows.answers import PersonAnswers
 
 
 class Connection:
@@ -38,18 +37,25 @@ class Connection:
         Raises:
             HudtuiError: The environment cannot be reached, or does not answer.
         """
-        session = await self._connected(source)
-        self.wait_for(f"Waiting for {title}")
-        began = time.monotonic()
-        try:
-            result = await session.call_tool(tool, arguments)
-        except Exception:
-            await self.close()
-            raise
-        self._screen.clear_message()
-        if session.declined:
-            self._screen.say("; ".join(session.declined), "warning")
-        return result, self.took(began)
+        from hudtui.core.flows.login import with_login
+
+        app = self._screen.app
+
+        async def work() -> tuple[ToolResult, float]:
+            session = await self._connected(source)
+            self.wait_for(f"Waiting for {title}")
+            began = time.monotonic()
+            try:
+                result = await session.call_tool(tool, arguments)
+            except Exception:
+                await self.close()
+                raise
+            self._screen.clear_message()
+            if session.declined:
+                self._screen.say("; ".join(session.declined), "warning")
+            return result, self.took(began)
+
+        return await with_login(source, app, await asyncio.to_thread(app.project.settings), work)
 
     @staticmethod
     def took(began: float) -> float:
@@ -64,19 +70,10 @@ class Connection:
         await self.close()
         self.wait_for(f"Connecting to {source.text}")
         stack = AsyncExitStack()
-        self.session = await stack.enter_async_context(
-            connect(source, on_event=self.show_progress, answerer=await self.answers())
-        )
+        self.session = await stack.enter_async_context(connect(source, on_event=self.show_progress))
         self._stack, self._source = stack, source.key
         self._changed()
         return self.session
-
-    async def answers(self) -> PersonAnswers:
-        """Return what answers a server's questions: the user."""
-        from hudtui.core.flows.answers import PersonAnswers
-
-        app = self._screen.app
-        return PersonAnswers(app, await asyncio.to_thread(app.project.settings))
 
     def wait_for(self, words: str) -> None:
         """Show what the screen waits for, and how to cancel it."""

@@ -276,8 +276,8 @@ class EnvironmentScreen(HudtuiScreen):
         self.query_one(EmptyState).tell("The environment is being analyzed …")
         shown = ", showing the last analysis" if self.analysis else ""
         try:
-            answers = None if by_itself else await self.connection.answers()
-            found = await analyze_source(source, self.app, on_event=self.connection.show_progress, answerer=answers)
+            login = None if by_itself else await asyncio.to_thread(self.app.project.settings)
+            found = await analyze_source(source, self.app, on_event=self.connection.show_progress, login=login)
         except Exception:
             self._show_state(f"✗ connection failed{shown}", "$error")
             self._show_nothing()
@@ -293,7 +293,6 @@ class EnvironmentScreen(HudtuiScreen):
 
     @started("look")
     async def action_login(self) -> None:
-        from hudtui.core.environment.asking import LoginOptions
         from hudtui.core.flows.login import kept_logins, log_in, log_out
         from hudtui.core.flows.person import Choice
 
@@ -311,8 +310,7 @@ class EnvironmentScreen(HudtuiScreen):
                 return
         self.connection.wait_for(f"Logging in at {source.text}")
         settings = await asyncio.to_thread(self.app.project.settings)
-        options = LoginOptions(again=True)
-        made = await log_in(source, self.app, settings, options=options, on_event=self.connection.show_progress)
+        made = await log_in(source, self.app, settings, on_event=self.connection.show_progress)
         await self._look()
         words = "; ".join(login.words() for login in made)
         self.say(words[:1].upper() + words[1:] + "." if made else f"{source.text} asks for no login.", "success")

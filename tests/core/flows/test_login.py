@@ -16,13 +16,11 @@ from support.oauth_world import OAuthWorld
 from support.person import ScriptedPerson
 from support.servers import reply
 
-from hudtui.core.environment.asking import LoginOptions
 from hudtui.core.environment.client import connect
-from hudtui.core.environment.login_file import ClientCredentials, login_path, read_login, write_login
+from hudtui.core.environment.login_file import ClientCredentials, LoginOptions, login_path, read_login, write_login
 from hudtui.core.environment.source import Source, parse_source
 from hudtui.core.errors import ConnectError
-from hudtui.core.flows.answers import PersonAnswers
-from hudtui.core.flows.login import log_in, log_out
+from hudtui.core.flows.login import log_in, log_out, with_login
 from hudtui.core.paths import app_paths
 from hudtui.core.platform import choose_platform
 from hudtui.core.settings import load_settings
@@ -48,6 +46,12 @@ def no_desktop(monkeypatch):
 
 def source(world: OAuthWorld) -> Source:
     return parse_source(world.url, lookup=lambda _: None)
+
+
+async def say(world: OAuthWorld) -> str:
+    """Call a tool in a session of its own."""
+    async with connect(source(world)) as session:
+        return (await session.call_tool("say", {})).text
 
 
 async def refused(world: OAuthWorld, person: ScriptedPerson, settings: Any, options: LoginOptions | None = None) -> ConnectError:
@@ -104,8 +108,7 @@ async def test_a_token_that_the_server_takes_no_longer_is_refreshed_before_anybo
     await log_in(source(world), ScriptedPerson(world.browse), settings)
     world.valid.clear()
     person = ScriptedPerson()
-    async with connect(source(world), answerer=PersonAnswers(person, settings)) as session:
-        await session.call_tool("say", {})
+    assert await with_login(source(world), person, settings, lambda: say(world)) == "said"
     assert world.grants() == ["authorization_code", "refresh_token"] and person.questions == []
 
 
@@ -188,9 +191,14 @@ async def test_a_header_of_the_user_comes_first(world, settings):
 async def test_a_person_who_declines_is_shown_no_address(world, settings):
     person = ScriptedPerson(False)
     with pytest.raises(ConnectError, match="you declined"):
-        async with connect(source(world), answerer=PersonAnswers(person, settings)):
-            pytest.fail("there should be no connection")
+        await with_login(source(world), person, settings, lambda: say(world))
     assert person.titles == ["Log in?"] and world.asked == []
+
+
+async def test_a_login_is_offered_where_a_server_requires_one_and_the_work_is_done(world, settings):
+    person = ScriptedPerson(True, world.browse)
+    assert await with_login(source(world), person, settings, lambda: say(world)) == "said"
+    assert person.titles == ["Log in?", f"Log in at {world.url}"]
 
 
 async def test_a_login_that_the_person_cancels(world, settings):
@@ -231,12 +239,35 @@ async def test_an_address_can_be_pasted_and_one_of_another_login_does_not_count(
 
 
 async def test_more_scopes_are_asked_for_when_a_call_needs_them(world, settings):
-    await log_in(source(world), ScriptedPerson(world.browse), settings)
+    await log_in(source(world), ScriptedPerson(world.browse), settings, options=LoginOptions(scope="read"))
     world.scopes = ("write",)
     person = ScriptedPerson(True, world.browse)
-    async with connect(source(world), answerer=PersonAnswers(person, settings)) as session:
-        assert (await session.call_tool("say", {})).text == "said"
+    assert await with_login(source(world), person, settings, lambda: say(world)) == "said"
     assert "It asks for the scopes: write" in person.questions[0].lines
+    assert world.valid == {"access-token-2": ("read", "write")}, "those that were granted before are kept"
+
+
+async def test_a_login_and_more_scopes_are_asked_for_in_one_piece_of_work(world, settings):
+    world.scopes = ("write",)
+    person = ScriptedPerson(True, world.browse, True, world.browse)
+    assert await with_login(source(world), person, settings, lambda: say(world)) == "said"
+
+
+@pytest.mark.parametrize("path", ["", "/tenant"])
+async def test_an_older_server_is_its_own_authorization_server(world, settings, path):
+    origin = world.url.removesuffix("/mcp")
+    world.answers["/.well-known/oauth-protected-resource/mcp"] = reply("404 Not Found")
+    metadata = {
+        "issuer": f"{origin}{path}",
+        "authorization_endpoint": f"{world.issuer}/authorize",
+        "token_endpoint": f"{world.issuer}/token",
+        "registration_endpoint": f"{world.issuer}/register",
+        "response_types_supported": ["code"],
+        "code_challenge_methods_supported": ["S256"],
+    }
+    world.answers["/.well-known/oauth-authorization-server"] = reply("200 OK", json.dumps(metadata))
+    await log_in(source(world), ScriptedPerson(world.browse), settings)
+    assert await say(world) == "said"
 
 
 async def test_a_server_that_is_never_satisfied_is_asked_once(world, settings):
@@ -244,8 +275,7 @@ async def test_a_server_that_is_never_satisfied_is_asked_once(world, settings):
     world.answers["/mcp"] = reply("401 Unauthorized", www_authenticate="Bearer")
     person = ScriptedPerson(True, world.browse)
     with pytest.raises(ConnectError):
-        async with connect(source(world), answerer=PersonAnswers(person, settings)):
-            pytest.fail("there should be no connection")
+        await with_login(source(world), person, settings, lambda: say(world))
     assert person.titles == ["Log in?", f"Log in at {world.url}"]
 
 
@@ -302,35 +332,57 @@ async def test_an_authorization_server_that_does_not_answer_is_named(world, sett
     assert "http://127.0.0.1:9" in error.what
 
 
-async def test_a_server_on_the_network_without_encryption_gets_no_login(settings):
-    from hudtui.core.environment.asking import Patience
+async def test_a_server_on_the_network_without_encryption_gets_no_login():
     from hudtui.core.environment.login import login_for
     from hudtui.core.environment.servers import Secrets
 
-    answers = PersonAnswers(ScriptedPerson(), settings)
-    made = await asyncio.to_thread(
-        login_for, "http://example.invalid/mcp", answerer=answers, patience=Patience(), hidden=Secrets()
-    )
-    assert made is None
+    assert await asyncio.to_thread(login_for, "http://example.invalid/mcp", LoginOptions(), Secrets()) is None
 
 
-async def test_a_clients_secret_goes_only_where_the_person_agrees(world, settings):
-    credentials = ClientCredentials("mine", "the-client-secret", alone=True)
-    error = await refused(world, ScriptedPerson(False), settings, LoginOptions(credentials))
-    assert "were not sent" in error.what and "the-client-secret" not in "".join(one.body for one in world.asked)
-    elsewhere = ClientCredentials("mine", "the-client-secret", alone=True, issuer="https://example.invalid")
-    error = await refused(world, ScriptedPerson(), settings, LoginOptions(elsewhere))
-    assert "another authorization server" in error.what
+async def test_a_clients_secret_goes_only_to_the_named_authorization_server(world, settings):
+    for credentials in (
+        ClientCredentials("mine", "the-client-secret", alone=True, issuer="https://example.invalid"),
+        ClientCredentials("mine", "the-client-secret", issuer="https://example.invalid"),
+    ):
+        error = await refused(world, ScriptedPerson(), settings, LoginOptions(credentials))
+        assert (
+            "another authorization server" in error.what
+            and error.fix == f"If the client is registered there: --issuer {world.issuer}"
+        )
     assert not [one for one in world.asked if one.path == "/token"]
+    assert "the-client-secret" not in "".join(one.body for one in world.asked)
+
+
+@pytest.mark.parametrize("methods", [["client_secret_post"], ["client_secret_basic"], None])
+async def test_a_registered_clients_secret_is_sent_as_the_authorization_server_takes_it(world, settings, methods):
+    world.metadata["token_endpoint_auth_methods_supported"] = methods
+    credentials = ClientCredentials("mine", "the-client-secret", issuer=world.issuer)
+    person = ScriptedPerson(world.browse)
+    await log_in(source(world), person, settings, options=LoginOptions(credentials))
+    world.valid.clear()
+    assert await say(world) == "said", "the token is renewed with the same client"
+    for one in [one for one in world.asked if one.path == "/token"]:
+        assert ("the-client-secret" in one.body) is (methods == ["client_secret_post"])
+        assert ("authorization" in one.headers) is (methods != ["client_secret_post"])
+    assert not [one for one in world.asked if one.path == "/register"]
 
 
 async def test_a_client_that_logs_in_for_itself_does_so_again_when_its_token_ends(world, settings):
-    credentials = ClientCredentials("mine", "the-client-secret", alone=True)
-    await log_in(source(world), ScriptedPerson(True), settings, options=LoginOptions(credentials))
+    credentials = ClientCredentials("mine", "the-client-secret", alone=True, issuer=world.issuer)
+    await log_in(source(world), ScriptedPerson(), settings, options=LoginOptions(credentials))
     world.valid.clear()
-    async with connect(source(world)) as session:  # as an evaluation does, with no person
-        assert (await session.call_tool("say", {})).text == "said"
+    assert await say(world) == "said", "as in an evaluation, with no person"
     assert world.grants() == ["client_credentials", "client_credentials"]
+
+
+async def test_a_server_that_does_not_answer_a_login_ends_it_within_its_limit(odd_http, settings):
+    async def silent(method, path, headers, body, writer):
+        await asyncio.Event().wait()
+
+    place = parse_source(f"{await odd_http(silent)}/mcp", lookup=lambda _: None)
+    async with asyncio.timeout(60):
+        with pytest.raises(ConnectError, match="no answer in time"):
+            await log_in(place, ScriptedPerson(), settings, timeout=0.5)
 
 
 async def test_logging_out_removes_the_tokens(world, settings):

@@ -8,8 +8,8 @@ from support import servers
 from support.oauth_world import OAuthWorld
 from support.person import ScriptedPerson
 
-from hudtui.core.environment.asking import LoginOptions
 from hudtui.core.environment.bundled import with_python_variable
+from hudtui.core.environment.login_file import LoginOptions
 from hudtui.core.environment.source import parse_source
 from hudtui.core.errors import ConfigError, InputError
 from hudtui.core.events import Notice
