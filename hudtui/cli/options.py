@@ -6,7 +6,6 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -29,15 +28,6 @@ TrainerSettings = Annotated[
 ]
 
 
-class LogLevel(StrEnum):
-    """A level, as it is typed."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
     """Which lines of a log are printed."""
@@ -46,7 +36,6 @@ class LogOptions:
         None, "Start this many lines before the end; by default 200, or all with a filter.", "--lines", "-n", minimum=0
     )
     grep: str | None = knob(None, "Only lines in which this regular expression occurs.", metavar="PATTERN")
-    level: LogLevel | None = knob(None, "Only lines that are at least this serious.")
 
 
 C = TypeVar("C", bound=Callable[..., None])

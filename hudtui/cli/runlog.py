@@ -20,9 +20,9 @@ from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
     from hudtui.cli.options import LogOptions
+    from hudtui.core.pattern import Pattern
     from hudtui.core.project import Project
     from hudtui.core.remote.log_file import Log
-    from hudtui.core.remote.log_search import LogFilter
     from hudtui.core.rollouts.telemetry import TelemetryJob
     from hudtui.core.runs.status import StepRow
     from hudtui.core.runs.store import RunRecord, RunStore
@@ -123,44 +123,42 @@ class LogPart:
 
     lines: int | None = None
     """Number of lines before the end, of those that match; None for all of them."""
-    since: float | None = None
-    """Only what was written in the last `since` seconds."""
-    wanted: LogFilter | None = None
+    pattern: Pattern | None = None
     """Only the lines that match."""
 
 
 EVERYTHING = LogPart()
 
 
-def log_filter(options: LogOptions) -> LogFilter | None:
-    """Which lines `--grep` and `--level` name; None for all.
+def log_pattern(options: LogOptions) -> Pattern | None:
+    """Pattern of `--grep`; None without one.
 
     Raises:
-        InputError: The pattern is not a regular expression.
+        InputError: It is not a regular expression.
     """
-    from hudtui.core.remote.log_search import Level, LogFilter
+    from hudtui.core.pattern import Pattern
 
-    if not (options.grep or options.level):
+    if not options.grep:
         return None
-    wanted = LogFilter(options.grep or "", level=Level[options.level.name] if options.level else Level.NONE)
-    wanted.test()
-    return wanted
+    pattern = Pattern(options.grep, regex=True)
+    pattern.require_valid()
+    return pattern
 
 
 async def _begin(log: Log, part: LogPart) -> int:
-    """Where to begin, whatever the filter."""
-    since = 0 if part.since is None else await log.tail_since(seconds=part.since)
-    if (left_out := await log.tail(lines=0) - (_MOST if part.wanted is None else _MOST_SEARCHED)) > since:
+    """Byte offset at which the log is printed or searched from."""
+    most = _MOST if part.pattern is None else _MOST_SEARCHED
+    first = max(await log.tail(lines=0) - most, 0)
+    if first:
         from hudtui.core.compute.hardware import size
 
-        console.say(f"{clean_line(log.name, 60)}: the first {size(left_out)} of the log are left out")
-        since = left_out
-    if part.lines is None or part.wanted is not None:
-        return since
-    return max(since, await log.tail(lines=part.lines))
+        console.say(f"{clean_line(log.name, 60)}: the first {size(first)} of the log are left out")
+    if part.lines is None or part.pattern is not None:
+        return first
+    return max(first, await log.tail(lines=part.lines))
 
 
-async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPart, sink: Sink, *, merge: bool = False) -> None:
+async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPart, sink: Sink) -> None:
     """Print the logs of a run as they grow, until it has ended.
 
     Args:
@@ -169,11 +167,9 @@ async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPa
         windows: Whose logs.
         part: What of them is printed.
         sink: Where they go.
-        merge: Begin with the lines that are there in the order of their times; else each log is printed as fast as it is read.
     """
-    logs = {window: monitor.log(run, window) for window in windows}
     try:
-        await (print_merged(logs, part, sink, follow=True) if merge else follow_logs(logs, part, sink))
+        await follow_logs({window: monitor.log(run, window) for window in windows}, part, sink)
     except asyncio.CancelledError:
         if monitor.store.summary(run).active:
             console.say("The run continues; hudtui runs stop ends it.")
@@ -182,22 +178,13 @@ async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPa
 
 async def follow_logs(logs: Mapping[str, Log], part: LogPart, sink: Sink) -> None:
     """Print logs, by their windows, as they grow; see `follow_all`."""
-    from hudtui.core.remote.merged_log import together
-
-    await together(_follow(log, window, part, sink) for window, log in logs.items())
-
-
-async def print_merged(logs: Mapping[str, Log], part: LogPart, sink: Sink, *, follow: bool) -> None:
-    """Print logs as one, in the order of the times of their lines; see `MergedLog`."""
-    from hudtui.core.remote.merged_log import MergedLog
-
-    begins = {window: await _begin(log, part) for window, log in logs.items()}
-    merged = MergedLog(logs)
-    async with aclosing(merged.read(begins, wanted=part.wanted, last=part.lines, follow=follow)) as found:
-        async for window, lines in found:
-            sink.put(window, lines)
-    if follow:
-        await merged.follow(lambda found: sink.put(*found), wanted=part.wanted)
+    tasks = [asyncio.create_task(_follow(log, window, part, sink)) for window, log in logs.items()]
+    try:
+        await asyncio.gather(*tasks)
+    finally:  # an error of one log ends them all
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def follow_run(monitor: Monitor, record: RunRecord) -> None:
@@ -227,7 +214,7 @@ async def launch(record: RunRecord, project: Project, *, tmux: bool) -> None:
 
 
 async def _follow(log: Log, window: str, part: LogPart, sink: Sink) -> None:
-    batches = log.follow_lines(offset=await _begin(log, part), wanted=part.wanted, last=part.lines)
+    batches = log.follow_lines(offset=await _begin(log, part), pattern=part.pattern, last=part.lines)
     async with aclosing(batches) as lines:
         async for batch in lines:
             if batch.restarted:
@@ -240,8 +227,8 @@ async def print_log(log: Log, window: str, part: LogPart, sink: Sink) -> None:
     from hudtui.core.remote.logs import LineSplitter
 
     offset = await _begin(log, part)
-    if part.wanted is not None:
-        await _search(log, window, part, sink, offset)
+    if part.pattern is not None:
+        await _search(log, window, part.pattern, part.lines, sink, offset)
         return
     feed, partial = LineSplitter(offset=offset), ""
     async with aclosing(log.read(offset=offset)) as chunks:
@@ -253,15 +240,14 @@ async def print_log(log: Log, window: str, part: LogPart, sink: Sink) -> None:
         sink.put(window, [partial])
 
 
-async def _search(log: Log, window: str, part: LogPart, sink: Sink, offset: int) -> None:
+async def _search(log: Log, window: str, pattern: Pattern, lines: int | None, sink: Sink, offset: int) -> None:
     """Print the lines that match; with a number of lines, the last ones."""
     from collections import deque
 
-    assert part.wanted is not None
-    last: deque[str] = deque(maxlen=part.lines)
-    async with aclosing(log.search(wanted=part.wanted, offset=offset)) as matches:
+    last: deque[str] = deque(maxlen=lines)
+    async with aclosing(log.search(pattern, offset=offset)) as matches:
         async for match in matches:
-            if part.lines is None:
+            if lines is None:
                 sink.put(window, [match.text])
             else:
                 last.append(match.text)

@@ -150,36 +150,19 @@ async def logs(
     *,
     log: LogOptions,
     everything: Annotated[bool, typer.Option("--all", help="Start at the first line.")] = False,
-    merge: Annotated[
-        bool, typer.Option("--merge", help="Print the lines of all stages in the order of their times, not stage by stage.")
-    ] = False,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Only what was written in the last 30s, 10m or 1h30m.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line: window and text.")] = False,
 ) -> None:
     """Print the log of a run. Control sequences are taken out of it.
 
-    `--grep` and `--level` search the whole log on its machine, and only the lines that match are fetched. Lower-case letters
-    match upper-case ones, unless the pattern has an upper-case letter. A line without a level has the level of the line before.
-
-    The times of lines are recorded every 5 seconds. With `--merge`, lines of different stages from the same 5 seconds are
-    printed stage by stage; with -f, later lines are printed as they come.
+    `--grep` searches the whole log on its machine, and only the lines that match are fetched. Lower-case letters match
+    upper-case ones, unless the pattern has an upper-case letter.
     """
     from hudtui.core.flows.notify import notifying
     from hudtui.core.project import open_project
-    from hudtui.core.text import parse_duration
 
-    if merge and window is not None:
-        raise typer.BadParameter("this is the log of one stage", param_hint="--merge, --window")
-
-    seconds = None if since is None else parse_duration(since)
-    if since is not None and seconds is None:
-        raise typer.BadParameter("write for instance 30s, 10m or 1h30m", param_hint="--since")
-
-    wanted = runlog.log_filter(log)
-    count = log.lines if log.lines is not None or everything or wanted is not None or seconds is not None else _LINES
-    part = runlog.LogPart(None if everything else count, seconds, wanted)
+    pattern = runlog.log_pattern(log)
+    count = log.lines if log.lines is not None or everything or pattern is not None else _LINES
+    part = runlog.LogPart(None if everything else count, pattern)
     store, monitor = runlog.open_store()
     chosen = store.find(run)
     await monitor.refresh()
@@ -189,11 +172,9 @@ async def logs(
     sink = runlog.Sink(as_json, windows)
     if follow:
         async with notifying(chosen, open_project(), console.say):
-            await runlog.follow_all(monitor, chosen, windows, part, sink, merge=merge)
+            await runlog.follow_all(monitor, chosen, windows, part, sink)
         summary = store.summary(chosen)
         console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
-    elif merge:
-        await runlog.print_merged({name: monitor.log(chosen, name) for name in windows}, part, sink, follow=False)
     else:
         for name in windows:
             await runlog.print_log(monitor.log(chosen, name), name, part, sink)

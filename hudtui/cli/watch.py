@@ -74,7 +74,7 @@ class WatchOptions(LogOptions):
 
 @runs_group.app.command("watch")
 @older_spellings(file="-f")
-@takes_request("session", "file", "port", "lines", "grep", "level", "log", "once", "sessions", kind=WatchOptions)
+@takes_request("session", "file", "port", "lines", "grep", "log", "once", "sessions", kind=WatchOptions)
 def watch(
     target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, user@host[:port], or a log or folder here.")],
     *,
@@ -120,7 +120,7 @@ async def _watch(target: str, request: WatchOptions, as_json: bool) -> None:
     from hudtui.core.runs.alarms import read_thresholds
     from hudtui.core.runs.sessions import SessionWatcher, find_session
 
-    wanted = runlog.log_filter(request)
+    pattern = runlog.log_pattern(request)
     async with runlog.machines():
         host = await open_host(target)
         if request.sessions:
@@ -130,8 +130,8 @@ async def _watch(target: str, request: WatchOptions, as_json: bool) -> None:
         console.say(_about(foreign, host.name))
         count = _LINES if request.lines is None else request.lines
         watching = SessionWatcher(host, foreign, lines=count, from_when=read_thresholds(Path.cwd()))
-        if wanted is not None:
-            await _filtered(watching, runlog.LogPart(request.lines, wanted=wanted), request.once, as_json)
+        if pattern is not None:
+            await _filtered(watching, runlog.LogPart(request.lines, pattern), request.once, as_json)
             return
         sink = _Sink(watching, log=request.log, as_json=as_json)
         try:

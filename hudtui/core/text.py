@@ -222,19 +222,6 @@ def some_tasks(count: int, verb: str) -> str:
     return f"{plural(count, 'task')} {verb}{'s' if count == 1 else ''}"
 
 
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
-
-
-def parse_duration(text: str) -> float | None:
-    """Return the seconds of a typed length of time, such as `90`, `90s`, `10m`, `1h30m` or `2d`; None for any other text."""
-    words = text.strip().lower().replace(" ", "").replace("min", "m")
-    match = _DURATION.fullmatch(words)
-    if match is None or not words:
-        return None
-    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
 def duration(seconds: float | None) -> str:
     """A length of time for people: `3 d 4 h`, `2 h 05 min`, `7 min`, `12 s`; a dash if it is unknown."""
     if seconds is None:

@@ -15,7 +15,6 @@ them. Everything else is a file in DIR:
     stages/          which process started which attempt, and how the attempt ended
     stop.json        a request to stop
     limits.json      other limits than the plan's; written while it runs
-    log_times.jsonl  how large the logs were when, as [TIME, STAGE, BYTES]; a line every 5 s for a log that grows
     gpu.jsonl        how busy the machine is, every 10 s: a line of its processors, memory, disk and network,
                      and where nvidia-smi is a line of its GPUs
 
@@ -48,7 +47,6 @@ from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set, Tuple
 BEAT = 2.0  # seconds between heartbeats
 TICK = 0.2  # seconds between looks at the stages
 SAMPLE = 10.0  # seconds between looks at the machine's load and at its GPUs
-SIZES = 5.0  # seconds between looks at the sizes of the logs
 SAMPLES_LIMIT = 32 * 1024 * 1024  # bytes that they may take: eight GPUs for six weeks
 TEXT_LIMIT = 2000  # characters of a text in an event: readers accept twice as much
 START_LIMIT = 60.0  # seconds for a wrapper to come up on a machine under load
@@ -489,31 +487,6 @@ class StageState:
         }
 
 
-class LogSizes:
-    """Writes down how large the logs are, so that readers find the lines of a time in logs that do not tell it."""
-
-    def __init__(self, folder: str, stages: List[str]) -> None:
-        self.path = os.path.join(folder, "log_times.jsonl")
-        self.logs = {stage: os.path.join(folder, "logs", stage + ".log") for stage in stages}
-        self.sizes = {}  # type: Dict[str, int]
-        self.next = 0.0
-
-    def tick(self, now: bool = False) -> None:
-        """Write down the sizes that have changed, if it is time, or at once."""
-        if clock() < self.next and not now:
-            return
-        self.next = clock() + SIZES
-        lines = b""
-        for stage, log in self.logs.items():
-            with contextlib.suppress(OSError):
-                size = os.stat(log).st_size
-                if size != self.sizes.get(stage, 0):
-                    self.sizes[stage] = size
-                    lines += json.dumps([round(time.time(), 1), stage, size]).encode("ascii") + b"\n"
-        if lines:
-            append_sample(self.path, lines)
-
-
 def append_sample(path: str, lines: bytes) -> None:
     """Append whole lines to a file of samples, unless it is full. A disk without room is no reason to stop."""
     with contextlib.suppress(OSError):
@@ -555,7 +528,6 @@ class Supervisor:
         names = saved.get("stages", {})
         self.stages = [StageState(spec, names.get(spec["name"], {})) for spec in plan["stages"]]
         self.sampler = Sampler(self.path("gpu.jsonl"))
-        self.log_sizes = LogSizes(folder, [stage.name for stage in self.stages])
         self.unwritten = []  # type: List[bytes]
         self.sequence = self._next_sequence()
         self.hard_after = None  # type: Optional[float]
@@ -1019,7 +991,6 @@ class Supervisor:
                 self.event("note", message="these processes could not be ended: %s" % ", ".join(map(str, sorted(left))))
         self.close_session()
         self.sampler.end()
-        self.log_sizes.tick(now=True)
         state, why = self.outcome or ("failed", "nothing was decided")
         self.state, self.why, self.ended = state, why, time.time()
         self.event(state, why=why, exits={stage.name: stage.exit for stage in self.stages})
@@ -1029,12 +1000,11 @@ class Supervisor:
             self.flush_events()
 
     def keep_up(self) -> None:
-        """What must not wait: the heartbeat, the events that found no room, the GPUs, the sizes of the logs."""
+        """What must not wait: the heartbeat, the events that found no room, and the GPUs."""
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:  # wrappers that have ended
                 pass
         self.sampler.tick()
-        self.log_sizes.tick()
         if clock() >= self.next_beat:
             self.flush_events()
             self.save(durable=False)

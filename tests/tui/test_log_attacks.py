@@ -158,7 +158,6 @@ def test_the_app_sends_none_of_them(hostile: Path) -> None:
             b"w",
             b"D",
             b"J",
-            b"l",
             b"m",
             b"o",
             b"\x1b",

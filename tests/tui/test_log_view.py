@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from textual.widget import Widget
 
+from hudtui.core.pattern import Pattern
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Facts, Services
 from hudtui.tui.log.lines import LogLines
-from hudtui.tui.log.model import SHOWN_LENGTH, Level, LogBuffer, Pattern, level_of
+from hudtui.tui.log.model import SHOWN_LENGTH, Level, LogBuffer, level_of
 from hudtui.tui.log.view import LogView
 from hudtui.tui.screen import HudtuiScreen
 
@@ -120,14 +121,6 @@ def test_the_buffer_holds_the_newest_lines_under_their_numbers(batches: list[lis
         assert [buffer.raw(n) for n in range(buffer.first, buffer.end)] == every[buffer.first :]
         if len(buffer):
             assert buffer.arrived(buffer.end - 1) is not None
-
-
-def test_a_line_without_a_level_is_as_serious_as_the_one_before() -> None:
-    buffer = LogBuffer(10)
-    buffer.append(["INFO a", "ERROR b", "  File x", "    y", "INFO c", "plain"], 0)
-    assert [buffer.level(n) for n in range(6)] == [Level.INFO, Level.ERROR, Level.ERROR, Level.ERROR, Level.INFO, Level.INFO]
-    buffer.append(["more", "WARN d", *["x"] * 4], 1)
-    assert buffer.first == 2 and buffer.at_least(Level.WARNING, 0) == [2, 3, *range(7, 12)]
 
 
 def test_text_is_clean_and_bounded() -> None:
@@ -261,24 +254,9 @@ async def test_search_by_regular_expression(log: Any, screen_text: Any, settle: 
         assert "missing )" in screen_text(pilot.app)
 
 
-async def test_level_filter(log: Any, screen_text: Any) -> None:
-    async with log() as (pane, pilot):
-        await add(pane, pilot, ["DEBUG d", "INFO i", "WARN w", "ERROR e", "  trace", "INFO i2"])
-        await pilot.press("l", "l", "l")
-        text = screen_text(pilot.app)
-        assert "error and up: 2 of 6 lines" in text and "ERROR e" in text and "  trace" in text and "INFO" not in text
-        await add(pane, pilot, ["ERROR new", "INFO other"])
-        assert "ERROR new" in screen_text(pilot.app) and "INFO other" not in screen_text(pilot.app)
-        await pilot.press("l")
-        assert "INFO other" in screen_text(pilot.app) and "8 lines" in screen_text(pilot.app)
-
-
-async def test_a_filter_without_a_line_says_so(log: Any, screen_text: Any) -> None:
-    async with log() as (pane, pilot):
+async def test_a_log_without_a_line_says_so(log: Any, screen_text: Any) -> None:
+    async with log() as (_, pilot):
         assert "Nothing has been logged yet." in screen_text(pilot.app)
-        await add(pane, pilot, ["INFO i"])
-        await pilot.press("l", "l", "l")
-        assert "No line has the chosen level." in screen_text(pilot.app)
 
 
 async def test_errors_one_after_the_other(log: Any, screen_text: Any) -> None:
@@ -327,12 +305,12 @@ async def test_arrival_times(log: Any, screen_text: Any) -> None:
 async def test_save_writes_what_is_shown_cleaned(log: Any, screen_text: Any, settle: Any, project: Path) -> None:
     async with log() as (pane, pilot):
         await add(pane, pilot, ["INFO i", "ERROR \x1b[31me\x1b[0m"])
-        await pilot.press("l", "l", "l", "W")
+        await pilot.press("W")
         await settle(pilot)
         await pilot.press("enter")
         await settle(pilot)
-        assert (project / "kept.txt").read_text() == "ERROR e\n"
-        assert "Saved 1 lines" in screen_text(pilot.app)
+        assert (project / "kept.txt").read_text() == "INFO i\nERROR e\n"
+        assert "Saved 2 lines" in screen_text(pilot.app)
         (project / "kept.txt").write_text("mine")
         await pilot.press("W")
         await settle(pilot)

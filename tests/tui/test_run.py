@@ -28,10 +28,8 @@ from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.log.lines import LogLines
-from hudtui.tui.log.reading import OPENING_LINES
 from hudtui.tui.log.view import LogView
 from hudtui.tui.notification import notification
-from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.screen import RunScreen
 from hudtui.tui.runs.words import event_cells
 from hudtui.tui.screen import TOGETHER
@@ -622,57 +620,6 @@ def staged(project: Path) -> Path:
     (folder / "gpu.jsonl").write_text("".join(json.dumps(row) + "\n" for row in gpus))
     store.mirror("grpo-1", events)
     return project
-
-
-async def test_the_logs_of_all_stages(open_app: Any, staged: Path, screen_text: Any) -> None:
-    async with open_app(staged, size=(160, 45)) as (app, pilot):
-        await pilot.press("5")
-        await _log_of(app, "step 1/2")  # that of the stage that ran last
-        await pilot.press("L")
-        logs = app.screen.query_one(RunLogs)
-        for _ in range(500):
-            if len(logs.views) == 3 and "is served" in screen_text(app) and "installed all" in screen_text(app):
-                break
-            await pilot.pause(0.02)
-        assert [view.buffer.everything() for view in logs.views] == [
-            "step 1/2 loss=0.5\n",
-            "installed all\n",
-            "INFO the model is served\n",
-        ]
-        names = [line.rpartition("││")[2].strip(" │") for line in screen_text(app).splitlines()]
-        assert names.count("setup") == names.count("serve") == names.count("train") == 1  # each above its log
-        await pilot.press("L")
-        assert len(logs.views) == 1
-        await pilot.press("full_stop", "full_stop")
-        await _log_of(app, "installed all")
-
-
-async def test_the_logs_of_all_stages_as_one(open_app: Any, staged: Path, screen_text: Any) -> None:
-    folder = staged / ".hudtui" / "runs" / "grpo-1"
-    count = 3 * OPENING_LINES
-    (folder / "logs" / "train.log").write_text("ERROR first\n" + "step\n" * count)
-    rows = ((100, "setup", 14), (105, "train", 12), (110, "serve", 25), (115, "train", 12 + 5 * count))
-    (folder / "log_times.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    async with open_app(staged, size=(160, 45)) as (app, pilot):
-        await pilot.press("5", "enter")
-        await _log_of(app, "step")
-        await pilot.press("full_stop")
-        log = app.screen.query_one(RunLogs).main
-        await _until(pilot, lambda: bool(len(log.buffer)) and log.buffer.raw(log.buffer.first) == "train | step")
-        assert len(log.buffer) == OPENING_LINES, "the last lines of all stages together"
-        await pilot.press("g")
-        await _until(pilot, lambda: len(log.buffer) == count + 3)
-        await _until(pilot, lambda: "INFO the model" in screen_text(app))
-        first = [log.buffer.raw(number) for number in range(log.buffer.first, log.buffer.first + 4)]
-        assert first == ["setup | installed all", "train | ERROR first", "serve | INFO the model is served", "train | step"]
-        text = screen_text(app)
-        assert "setup  serve  train  all" in text and "end of log" in text
-        assert log.lines.highlight(first[1])[0] == (8, 13, "log--error")
-        await pilot.press("l", "l", "l")  # a line that says no level has that of the line before of its stage
-        assert log.lines.shown == count + 1
-        await pilot.press("l", "full_stop")
-        await _log_of(app, "installed all")
-        assert log.buffer.everything() == "installed all\n"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from hudtui.tui.log.view import LogView
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.words import alarm_lines, head, log_names
 from hudtui.tui.widgets.charts import ChartLine, draw, value_axis
-from hudtui.tui.widgets.dialog import Ask
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 from hudtui.tui.widgets.tables import Grid
 
@@ -137,18 +135,20 @@ async def test_a_long_search_is_cancelled(
 ) -> None:
     runs.make_run(project, "long-aaaa", "finished", log="".join(f"line {n} loss\n" for n in range(3 * OPENING_LINES)))
     waits, ended = asyncio.Event(), asyncio.Event()
-    ask = log_search._ask
+    run, asked = LocalHost.run, 0
 
-    async def slow(host: Any, order: dict[str, Any]) -> Any:
-        if order["begin"]["offset"]:
+    async def slow(host: LocalHost, argv: Any, **more: Any) -> Any:
+        nonlocal asked
+        asked += "grep" in str(argv)
+        if asked == 2:
             try:
                 await waits.wait()
             finally:
                 ended.set()
-        return await ask(host, order)
+        return await run(host, argv, **more)
 
-    monkeypatch.setattr(log_search, "_ask", slow)
-    monkeypatch.setattr(log_search, "MOST_FOUND", 100)
+    monkeypatch.setattr(LocalHost, "run", slow)
+    monkeypatch.setattr(log_search, "SPAN", 1_295)  # the first hundred lines
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: "line 5999" in screen_text(app))
@@ -204,47 +204,6 @@ async def test_earlier_lines_join_those_that_are_held(open_app: Any, project: Pa
         await until(pilot, lambda: f"line {first}" in in_sight(log))
         held = numbers(log)
         assert held == list(range(held[0], held[0] + len(held))), "nothing is missing, and nothing twice"
-
-
-async def test_a_level_is_looked_for_in_the_whole_log(open_app: Any, project: Path, screen_text: Any) -> None:
-    count = 3 * OPENING_LINES
-    text = "".join(f"INFO line {n}\n" if n % 2_000 != 7 else f"ERROR bad {n}\n  because\n" for n in range(count))
-    runs.make_run(project, "live-aaaa", "running", log=text)
-    async with open_app(project, size=(160, 45)) as (app, pilot):
-        await pilot.press("5")
-        await until(pilot, lambda: f"line {count - 1}" in screen_text(app))
-        log = app.screen.query_one(RunLogs).main
-        await pilot.press("enter", "l", "l", "l")
-        await until(pilot, lambda: "error and up: 6 lines of the whole log" in screen_text(app))
-        assert log.buffer.everything().split("\n")[:4] == ["ERROR bad 7", "  because", "ERROR bad 2007", "  because"]
-        with (project / ".hudtui" / "runs" / "live-aaaa" / "logs" / "play.log").open("a") as stream:
-            stream.write("ERROR late\n  why\nINFO on\n")
-        await until(pilot, lambda: "error and up: 8 lines of the whole log" in screen_text(app))
-        await pilot.press("l")
-        await until(pilot, lambda: "INFO on" in screen_text(app) and log.before > 0)
-
-
-async def test_what_was_written_in_the_last_minutes(open_app: Any, project: Path, screen_text: Any) -> None:
-    lines = [f"line {n}\n" for n in range(3 * OPENING_LINES)]
-    runs.make_run(project, "long-aaaa", "finished", log="".join(lines))
-    folder = project / ".hudtui" / "runs" / "long-aaaa"
-    now, place = time.time(), len("".join(lines[:100]))
-    (folder / "log_times.jsonl").write_text(f'[{now - 7000}, "play", {place}]\n[{now - 60}, "play", {place + 900}]\n')
-    async with open_app(project) as (app, pilot):
-        await pilot.press("5")
-        await until(pilot, lambda: "line 5999" in screen_text(app))
-        log = app.screen.query_one(RunLogs).main
-        await pilot.press("enter", "F")
-        await until(pilot, lambda: isinstance(app.screen, Ask))
-        await pilot.press(*"1h", "enter")
-        await until(pilot, lambda: bool(in_sight(log)) and in_sight(log)[0] == "line 100")
-        assert log.before == place
-        (folder / "log_times.jsonl").unlink()
-        await pilot.press("F")
-        await until(pilot, lambda: isinstance(app.screen, Ask))
-        await pilot.press(*"1h", "enter")
-        await until(pilot, lambda: "is not recorded" in app.screen.message)
-        assert in_sight(log)[0] == "line 100"
 
 
 async def test_of_a_log_longer_than_the_pane_both_ends_are_shown(open_app: Any, project: Path, screen_text: Any) -> None:

@@ -30,7 +30,6 @@ _RECORDS = (
     "status.json",
     "plan.json",
     "gpu.jsonl",
-    "log_times.jsonl",
     "guard.jsonl",
     "supervisor.log",
     "logs",

@@ -112,8 +112,6 @@ class LogSource:
     """The name shown for this source."""
     path: str | None = None
     pane: str | None = None
-    times: str | None = None
-    """The file that records when the log grew, if hudtui has started the run."""
     continued: TrackedRun | None = None
     """The run whose files this file continues, or is continued by: event files, checkpoints, parts of a resumed run of W&B."""
 
@@ -238,7 +236,7 @@ async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
     except FileRefused:
         return ()
     names = [name for name in status.stages if name.isprintable() and "/" not in name][:_STAGES] if status else []
-    sources = [LogSource(name, path=f"{folder}/logs/{name}.log", times=f"{folder}/log_times.jsonl") for name in names]
+    sources = [LogSource(name, path=f"{folder}/logs/{name}.log") for name in names]
     if await host.stat(f"{folder}/out/metrics.jsonl") is not None:
         sources.append(LogSource("metrics", path=f"{folder}/out/metrics.jsonl"))
     return tuple(sources)
@@ -300,7 +298,7 @@ class SessionWatcher:
     def log(self, source: str) -> LogFile | None:
         """Return the log of a followed source; None for a terminal, which keeps no earlier lines, and for a tracker's file."""
         found = self._logs.get(source)
-        return None if found is None or found.path is None else LogFile(LogPlace(self.host, found.path, found.times))
+        return None if found is None or found.path is None else LogFile(LogPlace(self.host, found.path))
 
     async def follow(self, *, once: bool = False) -> AsyncGenerator[SessionUpdate, None]:
         """Yield the new lines of all sources.

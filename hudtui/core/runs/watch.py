@@ -420,7 +420,7 @@ class Monitor:
         if self._waits(summary):
             return None
         machine = self._machine(summary)
-        return LogPlace(machine.host, self.log_path(run, window), machine.path("log_times.jsonl"))
+        return LogPlace(machine.host, self.log_path(run, window))
 
     def is_active(self, run: str) -> bool:
         """Return whether a run is active according to the store."""

@@ -12,7 +12,6 @@ from rich.cells import cell_len, chop_cells
 from rich.segment import Segment
 from rich.style import Style
 from textual.cache import LRUCache
-from textual.color import Color
 from textual.events import Resize
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -21,8 +20,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from hudtui.tui.log.model import Level, LogBuffer, Pattern, level_of
-from hudtui.tui.widgets.charts import series_styles
+from hudtui.core.pattern import Pattern
+from hudtui.tui.log.model import Level, LogBuffer, level_of
 from hudtui.tui.widgets.scrollbar import CalmlyScrolled
 
 _LEVEL_STYLES = {
@@ -38,12 +37,10 @@ _VALUES = re.compile(
 """Matches keys, strings and numbers in a line with JSON or the `repr` of a dict."""
 _VALUE_STYLES = ("", "log--key", "log--text", "log--number")
 _TIME_WIDTH = 9
-_SOURCE = "source "
-"""Prefix of the names that stand for the colours of sources; the number of the source follows. See `LogBuffer.sources`."""
 
 
 class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
-    """A view of a `LogBuffer`: filtered by level, wrapped or not, with arrival times or not.
+    """A view of a `LogBuffer`: wrapped or not, with arrival times or not.
 
     The view follows the end of the log until the user scrolls away from it, and again after the user scrolls back to it.
     """
@@ -89,7 +86,6 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         self.empty = empty
         """Shown while there is no line."""
         self.follow = True
-        self.level = Level.NONE
         self.wrap = False
         self.times = False
         self.pattern: Pattern | None = None
@@ -112,7 +108,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
 
     def picked(self, start: int) -> Sequence[int] | None:
         """Numbers of the lines to show from number `start` on; None for all of them."""
-        return None if self.level is Level.NONE else self.buffer.at_least(self.level, start)
+        return None
 
     def line_text(self, number: int) -> str:
         """Return the text of a line as it is shown."""
@@ -159,8 +155,6 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         """
         if top is None:
             top = self._number_at(self.scroll_offset.y)
-        if self.level is Level.NONE:
-            self.buffer.ungrade()
         self._view = None if self.picked(self.buffer.end) is None else []
         self._tops = [] if self.wrap else None
         self._base = self._rows = self._widest = 0
@@ -383,8 +377,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
         row = self.scroll_offset.y + y
         if row >= self._rows:
             if y == 0 and self._rows == 0:
-                text = self.empty if not len(self.buffer) else "No line has the chosen level."
-                return Strip([Segment(text, style + self._style("log--empty"))]).adjust_cell_length(width, style)
+                return Strip([Segment(self.empty, style + self._style("log--empty"))]).adjust_cell_length(width, style)
             return self._blank
         left = self.scroll_offset.x
         return self._strip(row).crop_extend(left, left + width, style)
@@ -435,11 +428,8 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
 
     def highlight(self, text: str) -> list[tuple[int, int, str]]:
         """Return the highlighted ranges of a visible line: start, end and component class."""
-        lead = self.buffer.lead
-        level, start, end = level_of(text[lead:])
-        found = [] if level is Level.NONE else [(start + lead, end + lead, _LEVEL_STYLES[level])]
-        if lead and (source := text[:lead].rstrip(" |")) in self.buffer.sources:
-            found.append((0, lead, f"{_SOURCE}{self.buffer.sources.index(source)}"))
+        level, start, end = level_of(text)
+        found = [] if level is Level.NONE else [(start, end, _LEVEL_STYLES[level])]
         if "{" in text:
             first = text.index("{")
             found += [
@@ -463,13 +453,7 @@ class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
     def _style(self, name: str) -> Style:
         found = self._styles.get(name)
         if found is None:
-            if name.startswith(_SOURCE):
-                colours = series_styles(self.app.current_theme)
-                colour = colours[int(name.removeprefix(_SOURCE)) % len(colours)].colour
-                found = Style(color=Color.parse(colour).rich_color) if colour else Style.null()
-            else:
-                found = self.get_component_rich_style(name, partial=True)
-            self._styles[name] = found
+            found = self._styles[name] = self.get_component_rich_style(name, partial=True)
         return found
 
 

@@ -1,4 +1,4 @@
-"""The lines behind a log pane: a bounded buffer that numbers, grades and searches them. It does not depend on any screen.
+"""The lines behind a log pane: a bounded buffer that numbers and searches them. It does not depend on any screen.
 
 The buffer keeps lines unchanged, and cleans a line only when it is shown, copied or saved. Appending a line is therefore cheap:
 the buffer accepts lines as fast as the log can be split into them.
@@ -6,16 +6,74 @@ the buffer accepts lines as fast as the log can be split into them.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
 
 from hudtui.core.text import clean
-from hudtui.pod.search import Level as Level
-from hudtui.pod.search import Pattern as Pattern
-from hudtui.pod.search import level_of as level_of
 
 SHOWN_LENGTH = 4000
 """Characters of one line of a log that are shown and searched."""
+
+
+class Level(IntEnum):
+    """Levels of a line of a log."""
+
+    NONE = 0
+    DEBUG = 1
+    INFO = 2
+    WARNING = 3
+    ERROR = 4
+
+
+# Plain runs of capitals, looked up afterwards: an alternation of the words costs ten times as much.
+_CAPITALS = re.compile(r"[A-Z]{4,8}")
+_WORDS = {
+    "CRITICAL": Level.ERROR,
+    "FATAL": Level.ERROR,
+    "ERROR": Level.ERROR,
+    "PANIC": Level.ERROR,
+    "WARNING": Level.WARNING,
+    "WARN": Level.WARNING,
+    "INFO": Level.INFO,
+    "NOTICE": Level.INFO,
+    "DEBUG": Level.DEBUG,
+    "TRACE": Level.DEBUG,
+}
+_FIELD = re.compile(
+    r"level[\"']?\s*[=:]\s*[\"']?(?:(crit\w*|fatal|error|panic)|(warn\w*)|(info|notice)|(debug|trace))", re.IGNORECASE
+)
+_START = re.compile(
+    r"(?:(Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)(?=: |$)|(?:error|fatal|panic)(?=: ))|(warning(?=: )))"
+)
+_LEVELS = (Level.NONE, Level.ERROR, Level.WARNING, Level.INFO, Level.DEBUG)
+_HEAD = 160
+"""Characters at the beginning of a line in which its level is looked for."""
+
+
+def level_of(line: str) -> tuple[Level, int, int]:
+    """Return the level that a line names, and start and end of that word; NONE without one.
+
+    Only upper-case words count in running text: "no error so far" is no error.
+    """
+    match = _START.match(line, 0, _HEAD)
+    if match is None:
+        for word in _CAPITALS.finditer(line, 0, _HEAD):
+            level = _WORDS.get(word.group())
+            if level is not None and _stands_alone(line, *word.span()):
+                return (level, word.start(), word.end())
+        if "level" in line[:_HEAD].lower():
+            match = _FIELD.search(line, 0, _HEAD)
+    if match is None:
+        return Level.NONE, 0, 0
+    group = match.lastindex or 0
+    return _LEVELS[group], match.start(group), match.end(group)
+
+
+def _stands_alone(line: str, start: int, end: int) -> bool:
+    before, after = line[start - 1 : start], line[end : end + 1]
+    return not (before.isalnum() or before in ("_", ".") or after.isalnum() or after == "_")
 
 
 class LogBuffer:
@@ -34,27 +92,11 @@ class LogBuffer:
         """Number of the oldest line in the buffer."""
         self.dropped = 0
         """Number of lines that were dropped for newer lines, or that were skipped because too many came at once."""
-        self.sources: tuple[str, ...] = ()
-        """Names of the sources that lines begin with, if the log merges several sources; see `named`."""
-        self.lead = 0
-        """Width of the name of a line's source, in characters."""
         self._lines: list[str] = []
-        self._levels: bytearray | None = None
-        self._last: dict[str, int] = {}
         self._arrivals: list[tuple[int, float]] = []
 
     def __len__(self) -> int:
         return len(self._lines)
-
-    def name_sources(self, names: Sequence[str]) -> None:
-        """Expect lines that begin with one of these source names; without names, expect lines without a source."""
-        self.sources = tuple(names)
-        self.lead = max(map(len, names)) + 3 if names else 0
-
-    def named(self, source: str, lines: Iterable[str]) -> list[str]:
-        """Return the lines with the name of their source in front. The name does not affect the level of a line."""
-        lead = f"{source:<{self.lead - 3}} | "
-        return [lead + line for line in lines]
 
     @property
     def end(self) -> int:
@@ -95,22 +137,16 @@ class LogBuffer:
             self.first += gone + excess + skipped
             self.dropped += gone + excess
             self._lines.clear()
-            if self._levels is not None:
-                self._levels.clear()
         else:
             gone = max(len(self._lines) + len(lines) - self.cap, 0)
             if gone:
                 del self._lines[:gone]
                 self.first += gone
                 self.dropped += gone
-                if self._levels is not None:
-                    del self._levels[:gone]
         self._arrivals.append((self.end, at))
         while len(self._arrivals) > 1 and self._arrivals[1][0] <= self.first:
             del self._arrivals[0]
         self._lines.extend(lines)
-        if self._levels is not None:
-            self._grade()
         return gone
 
     def put_before(self, lines: Sequence[str], before: int) -> None:
@@ -122,58 +158,22 @@ class LogBuffer:
         """
         self._lines[: before - self.first] = lines
         self.first = before - len(lines)
-        if self._levels is not None:
-            self._levels = bytearray()
-            self._grade()
-
-    def ungrade(self) -> None:
-        """Stop grading new lines, because levels are no longer needed."""
-        self._levels = None
 
     def clear(self) -> None:
         """Remove all lines. The numbers of later lines continue from the last one."""
         self.first = self.end
         self._lines.clear()
         self._arrivals.clear()
-        if self._levels is not None:
-            self._levels.clear()
 
     def arrived(self, number: int) -> float | None:
         """Return when a line arrived, in seconds since the epoch; lines that were appended together have the same time."""
         place = bisect_right(self._arrivals, (number, float("inf"))) - 1
         return self._arrivals[place][1] if place >= 0 else None
 
-    def level(self, number: int) -> Level:
-        """Return the level of a line. The first call grades all lines; later calls are cheap."""
-        if self._levels is None:
-            self._levels = bytearray()
-            self._grade()
-        return Level(self._levels[number - self.first])
-
-    def _grade(self) -> None:
-        levels, lead = self._levels, self.lead
-        assert levels is not None
-        last = self._last if levels else {}
-        for line in self._lines[len(levels) :]:
-            source = line[:lead]
-            last[source] = level_of(line[lead:])[0] or last.get(source, 0)
-            levels.append(last[source])
-        self._last = last
-
-    def at_least(self, level: Level, start: int) -> list[int]:
-        """Return the numbers of the lines from `start` on whose level is at least `level`."""
-        start = max(start, self.first)
-        if start >= self.end:
-            return []
-        self.level(start)
-        assert self._levels is not None
-        wanted = int(level)
-        return [number for number, own in enumerate(self._levels[start - self.first :], start) if own >= wanted]
-
     def next_error(self, after: int) -> int | None:
         """Return the number of the first line from `after` on that is marked as an error; None without one."""
         for number in range(max(after, self.first), self.end):
-            if level_of(self._lines[number - self.first][self.lead :])[0] is Level.ERROR:
+            if level_of(self._lines[number - self.first])[0] is Level.ERROR:
                 return number
         return None
 

@@ -1,4 +1,4 @@
-"""Reading logs into panes: from the end, earlier lines, around a match, from a level up, on the machine where they are."""
+"""Reading logs into panes: from the end, earlier lines, around a match."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from textual.worker import Worker
 
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import Acting
-from hudtui.tui.log.model import Level
 from hudtui.tui.log.view import LogView
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ MOST_FOUND = 10_000
 """Largest number of lines that a search finds."""
 _MARK_EVERY = 200
 """Largest number of lines of a log whose byte offset is kept."""
-_SETTLE = 0.3
-"""Seconds after a change of the level before the log is searched."""
 _AGAIN = 3.0
 """Seconds after which a failed read is repeated; the wait doubles each time, up to `SELDOM`."""
 SELDOM = 60.0
@@ -43,12 +40,8 @@ class Reading:
     log: Log
     begin: int | None = None
     """Byte offset of the first line to read, up to as many lines as the pane holds; None for the end of the log."""
-    since: int | None = None
-    """Byte offset at which the requested part of the log begins; with a `level`, the search for lines begins there."""
     line: int | None = None
     """Byte offset of a line after `begin` to scroll to."""
-    level: Level = Level.NONE
-    """Lowest level of the lines to read from the whole log; None reads all lines."""
 
     @property
     def stays(self) -> bool:
@@ -132,19 +125,11 @@ class ReadLogs(Acting, Vertical):
 
     def on_log_view_earlier(self, event: LogView.Earlier) -> None:
         """Read the log from its first line on."""
-        self._again(event, begin=0, since=None, line=None)
+        self._again(event, begin=0, line=None)
 
     def on_log_view_latest(self, event: LogView.Latest) -> None:
         """Read the end of the log again."""
-        self._again(event, begin=None, since=None, line=None)
-
-    def on_log_view_since(self, event: LogView.Since) -> None:
-        """Read the log from a time on."""
-        self._answer(event, self._go_back, "go", event.seconds)
-
-    def on_log_view_levelled(self, event: LogView.Levelled) -> None:
-        """Read only the lines from a level up, or all lines."""
-        self._again(event, level=event.log.level)
+        self._again(event, begin=None, line=None)
 
     def on_log_view_above(self, event: LogView.Above) -> None:
         """Read some lines before the first one."""
@@ -193,24 +178,18 @@ class ReadLogs(Acting, Vertical):
             return
         self._read(pane, replace(reading, begin=begin, line=offset))
 
-    async def _go_back(self, pane: LogView, reading: Reading, seconds: float) -> None:
-        try:
-            offset = await reading.log.tail_since(seconds=seconds)
-        except Exception as error:
-            self._fail(error)
-            return
-        self._read(pane, replace(reading, begin=offset, since=offset, line=None))
-
     async def _search(self, pane: LogView, reading: Reading) -> None:
-        from hudtui.core.remote.log_search import LogFilter
-
         pattern = pane.pattern
         if pattern is None or not pane.searching:
             return
-        wanted = LogFilter(pattern.text, regex=pattern.regex)
-        found = reading.log.search(wanted=wanted, most=MOST_FOUND, progress=lambda at: pane.searched(at.offset))
+
+        def report(offset: int | None) -> None:
+            if offset is not None:
+                pane.searched(offset)
+
         try:
-            async with aclosing(found) as matches:
+            search = reading.log.search(pattern, most=MOST_FOUND, progress=report)
+            async with aclosing(search) as matches:
                 async for match in matches:
                     pane.found([match.offset])
         except Exception as error:
@@ -225,11 +204,10 @@ class ReadLogs(Acting, Vertical):
         before = self._readings.get(pane)
         if before is None or before.log != reading.log:
             pane.forget_found()
-            reading = replace(reading, level=pane.level)
         self._readings[pane] = reading
         pane.clear()
-        pane.reaches, pane.selected = True, reading.level is not Level.NONE
-        if reading.stays and not pane.selected:
+        pane.reaches = True
+        if reading.stays:
             pane.stay()
         self._work(pane, partial(self._follow, pane, reading), "read")
 
@@ -248,9 +226,6 @@ class ReadLogs(Acting, Vertical):
 
         async def read() -> None:
             nonlocal state
-            if reading.level is not Level.NONE:
-                await self._follow_level(pane, reading)
-                return
             if state is None:
                 state = await self._begin(pane, reading)
             await self._follow_all(pane, reading, state)
@@ -322,26 +297,6 @@ class ReadLogs(Acting, Vertical):
             number = state.first + state.passed
             if pane.buffer.first <= number < pane.buffer.end:
                 pane.go_to(number)
-
-    async def _follow_level(self, pane: LogView, reading: Reading) -> None:
-        """Read the lines of the chosen level or above, of the whole log or from a time on."""
-        from hudtui.core.remote.log_search import LogFilter
-
-        pane.searched(0)
-        await asyncio.sleep(_SETTLE)  # waits, because the key that chooses a level steps through all levels
-        pane.clear()
-        pane.selected = True
-        pane.searched(reading.since or 0)
-        batches = reading.log.follow_lines(
-            offset=reading.since or 0,
-            wanted=LogFilter(level=reading.level),
-            progress=lambda at: pane.searched(at.offset),
-        )
-        async with aclosing(batches) as lines:
-            async for batch in lines:
-                pane.append(batch.done)
-        pane.searched(None)
-        pane.ended = True
 
 
 def _size_of_lines(data: bytes, lines: int) -> int:

@@ -1,4 +1,4 @@
-"""A log pane: it follows a log, pauses when scrolled, searches, filters by level, and says how many lines it dropped.
+"""A log pane: it follows a log, pauses when scrolled, searches, and says how many lines it dropped.
 
 pane = LogView()
 pane.append(lines)      # as often as wanted; drawn at most ten times a second
@@ -22,9 +22,10 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.timer import Timer
 
+from hudtui.core.pattern import Pattern
 from hudtui.tui.actions import Acting, AppAction, by_key, keymap_of, with_keys
 from hudtui.tui.log.lines import FloodLines, LogLines
-from hudtui.tui.log.model import Level, LogBuffer, Pattern
+from hudtui.tui.log.model import LogBuffer
 from hudtui.tui.widgets.search import SearchField, StatusLine, search_words, spaced
 from hudtui.tui.widgets.words import span
 
@@ -33,8 +34,6 @@ PERIOD = 0.1
 
 _SEARCH_STEP = 5000
 """Number of lines that are searched before other tasks of the event loop run."""
-
-_LEVELS = (Level.NONE, Level.INFO, Level.WARNING, Level.ERROR)
 
 
 class LogView(Acting, Vertical):
@@ -56,14 +55,12 @@ class LogView(Acting, Vertical):
         by_key("log.next", "Next match", "Go to the next match.", "n"),
         by_key("log.previous", "Previous match", "Go to the match before.", "N"),
         AppAction("log.error", "Next error", "Go to the first error, then to the one after.", "J", palette=False),
-        AppAction("log.level", "Level", "Show all lines of the log, or only those from a level up.", "l", palette=False),
-        AppAction("log.since", "Since", "Go to the lines of the last minutes or hours.", "F", palette=False, asks=True),
         by_key("log.cancel", "Cancel", "Stop searching the log.", "ctrl+x"),
         by_key("log.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "backslash"),
         by_key("log.times", "Times", "Show when each line arrived.", "D"),
         by_key("log.save", "Save", "Write the shown lines into a file.", "W"),
         by_key("log.copy", "Copy", "Copy the visible lines.", "y"),
-        by_key("log.copy-all", "Copy all", "Copy every line that passes the filter.", "Y"),
+        by_key("log.copy-all", "Copy all", "Copy every line of the pane.", "Y"),
         by_key("log.down", "Down", "One line down.", "j"),
         by_key("log.up", "Up", "One line up.", "k"),
         by_key("log.top", "First", "Go to the first line of the log.", "g"),
@@ -93,15 +90,6 @@ class LogView(Acting, Vertical):
 
         offset: int
         """Byte offset of the line to scroll to."""
-
-    class Levelled(Asked):
-        """Requests only the lines of the whole log from `level` up, or all lines again."""
-
-    @dataclass
-    class Since(Asked):
-        """Requests the lines that were written in the last `seconds`."""
-
-        seconds: float
 
     def __init__(
         self,
@@ -134,8 +122,6 @@ class LogView(Acting, Vertical):
         self._away: float | None = None
         self.reaches = False
         """Whether the owner answers requests for other parts of the log. `Earlier` and `Latest` are sent in any case."""
-        self.selected = False
-        """Whether the owner delivers only the lines from `level` up, of the whole log."""
         self._loading = False
         self._elsewhere: list[int] = []
         """Byte offsets of all matches in the whole log, in order; see `Searched`."""
@@ -185,11 +171,6 @@ class LogView(Acting, Vertical):
     def ended(self, ended: bool) -> None:
         self._ended = ended
         self._show_status()
-
-    @property
-    def level(self) -> Level:
-        """The lowest level of the lines that are shown."""
-        return self._lines.level
 
     @property
     def pattern(self) -> Pattern | None:
@@ -251,7 +232,7 @@ class LogView(Acting, Vertical):
         self._skipped = 0
         self._missed = self._before = 0
         self._counts = True
-        self._ended = self._loading = self.selected = False
+        self._ended = self._loading = False
         self._away = self._after = None
         self._matches.clear()
         self._lines.here = None
@@ -361,15 +342,7 @@ class LogView(Acting, Vertical):
         elif self._before:
             parts.append((key(f"{{key:log.top}}: {_size(self._before)} before this"), "$foreground-muted"))
         total = len(self.buffer)
-        if self._lines.level is Level.NONE:
-            parts.append((f"{spaced(total)} line{'' if total == 1 else 's'}", ""))
-        elif self.selected:
-            shown = f"{self._lines.level.name.lower()} and up: {spaced(self._lines.shown)} lines of the whole log"
-            parts.append((shown if self._reached is None else f"{shown}, {_size(self._reached)} of it searched", "$accent"))
-        else:
-            parts.append(
-                (f"{self._lines.level.name.lower()} and up: {spaced(self._lines.shown)} of {spaced(total)} lines", "$accent")
-            )
+        parts.append((f"{spaced(total)} line{'' if total == 1 else 's'}", ""))
         if self._lines.wrap:
             parts.append(("wrapped", ""))
         self._status.show(parts)
@@ -415,7 +388,7 @@ class LogView(Acting, Vertical):
         """
         if action_id in ("log.next", "log.previous"):
             return self._pattern is not None
-        return self.reaches or action_id not in ("log.since", "log.cancel")
+        return self.reaches or action_id != "log.cancel"
 
     def action_now(self) -> None:
         if self._after is not None:
@@ -430,36 +403,10 @@ class LogView(Acting, Vertical):
         self.paused = not self.paused
         self._draw()
 
-    def action_level(self) -> None:
-        level = _LEVELS[(_LEVELS.index(self._lines.level) + 1) % len(_LEVELS)]
-        self._lines.level = level
-        if self.reaches and (self._before or self._after is not None or self.selected):
-            self.post_message(self.Levelled(self))
-            return
-        self._lines.rebuild()
-        self._show_status()
-
-    @work(group="log-since", exclusive=True)
-    async def action_since(self) -> None:
-        from hudtui.core.text import parse_duration
-
-        typed = await self.app.ask("Show what was written in the last", placeholder="30s, 10m, 1h30m", accept="Show")
-        if not typed:
-            return
-        seconds = parse_duration(typed)
-        if seconds is None:
-            self.app.say("Not a duration. Examples: 30s, 10m, 1h30m.", severity="warning")
-            return
-        self.post_message(self.Since(self, seconds))
-
     def action_cancel(self) -> None:
-        """Stop the search; after a search for a level, show all lines again."""
+        """Stop the search."""
         self._reached = None
-        if self.selected:
-            self._lines.level = Level.NONE
-            self.post_message(self.Levelled(self))
-        else:
-            self.post_message(self.Searched(self))
+        self.post_message(self.Searched(self))
         self._show_status()
 
     def action_wrap(self) -> None:
@@ -479,7 +426,7 @@ class LogView(Acting, Vertical):
         if found is None and start > self.buffer.first:
             found = self.buffer.next_error(self.buffer.first)
         if found is None:
-            more = " {key:log.level} looks for errors in the whole log." if self.reaches and self._before else ""
+            more = " {key:log.search} searches the whole log." if self.reaches and self._before else ""
             self.app.say(f"The shown lines contain no error.{more}")
             return
         self.go_to(found)
@@ -547,7 +494,7 @@ class LogView(Acting, Vertical):
         self.refresh_bindings()
         if self.reaches:
             elsewhere = self._before or self._after is not None
-            self._reached = 0 if self._pattern is not None and elsewhere and not self.selected else None
+            self._reached = 0 if self._pattern is not None and elsewhere else None
             self.post_message(self.Searched(self))
         if self._pattern is None:
             self._show_status()

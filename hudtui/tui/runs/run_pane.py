@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.values import RunEvent
 
 METRICS = AppAction("run.metrics", "Metrics", "Show the run's metrics as curves, or the log again.", "m")
-WINDOW = AppAction(
-    "run.window", "Next log", "Show the next log: of another stage, window or file, or of all stages.", "full_stop", show=False
-)
+WINDOW = AppAction("run.window", "Next log", "Show the next log: of another stage, window or file.", "full_stop", show=False)
 NEXT_TAB = by_key("run.next-tab", "Next tab", "Go to the next tab: curves, log, machine …", "right_square_bracket")
 PREVIOUS_TAB = by_key("run.previous-tab", "Tab before", "Go to the previous tab.", "left_square_bracket")
 EVENTS = 500

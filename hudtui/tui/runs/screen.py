@@ -24,7 +24,7 @@ from hudtui.tui.log.reading import SELDOM
 from hudtui.tui.runs.list_pane import RunList
 from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.run_pane import METRICS, NEXT_TAB, PREVIOUS_TAB, WINDOW, RunPane
-from hudtui.tui.runs.words import ALL, head, title
+from hudtui.tui.runs.words import head, title
 from hudtui.tui.screen import TOGETHER, HudtuiScreen, started
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import pad
@@ -136,7 +136,6 @@ class RunScreen(HudtuiScreen):
         WINDOW,
         NEXT_TAB,
         PREVIOUS_TAB,
-        AppAction("run.logs", "All logs", "Show the logs of all stages below one another, or only one.", "L", show=False),
         AppAction("run.results", "Results", "Show the episodes that the run has played, by task and step.", "R"),
         AppAction(
             "run.others",
@@ -156,9 +155,7 @@ class RunScreen(HudtuiScreen):
         """Id of the run that is shown."""
         self.view: RunView | None = None
         self.window: str | None = None
-        """The stage whose log is requested, or `ALL`; None for the running stage, or the last one."""
-        self.several = False
-        """Whether the logs of all stages are shown."""
+        """The stage whose log is requested; None for the running stage, or the last one."""
         self._compared: list[str] = []
         self.runs = RunList(self._now, self._compared)
         self.logs = RunLogs(self, id="run-logs")
@@ -438,8 +435,7 @@ class RunScreen(HudtuiScreen):
 
     def _show_logs(self, view: RunView) -> None:
         if self._monitor is not None:
-            begun = [stage.name for stage in view.stages if stage.state != "waiting"] if self.several else []
-            self.logs.show(self._monitor, view.summary.id, view.windows, self._shown_window(view), begun)
+            self.logs.show(self._monitor, view.summary.id, self._shown_window(view))
             self.logs.hear(view.away if view.summary.active else None)
 
     def _show_curves(self) -> None:
@@ -478,7 +474,7 @@ class RunScreen(HudtuiScreen):
             return "limits are being changed"
         if name == "differences" and len(self._of_the_comparison()) < 2:
             return "there is no earlier run; {key:run.compare} on another run compares the two"
-        if name in ("window", "logs") and len(self.view.windows) < 2:
+        if name == "window" and len(self.view.windows) < 2:
             return "the run has only one log"
         return None
 
@@ -832,17 +828,10 @@ class RunScreen(HudtuiScreen):
     def action_window(self) -> None:
         if self.view is None:
             return
-        windows = (*self.view.windows, ALL)
+        windows = self.view.windows
         shown = self._shown_window(self.view) or windows[0]
         self.window = windows[(windows.index(shown) + 1) % len(windows)]
         self._show(self.view, self.view)
-
-    def action_logs(self) -> None:
-        self.several = not self.several
-        if self.view is not None:
-            self.pane.turn_to("log")
-            self.panes.open(self.pane)
-            self._show_logs(self.view)
 
     def action_others(self) -> None:
         self.app.open_screen("watch")

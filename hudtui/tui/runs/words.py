@@ -28,8 +28,6 @@ STYLES = {
     "stopped": "$warning",
     "stopping": "$warning",
 }
-ALL = "all"
-"""Name of the log with the lines of all stages. No stage has this name."""
 _ALARMS = 3
 """Number of alarms that the head shows; further alarms are only counted."""
 
@@ -91,7 +89,7 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
             Content.styled(cut("○ no tmux here: detached processes, closing hudtui stops nothing", width), "$foreground-muted")
         )
     if len(view.windows) > 1:
-        lines.append(log_names((*view.windows, ALL), shown))
+        lines.append(log_names(view.windows, shown))
     return Content("\n").join(lines)
 
 

@@ -10,8 +10,8 @@ from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
+from hudtui.core.pattern import Pattern
 from hudtui.core.text import clean_line
-from hudtui.pod.search import Pattern
 from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.fields import Field
 

@@ -15,9 +15,9 @@ import pytest
 
 from hudtui.core.errors import InputError, MachineError, RunError
 from hudtui.core.flows.acknowledge import acknowledge
+from hudtui.core.pattern import Pattern
 from hudtui.core.remote.host import Completed, FileStat
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.log_search import Level, LogFilter
 from hudtui.core.runs import watch
 from hudtui.core.runs.event_text import event_text
 from hudtui.core.runs.launch import launch, stop_run
@@ -61,9 +61,7 @@ async def test_following_goes_on_where_another_app_left_off(store: RunStore, mak
     assert seen == b"".join(b"line %d\n" % number for number in range(1, 21))
 
 
-async def test_what_belongs_to_an_error_is_kept_where_the_search_ends_and_following_begins(
-    store: RunStore, make: Make, tmp_path: Path
-) -> None:
+async def test_lines_that_match_are_found_before_and_after_the_search_ends(store: RunStore, make: Make, tmp_path: Path) -> None:
     more = tmp_path / "more"
     script = f"printf 'INFO a\\nERROR bad\\n  frame 1\\n'; until [ -e {more} ]; do sleep 0.05; done"
     record = make(script + "; printf '  frame 2\\nINFO on\\nERROR last'")
@@ -71,7 +69,7 @@ async def test_what_belongs_to_an_error_is_kept_where_the_search_ends_and_follow
     monitor, found = Monitor(store), []
     while await monitor.log(record.id).tail(lines=1) == 0:  # noqa: ASYNC110  # until there is a line before the last one
         await asyncio.sleep(0.05)
-    async with aclosing(monitor.log(record.id).follow_lines(wanted=LogFilter(level=Level.ERROR))) as batches:
+    async with aclosing(monitor.log(record.id).follow_lines(pattern=Pattern("error|frame", regex=True))) as batches:
         async for batch in batches:
             found += batch.done
             if "  frame 1" in found:
