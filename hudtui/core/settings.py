@@ -465,7 +465,7 @@ def user_file() -> Path:
 
 def user_setting(name: str) -> str | None:
     """The value of a setting that no folder decides: from the environment, else from the user's own file; None without one."""
-    if value := os.environ.get(name):
+    if value := _spelled(os.environ).get(name):
         return value
     entry = _read("user file", user_file(), []).entries.get(name)
     return (entry.value or None) if entry is not None else None
@@ -487,8 +487,8 @@ def load_settings(folder: Path, platform: Platform | None = None, *, environ: Ma
     platform = platform or choose_platform(folder)
     environment = dict(os.environ if environ is None else environ)
     notices: list[str] = []
-    written = _read(".env", folder / ".env", notices)
-    layers = _own_layers(environment, notices)
+    written = _read(".env", folder / ".env", notices, platform)
+    layers = _own_layers(environment, notices, platform)
     file = _of_folder(written, layers, notices)
     layers.append(_Layer("default", {key.name: key.default for key in known_settings(platform) if key.default}))
     powers = _env_powers(file, platform)
@@ -500,11 +500,11 @@ def load_settings(folder: Path, platform: Platform | None = None, *, environ: Ma
     return Settings(folder, platform, tuple(layers), tuple(notices), withheld, waiting)
 
 
-def _own_layers(environment: Mapping[str, str], notices: list[str]) -> list[_Layer]:
+def _own_layers(environment: Mapping[str, str], notices: list[str], platform: Platform | None = None) -> list[_Layer]:
     """The layers that no folder and no default gives."""
-    layers = [_Layer("environment", _aliased(dict(environment)))]
+    layers = [_Layer("environment", _aliased(_spelled(environment, platform)))]
     for origin, path in (("user file", user_file()), ("~/.hud/.env", Path.home() / ".hud" / ".env")):
-        layers += _env_layer(origin, _read(origin, path, notices))
+        layers += _env_layer(origin, _read(origin, path, notices, platform))
     layers += _json_layer(Path.home() / ".prime" / "config.json", notices)
     layers += _hugging_face_layer(environment)
     return layers
@@ -512,7 +512,8 @@ def _own_layers(environment: Mapping[str, str], notices: list[str]) -> list[_Lay
 
 def folder_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...]:
     """The powers of the project's `.env` and of the platform that the project declares; see `core.trust`."""
-    file = _of_folder(_read(".env", folder / ".env", []), _own_layers(os.environ, []), [])
+    written = _read(".env", folder / ".env", [], platform)
+    file = _of_folder(written, _own_layers(os.environ, [], platform), [])
     return (*env_powers(file, platform), *_platform_powers(folder, platform))
 
 
@@ -542,7 +543,7 @@ def _env_powers(file: EnvFile, platform: Platform) -> dict[str, trust.Power]:
     keys = {key.name: key for key in known_settings(platform)}
     found: dict[str, trust.Power] = {}
     for name, entry in file.entries.items():
-        key = keys.get(name) or keys.get(name.upper())
+        key = keys.get(name)
         if not entry.value:
             continue
         written = entry.value if entry.written is None else entry.written
@@ -615,7 +616,7 @@ def _of_folder(file: EnvFile, own: Iterable[_Layer], notices: list[str]) -> EnvF
         # A key of the file itself is not shown in a question: no other value may depend on it.
         used = [one for one in (*sorted(entry.outside), *(() if secret(name) else sorted(entry.inside))) if secret(one)]
         used += [one for one in sorted(entry.outside) if any(value in os.environ.get(one, "") for value in values)]
-        if entry.value and name.upper() in _NEVER_IN_A_FOLDER:
+        if entry.value and name in _NEVER_IN_A_FOLDER:
             why = f"{name} is not taken from a project folder; set it in the environment or with --user"
         elif entry.value and used:
             why = f"{name} does not count: it takes the value of {used[0]}, and a file of a folder passes no key on"
@@ -725,14 +726,35 @@ def check_setting_name(name: str, platform: Platform) -> Setting | None:
     return None
 
 
-def _read(origin: Origin, path: Path, notices: list[str]) -> EnvFile:
+def _read(origin: Origin, path: Path, notices: list[str], platform: Platform | None = None) -> EnvFile:
     try:
         file = read_env(path)
     except InputError as error:
         notices.append(f"{origin} is left out: {error.lines()[0]}")
         return EnvFile(path)
     notices.extend(file.notices)
-    return file
+    names = _setting_names({name: entry.value for name, entry in file.entries.items()}, platform)
+    return EnvFile(path, {name: file.entries[written] for name, written in names.items()}, file.notices)
+
+
+def _setting_names(values: Mapping[str, str], platform: Platform | None) -> dict[str, str]:
+    """Return the variable that counts for each name. The name of a setting may be written in any case.
+
+    Of several spellings the first one with a value counts, and the setting's own spelling before all others.
+    """
+    platforms = BUILT_IN if platform is None else (platform, *BUILT_IN)
+    known = {_PRIME_ADDRESS, *(setting.name for one in platforms for setting in known_settings(one))}
+    names: dict[str, str] = {}
+    for written in sorted(values, key=lambda name: (not values[name], name not in known)):
+        upper = written.upper()
+        names.setdefault(upper if upper in known else written, written)
+    order = list(values)
+    return dict(sorted(names.items(), key=lambda pair: order.index(pair[1])))
+
+
+def _spelled(values: Mapping[str, str], platform: Platform | None = None) -> dict[str, str]:
+    """Return variables under the names of `_setting_names`."""
+    return {name: values[written] for name, written in _setting_names(values, platform).items()}
 
 
 def _env_layer(origin: Origin, file: EnvFile) -> list[_Layer]:

@@ -153,6 +153,27 @@ def test_an_empty_value_hides_nothing(own_world: Path) -> None:
     assert settings.lookup("ONLY_EMPTY") == ""
 
 
+def test_the_name_of_a_setting_may_be_written_in_any_case(own_world: Path) -> None:
+    project = write(own_world / ".env", "# keys\nhud_api_key=small\nOpenai_Api_Key=mixed\nmine=1\nMINE=2\n")
+    write(user_file(), "wandb_api_key=user\nhf_token=\nHF_TOKEN=shouted\nHUD_CLIENT_TIMEOUT=\nhud_client_timeout=7\n")
+    settings = load(own_world, HUD_API_KEY="", prime_api_key="environment")
+    for name, value, origin in (
+        ("HUD_API_KEY", "small", ".env"),
+        ("OPENAI_API_KEY", "mixed", ".env"),
+        ("WANDB_API_KEY", "user", "user file"),
+        ("HF_TOKEN", "shouted", "user file"),
+        ("HUD_CLIENT_TIMEOUT", "7", "user file"),
+        ("PRIME_API_KEY", "environment", "environment"),
+    ):
+        assert (settings.get(name), settings.lookup(name), settings.origin(name)) == (value, value, origin)
+    assert str(settings.location("HUD_API_KEY")) == f"{project}:2" and settings.client_timeout == 7
+    assert (settings.get("mine"), settings.get("MINE")) == ("1", "2")  # no settings: these are two variables
+    assert load(own_world, hud_api_key="nearer").get("HUD_API_KEY") == "nearer"
+    save_project_setting(own_world, "HUD_API_KEY", "new")
+    assert "hud_api_key=new\n" in project.read_text() and load(own_world).get("HUD_API_KEY") == "new"
+    assert remove_setting(own_world, "HUD_API_KEY") and load(own_world).get("HUD_API_KEY") is None
+
+
 def test_the_process_environment_is_the_default(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUD_API_KEY", "k")
     assert load_settings(own_world, HUD).origin("HUD_API_KEY") == "environment"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -334,6 +335,20 @@ def test_a_folder_lowers_limits_and_never_lifts_them(folder: Path, own: str | No
     settings = load(folder)
     assert settings.get("HUDTUI_BUDGET_RUN") == counts
     assert any("HUDTUI_BUDGET_RUN" in notice for notice in settings.notices) == (counts != theirs)
+
+
+@pytest.mark.parametrize("spell", [str.upper, str.lower, str.title])
+def test_a_spelling_gets_round_no_rule(folder: Path, spell: Callable[[str], str]) -> None:
+    """A setting in small letters counts, so all that holds for settings of a folder holds for it."""
+    lines = {"HUDTUI_BUDGET_RUN": "1000", "HUDTUI_SKY": "touch ran", "HUDTUI_SIM": "http://127.0.0.1:9", "HUDTUI_SIM_KEY": "x"}
+    (folder / ".env").write_text("".join(f"{spell(name)}={value}\n" for name, value in lines.items()))
+    agree_to_all(folder)
+    settings = load(folder)
+    assert [settings.get(name) for name in lines] == ["25", None, None, None]
+    (folder / ".env").write_text(f"{spell('OPENAI_API_KEY')}=sk-0123456789\n{spell('OPENAI_BASE_URL')}=https://evil.example\n")
+    shown = [power.text for power in load(folder).withheld]
+    assert shown == ["OPENAI_API_KEY", "https://evil.example (OPENAI_BASE_URL; OPENAI_API_KEY is sent there)"]
+    assert load(folder).get("OPENAI_API_KEY") is None and load(folder).waits("OPENAI_API_KEY") is not None
 
 
 def test_the_environment_decides_over_everything(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ async def test_setting_edits_env_in_place_and_never_shows_the_value(
         await settle(pilot)
         seen.append(screen_text(app))
         assert "HUD_API_KEY is set in ~/demo/.env" in seen[-1]
-        assert (filled / ".env").read_text() == ENV.replace(KEY, new)
+        assert (filled / ".env").read_text() == ENV.replace(f"{KEY}   # from the site", new)
         assert stat.S_IMODE((filled / ".env").stat().st_mode) == 0o600
         assert not any(value in text for text in seen for value in (KEY, new))
         assert app.facts.account.origin == ".env"
