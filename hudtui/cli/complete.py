@@ -240,7 +240,7 @@ def _below(context: Any, group: str) -> bool:
 
 
 def _engines(context: Any) -> Values:
-    from hudtui.core.training.engine import engine_names
+    from hudtui.core.training.engines import engine_names
 
     return engine_names()
 

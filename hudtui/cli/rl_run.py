@@ -89,8 +89,12 @@ def checked(request: R, settings: list[str] | None) -> R:
         raise typer.BadParameter("this is only for machines to rent", param_hint=chosen[0])
     if request.offer_name is not None and (request.clouds or request.regions or request.gpus or request.spot is not None):
         raise typer.BadParameter("an offer already has GPUs, cloud, region and kind", param_hint="--offer")
-    if request.rehearse and request.engine not in ("trl", "art"):
-        raise typer.BadParameter("only a training (--engine trl or art) can be rehearsed", param_hint="--rehearse")
+    if request.rehearse and request.features.rehearsal is None:
+        from hudtui.core.training.engines import engine_names, features_of
+
+        others = [name for name in engine_names() if features_of(name).rehearsal is not None]
+        text = f"only a training can be rehearsed (--engine {', '.join(others)})"
+        raise typer.BadParameter(text, param_hint="--rehearse")
     if request.rehearse and request.steps is not None and request.steps > _MOST_STEPS:
         raise typer.BadParameter(f"a rehearsal has at most {_MOST_STEPS}", param_hint="--steps")
     from hudtui.core.training.recipe import parse_settings
@@ -100,8 +104,8 @@ def checked(request: R, settings: list[str] | None) -> R:
     except InputError as error:
         raise typer.BadParameter("; ".join(error.lines()), param_hint="--set") from None
     request = replace(request, settings=overrides)
-    names_provider = request.engine == "art" and chosen == [spot]  # ART's configuration may name the provider
-    if chosen and request.provider is None and not names_provider:
+    may_be_named = request.names_machine and chosen == [spot]
+    if chosen and request.provider is None and not may_be_named:
         request = replace(request, provider="prime")
     elif request.rehearse and request.host is None and request.provider is None:
         request = replace(request, host="local")
@@ -128,7 +132,7 @@ async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
     from hudtui.core.flows.start import agree_to_start
     from hudtui.core.flows.trust import require_run
     from hudtui.core.project import open_project
-    from hudtui.core.training.engine import find_engine
+    from hudtui.core.training.engines import find_engine
 
     find_engine(request.engine)  # an engine that does not exist is the first thing to say
     project = open_project()

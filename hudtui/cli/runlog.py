@@ -375,7 +375,7 @@ def _step_cells(row: StepRow) -> tuple[str, ...]:
 def print_script(record: RunRecord) -> None:
     """Print what a run does as a shell script, for any machine. Variables that may hold a secret are named, without a value."""
     from hudtui.core.runs.plan_text import without_hidden_variables
-    from hudtui.core.training.engine import find_engine
+    from hudtui.core.training.engines import find_engine
     from hudtui.core.training.plan import Site
     from hudtui.core.training.script import plan_script
 

@@ -74,7 +74,7 @@ def test_the_flags_of_the_integration_are_settings_of_the_plan(monkeypatch):
         (
             ("--env", "mine", "--config", "config.yaml", "--rehearse", "--set", "warmup_steps=3"),
             2,
-            "ART has no setting warmup_steps",
+            "the engine art has no setting warmup_steps",
         ),
         (("--env", "mine", "--config", "config.yaml", "--engine-version", "9"), 2, "no lock file for ART 9"),
         (("--env", "mine", "--config", "config.yaml", "--host", "a", "--provider", "prime"), 2, "exclude each other"),

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from support import tmux_world
 from support.command import hudtui
+from support.engine_package import install_engine
 from textual.widgets import Input
 
 from hudtui.cli import art as art_command
@@ -35,8 +36,9 @@ from hudtui.core.runs import remote_run
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunEvent
+from hudtui.core.training.engines import recipe_for
 from hudtui.core.training.plan import PlanFile
-from hudtui.core.training.recipe import Recipe, recipe_for
+from hudtui.core.training.recipe import Recipe
 from hudtui.sim import PrimeSimulator
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -739,6 +741,34 @@ async def test_a_training_with_art_is_that_of_its_command(
         await pilot.press("f7")
         await until(pilot, lambda: started)
         assert (started[0].engine, started[0].spec.rehearse, started[0].host) == ("art", True, "local")
+
+
+async def test_an_engine_of_another_package_is_checked_and_rehearsed_here(
+    open_app: Any, workspace: Path, sim: PrimeSimulator, own_world: Path, monkeypatch: pytest.MonkeyPatch, screen_text: Any
+) -> None:
+    monkeypatch.syspath_prepend(str(install_engine(own_world / "lib")))
+    given = {"engine": "verl", "machine": "prime", "gpus": "2xH100", "model": "Qwen/Qwen2.5-3B-Instruct", "steps": "4"}
+    async with open_app(workspace, size=(140, 50)) as (app, pilot):
+        app.open_screen("launch", num_generations="8", **given)
+        await until(pilot, lambda: app.screen.record is not None)
+        screen = app.screen
+        assert "verl" in [text for _, text in screen._choice("engine").entries]
+        assert any(check.name == "memory" for check in screen.prepared.checks)
+        assert (screen.record.engine, recipe_for(screen.record.spec).num_generations) == ("verl", 8)
+        shown = screen_text(app)
+        assert "batch" in shown and "LoRA" not in shown, "a field that the engine does not take"
+        words = shlex.split(screen.command())
+        assert words[words.index("--engine") + 1] == "verl" and "num_generations=8" in words
+        app.open_screen("launch", batch_size="128")
+        await until(pilot, lambda: "verl takes a batch of at most 64" in str(screen.query_one("#launch-plan").content))
+        app.open_screen("launch", batch_size="8")
+        await until(pilot, lambda: screen.record is not None)
+        await pilot.press("f7")
+        store = app.project.runs
+        await until(pilot, lambda: any(run.state == "finished" for run in store.runs()))
+        (run,) = store.runs()
+        record = store.record(run.id)
+        assert (record.engine, record.spec.rehearse, record.host) == ("verl", True, "local")
 
 
 async def test_what_a_file_for_art_asks_for_is_agreed_to_here(

@@ -120,7 +120,7 @@ def _run_folder(project: Project, request: ExportRequest) -> tuple[Path, str]:
 
 def _training_python(project: Project, place: Path) -> str:
     """Return the Python of an environment that can merge: that of the training, else that of rehearsals on this machine."""
-    from hudtui.core.training.engine import PYTHON_VARIABLE
+    from hudtui.core.training.engines import PYTHON_VARIABLE
     from hudtui.core.training.setup import environment_folder
 
     file = place.absolute() / "plan.json"

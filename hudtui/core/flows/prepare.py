@@ -17,7 +17,6 @@ from hudtui.core.flows.keys import prepare_key
 from hudtui.core.flows.person import Choice, Person
 from hudtui.core.project import Project
 from hudtui.core.remote.hosts import LOCAL
-from hudtui.core.runs.fit import usual_gpus
 from hudtui.core.runs.preflight import Check, push_lock_image
 from hudtui.core.runs.prepare import DEFAULT_GPU, open_request_provider, request_host
 from hudtui.core.runs.request import RunRequest
@@ -160,7 +159,7 @@ async def _choose_machine(request: RunRequest, project: Project, person: Person)
     request = replace(request, host=None, provider="prime")
     if not request.trains:
         return request
-    usual = f"{usual_gpus(request.engine)}x{DEFAULT_GPU}"
+    usual = f"{request.features.usual_gpus}x{DEFAULT_GPU}"
     gpus = await person.ask("Which GPUs?", value=request.gpus or usual, placeholder="such as 4xH100")
     return replace(request, gpus=gpus.strip()) if gpus and gpus.strip() else None
 

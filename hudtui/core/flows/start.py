@@ -24,7 +24,7 @@ from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunRecord
 from hudtui.core.runs.values import RunEvent
 from hudtui.core.text import clean_line
-from hudtui.core.training.engine import ART_SIZE, SIZE, trainer_environment
+from hudtui.core.training.engines import features_of, rehearsing_engine, trainer_environment
 
 
 async def agree_to_start(
@@ -63,7 +63,7 @@ async def agree_to_start(
     lines.append("It is ended after the run, and that is verified.")
     if rent.keep_on_failure:
         lines.append("After a failed run it is KEPT, and you pay for it until you end it or its limits do.")
-    if rent.simulated and record.engine != "rollouts" and not record.spec.rehearse:
+    if rent.simulated and not record.spec.rehearse and features_of(record.engine).trains:
         lines.append("A simulated machine has no GPU: this training will end with an error. A rehearsal works there.")
     return await person.confirm(
         f"Rent a machine for {name}?", tuple(lines), yes="Rent and start", no="Not now", danger=not rent.simulated
@@ -102,17 +102,17 @@ async def plan_rehearsal(request: RunRequest, project: Project, person: Person) 
 
     See `agree_to_request`.
     """
-    request = replace(request, engine="art" if request.engine == "art" else "trl", rehearse=True, host=LOCAL)
+    request = replace(request, engine=rehearsing_engine(request.engine), rehearse=True, host=LOCAL)
     return await agree_to_request(request, project, person)
 
 
 async def _agree_to_environment(record: RunRecord, person: Person) -> bool:
     """Ask before an environment for training is made on this machine; a rehearsal there costs nothing else."""
     trainer = trainer_environment(record.plan)
-    size = ART_SIZE if record.engine == "art" else SIZE
-    lines = (f"{size}, once; into {trainer.python.parent.parent}.",)
-    what = "ART" if record.engine == "art" else "PyTorch"
-    return trainer.ready or await person.confirm(f"Install {what} for rehearsals?", lines, yes="Install", no="Not now")
+    features = features_of(record.engine)
+    lines = (f"{features.installed_size}, once; into {trainer.python.parent.parent}.",)
+    question = f"Install {features.installs} for rehearsals?"
+    return trainer.ready or await person.confirm(question, lines, yes="Install", no="Not now")
 
 
 async def start(record: RunRecord, project: Project, *, tmux: bool = True) -> AsyncGenerator[RunEvent, None]:

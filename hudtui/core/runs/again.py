@@ -13,11 +13,11 @@ from hudtui.core.compute.gpus import parse_spec
 from hudtui.core.errors import InputError
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.training.engines import features_of, recipe_for
 from hudtui.core.training.export import checkpoints
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.options import JobOptions
 from hudtui.core.training.plan import Continuation, FileRef, PlanFile, file_ref
-from hudtui.core.training.recipe import recipe_for
 
 if TYPE_CHECKING:
     from hudtui.core.compute.values import Offer
@@ -26,8 +26,6 @@ _CHECKPOINTS = "out/checkpoints"
 _METRICS, _TRACES = "out/metrics.jsonl", "out/traces.jsonl"
 ART_FILES = "art"
 """Folder below `.hudtui` with the tasks, configurations and code of rewards that `hudtui art train` makes."""
-CONTINUED = ("trl", "rollouts")
-"""Engines whose runs can be continued."""
 
 
 def request_again(record: RunRecord) -> RunRequest:
@@ -92,10 +90,11 @@ def continuation_request(record: RunRecord, folder: Path, *, step: int | None = 
         InputError: There is no complete checkpoint, every episode was played, or an input file has changed.
         NothingLeft: The checkpoint is that of the last step.
     """
-    if record.engine not in CONTINUED:
+    continues = features_of(record.engine).continues
+    if continues is None:
         raise InputError(f"hudtui cannot continue a run of {record.engine}", fix=f"Start it again: hudtui runs rerun {record.id}")
     request = request_again(record)
-    if record.engine == "rollouts":
+    if continues == "episodes":
         if step is not None or steps is not None:
             raise InputError("only a training has steps to continue from")
         found = Continuation(record.id, None, tuple(_files(folder, folder / _TRACES)))

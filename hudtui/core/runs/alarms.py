@@ -15,6 +15,7 @@ from hudtui.core.compute.hardware import size
 from hudtui.core.errors import InputError
 from hudtui.core.settings import ALARM_SETTINGS, check_settings, load_settings
 from hudtui.core.text import clean_line
+from hudtui.core.training.features import ANY_MODEL, ANY_SERVER, Advice
 from hudtui.core.training.metrics import MetricsReader, NotFiniteStreak, Point
 
 SILENT = 15.0
@@ -138,8 +139,8 @@ class RunFacts:
     """The facts about a run that alarms depend on."""
 
     active: bool
-    engine: str = ""
-    """The engine of the run; empty for a session that hudtui did not start."""
+    advice: Advice | None = None
+    """Fixes in the words of the run's engine; None for a session that hudtui did not start."""
     silent: float | None = None
     """Seconds since the run's last heartbeat."""
     beat: float | None = None
@@ -159,19 +160,9 @@ class RunFacts:
     memory_total: float | None = None
 
 
-_TRAINER_FIX = "Lower batch_size (and raise gradient_accumulation), max_seq_len or num_generations; gradient_checkpointing on."
-_SERVER_FIX = "Lower gpu_memory_utilization where training shares the GPU, or max_seq_len; raise it where the cache did not fit."
-_ANY_TRAINER_FIX = f"{_TRAINER_FIX} With ART: max_seq_length or rollouts_per_group."
-_ANY_SERVER_FIX = f"{_SERVER_FIX} With ART: gpu_memory_utilization or max_seq_length."
-_FIXES: dict[str, dict[str, str]] = {
-    "trl": {_ANY_TRAINER_FIX: _TRAINER_FIX, _ANY_SERVER_FIX: _SERVER_FIX},
-    "art": {
-        _ANY_TRAINER_FIX: "Lower max_seq_length or rollouts_per_group (--max-seq-length, --rollouts-per-group), "
-        "or take a smaller model.",
-        _ANY_SERVER_FIX: "Lower gpu_memory_utilization (--gpu-memory-utilization) or max_seq_length.",
-    },
-}
-"""Fixes in the words of the engine, where it is known. A log line alone tells no engine."""
+_ANY_TRAINER_FIX = f"{ANY_MODEL} With ART: max_seq_length or rollouts_per_group."
+_ANY_SERVER_FIX = f"{ANY_SERVER} With ART: gpu_memory_utilization or max_seq_length."
+"""Fixes in the words of every engine: a log line alone tells none."""
 _HOST_FIX = "The machine's own memory was full: a machine with more, or fewer episodes at once."
 
 _SYMPTOMS: tuple[tuple[Literal["memory", "server", "training"], str, str | None, str | None], ...] = (
@@ -282,12 +273,21 @@ def _heartbeat(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
         )
 
 
+def _memory_fix(sign: LogSymptom, advice: Advice | None) -> str | None:
+    """Return the fix of a symptom, in the words of the engine where it is known."""
+    if advice is not None and sign.fix == _ANY_TRAINER_FIX:
+        return advice.trainer
+    if advice is not None and sign.fix == _ANY_SERVER_FIX:
+        return advice.server
+    return sign.fix
+
+
 def _memory(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
     told: set[str] = set()
     for sign in facts.signs:
         if sign.kind == "memory" and sign.stage not in told:
             told.add(sign.stage)
-            fix = _FIXES.get(facts.engine, {}).get(sign.fix or "", sign.fix)
+            fix = _memory_fix(sign, facts.advice)
             yield Alarm("memory", "error", f"{sign.stage} ran out of memory: {sign.line}", fix, sign.stage, sign.line)
     for stage in facts.stages:
         if stage.state == "ended" and stage.exit == -9 and stage.name not in told and facts.active:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from hudtui.core.knobs import knob
 from hudtui.core.runs.request import RunRequest
@@ -21,6 +22,7 @@ SCENARIOS, VAL_SCENARIOS = 16, 8
 class ArtRequest(RunRequest):
     """A request for a training with ART. For a field that is None, the file decides, and without a value there the default."""
 
+    names_machine: ClassVar[bool] = True
     environment: str = knob("2048", "Environment: 2048, browser, gmail, or one of --config.", "--env", group=WHAT)
     art_config: Path | None = knob(
         None, "File with environments and settings of the training (YAML).", "--config", "-c", label="config file", group=WHAT

@@ -12,26 +12,16 @@ from hudtui.core.errors import InputError
 from hudtui.core.files import read_text
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import plural
-from hudtui.core.training.art import art_memory
-from hudtui.core.training.memory import GpuMemory, layout
-from hudtui.core.training.recipe import ART, Recipe, read_settings, recipe_from
+from hudtui.core.training.engines import features_of, find_engine
+from hudtui.core.training.options import TRAINER
+from hudtui.core.training.recipe import Recipe, read_settings, resolve_recipe
 from hudtui.core.training.shape import ModelShape, find_shape
 
 if TYPE_CHECKING:
     from hudtui.core.runs.store import RunStore
 
-ENGINES = ("trl", "art")
-"""Engines whose need of memory is estimated."""
 GIB_PER_GB = 1e9 / 2**30
 """GiB in one GB. Offers state memory in GB, and drivers report GiB: the driver of a 48 GB card may report 45."""
-
-
-def usual_gpus(engine: str) -> int:
-    """Return the number of GPUs that a training takes if a machine with so many holds the model.
-
-    The server and the trainer of TRL have a GPU each; those of ART take turns on one.
-    """
-    return 1 if engine == "art" else 2
 
 
 @dataclass(frozen=True)
@@ -41,15 +31,18 @@ class Demand:
     recipe: Recipe
     shape: ModelShape | None = None
     """The size of the model; None if it is unknown."""
-    engine: str = "trl"
+    engine: str = TRAINER
     """The engine that trains: each shares the GPUs in its own way."""
 
     @property
     def advice(self) -> str:
         """What to do where memory is missing."""
-        if self.engine == "art":
-            return "Take larger GPUs (--gpus), a smaller model, or lower --max-seq-length or --rollouts-per-group."
-        return "Take larger GPUs (--gpus), more of them, a smaller model, or lower batch_size or max_seq_len."
+        return features_of(self.engine).advice.gpus
+
+    @property
+    def usual_gpus(self) -> int:
+        """The number of GPUs that the training takes if a machine with so many holds the model."""
+        return features_of(self.engine).usual_gpus
 
     @property
     def title(self) -> str:
@@ -71,18 +64,14 @@ class Demand:
         if self.shape is None:
             return judge_memory(None, memory)
         try:
-            found = self._memory(self.shape, gpus, float("inf") if memory is None else memory)
+            known = float("inf") if memory is None else memory
+            found = find_engine(self.engine).memory(self.recipe, self.shape, gpus, known)
         except InputError as error:
             return Fit("unable", f"It cannot be trained there: {error.what}.", reason=f"not on {plural(gpus, 'GPU')}")
+        if not found:
+            return judge_memory(None, memory)
         most = max(found, key=lambda gpu: gpu.total)
         return judge_memory(most.total, memory, role=f"GPU {most.gpu} ({most.role})")
-
-    def _memory(self, shape: ModelShape, gpus: int, memory: float) -> tuple[GpuMemory, ...]:
-        if self.engine == "art":
-            return art_memory(gpus, self.recipe, shape)
-        where = layout(gpus, self.recipe, memory, shape)
-        self.recipe.check_batch(len(where.train))
-        return where.memory or ()
 
     def fit(self, offer: Offer) -> Fit:
         """Return whether the GPUs of an offer hold the model."""
@@ -113,7 +102,7 @@ def newest_demand(store: RunStore, folder: Path) -> Demand | None:
     specs = store.specs()
     for run in sorted(store.runs(), key=lambda run: run.created, reverse=True):
         spec = specs.get(run.id)
-        if spec is not None and spec.engine in ENGINES and not spec.rehearse:
+        if spec is not None and not spec.rehearse and features_of(spec.engine).trains:
             settings = dict(spec.training)
             request = RunRequest(engine=spec.engine, model=spec.model, max_turns=spec.max_turns, settings=settings)
             try:
@@ -132,10 +121,9 @@ def find_demand(request: RunRequest, folder: Path) -> Demand:
         InputError: The training file or a setting cannot be used.
     """
     file = request.training
-    values: dict[str, Any] = dict(ART) if request.engine == "art" else {}
+    given: dict[str, Any] = {}
     if file is not None:
-        values |= read_settings(read_text(folder / file), name=str(file))
-    values |= request.settings
-    chosen = {"model": request.model, "max_turns": request.max_turns, "steps": request.steps}
-    recipe = recipe_from(values | {name: value for name, value in chosen.items() if value is not None})
+        given |= read_settings(read_text(folder / file), name=str(file))
+    given |= request.settings
+    recipe = resolve_recipe(request, given, request.engine, request.features)
     return Demand(recipe, find_shape(recipe.model, folder), request.engine)

@@ -20,9 +20,9 @@ from hudtui.core.runs.spec import Rental, RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore, results_folder_of
 from hudtui.core.runs.values import RunSummary
 from hudtui.core.text import clean_line, duration
-from hudtui.core.training.engine import find_engine
+from hudtui.core.training.engines import features_of, find_engine, recipe_for
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.recipe import Recipe, recipe_for
+from hudtui.core.training.recipe import Recipe
 
 HOUR = 3600.0
 _MOST = 16 * 1024 * 1024
@@ -91,7 +91,7 @@ def forecast(spec: RunSpec, store: RunStore, *, ends: bool, host: str = "local",
     Raises:
         InputError: A setting of the training is invalid.
     """
-    if spec.engine == "rollouts" or spec.rehearse:
+    if spec.rehearse or not features_of(spec.engine).trains:
         return None
     recipe = recipe_for(spec)
     done = 0 if spec.continues is None or spec.continues.step is None else spec.continues.step

@@ -14,7 +14,7 @@ from hudtui.core.http import is_loopback
 from hudtui.core.rollouts.chat import DEFAULT_BASE_URL
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line, plural
-from hudtui.core.training.recipe import ART, read_settings
+from hudtui.core.training.recipe import ART, read_settings, settings_taken
 
 if TYPE_CHECKING:
     from hudtui.core.runs.preflight import PreflightReport
@@ -32,7 +32,7 @@ def judge_power(judge: str, settings: Settings, file: Path) -> trust.Power:
 
 def judge_of(request: RunRequest) -> str | None:
     """Return the judge of a training with ART; None without one."""
-    judge = _settings(request).get("ruler") if request.engine == "art" else None
+    judge = _settings(request).get("ruler") if "ruler" in settings_taken(request.features) else None
     return judge if isinstance(judge, str) else None
 
 

@@ -27,7 +27,7 @@ from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.text import clean_line
-from hudtui.core.training.engine import find_engine
+from hudtui.core.training.engines import find_engine
 from hudtui.core.training.package_data import NAME as WHEEL_NAME
 from hudtui.core.training.package_data import PACKAGE_FOLDER, wheel_bytes
 from hudtui.core.training.plan import WHEELS, Plan, PlanFile, Site

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hudtui.core.errors import InputError
 from hudtui.core.row_filter import Fields, Value
 from hudtui.core.runs.values import RunSummary, iso_time
-from hudtui.core.training.recipe import recipe_for
+from hudtui.core.training.engines import features_of, recipe_for
 
 if TYPE_CHECKING:
     from hudtui.core.runs.spec import RunSpec
@@ -59,7 +59,7 @@ class RunRow:
 
 def model_of(spec: RunSpec) -> str | None:
     """Return the model that a run trains; for rollouts, the player. None if a setting of the training is invalid."""
-    if spec.engine == "rollouts":
+    if not features_of(spec.engine).trains:
         return spec.policy
     try:
         return recipe_for(spec).model

@@ -17,8 +17,9 @@ from hudtui.core.runs.run_settings import shown_address, shown_variable
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line, plural
+from hudtui.core.training.engines import features_of, recipe_for
 from hudtui.core.training.plan import Plan, Stage
-from hudtui.core.training.recipe import recipe_for, recipe_text
+from hudtui.core.training.recipe import recipe_text
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None 
     """Return the lines of the whole plan. In them, `RUN` stands for the run's folder on its machine."""
     plan, spec = record.plan, record.spec
     lines = [PlanLine("run", f"{record.id}  (engine {record.engine})"), *_machine_lines(record, prepared)]
-    if record.engine != "rollouts":
+    if features_of(record.engine).trains:
         recipe = recipe_for(spec)
         lines.append(PlanLine("training", f"{clean_line(recipe.model, 100)}: {recipe_text(recipe)}"))
     for file in plan.files:

@@ -18,7 +18,6 @@ from hudtui.core.files import read_text, write_atomic
 from hudtui.core.runs.judge import judge_of
 from hudtui.core.runs.request import AS_IS, REMOTE, RunRequest
 from hudtui.core.text import clean_line, plural
-from hudtui.core.training.recipe import FEWEST_TASKS
 from hudtui.core.variables import Lookup, substitute_tree, variable_names
 from hudtui.core.workspace import Workspace, last_dataset_name, lost_dataset_name, make_state_dir
 
@@ -217,7 +216,7 @@ def _check_tasks(
     except HudtuiError as error:
         report.refuse("tasks", error)
         return
-    fewest = 1 if request.engine in ("rollouts", "art") else FEWEST_TASKS
+    fewest = request.features.fewest_tasks
     good, name = len(found.tasks), _shown(source, workspace)
     problems = [str(problem) for problem in found.problems if problem.severity == "error"]
     if good < fewest:
@@ -328,7 +327,7 @@ def _check_config(request: RunRequest, workspace: Workspace, report: PreflightRe
 
 
 def _check_policy(request: RunRequest, config: GymConfig) -> None:
-    if request.engine == "rollouts" and not request.policy.startswith("openai:"):
+    if not request.features.trains and not request.policy.startswith("openai:"):
         from hudtui.core.rollouts.policy import policy_source
 
         policy_source(request.policy, config)
@@ -338,7 +337,8 @@ def check_model(
     request: RunRequest, workspace: Workspace, settings: Settings, report: PreflightReport, *, remote: bool, rented: bool
 ) -> None:
     """Check whether the model can be trained, as far as this computer and the Hub can tell. Reads the training's settings."""
-    if request.engine not in ("trl", "art"):
+    features = request.features
+    if not features.trains:
         return
     from hudtui.core.training.model import assess_model
     from hudtui.core.training.recipe import read_settings
@@ -353,8 +353,7 @@ def check_model(
             return
     if name is None:
         return  # the engine's own choice
-    sent = request.engine == "trl"
-    found = assess_model(str(name), workspace.folder, here=not remote, sent=sent, config=report.gym_config)
+    found = assess_model(str(name), workspace.folder, here=not remote, sent=features.sends_model, config=report.gym_config)
     if found.state == "unknown" and rented and found.fix is not None and not found.files:
         found = replace(found, state="refused")  # a machine that is not rented yet has no files
     if found.state == "unknown" and found.on_hub:
@@ -522,7 +521,8 @@ def check_keys(request: RunRequest, settings: Settings, report: PreflightReport,
         needed.update(dict.fromkeys(substitute_tree(config, _without_own(settings))[1]))
     for name in needed:
         report.lack(settings, name, ", and the tasks' servers need it")
-    asks_openai = request.engine == "rollouts" and request.policy.startswith("openai:") and not request.base_url
+    trains = request.features.trains
+    asks_openai = not trains and request.policy.startswith("openai:") and not request.base_url
     if asks_openai and settings.get("OPENAI_API_KEY") is None:
         report.lack(settings, "OPENAI_API_KEY")
     if words := settings.waiting_words():
@@ -530,10 +530,10 @@ def check_keys(request: RunRequest, settings: Settings, report: PreflightReport,
     _check_placeholders(tuple(names), settings, report)
     if not remote:
         return
-    asks = request.engine == "rollouts" or judge_of(request) is not None
+    asks = not trains or judge_of(request) is not None
     models = ["OPENAI_API_KEY", "OPENAI_BASE_URL"] if asks else []
     names.update(dict.fromkeys((*_telemetry_names(report, settings), settings.platform.own_variable("CLIENT_TIMEOUT"))))
-    wanted = [*names, *models, *(() if request.engine == "rollouts" else _SERVICES)]
+    wanted = [*names, *models, *(_SERVICES if trains else ())]
     for name in wanted:
         value = settings.lookup(name)
         if not value or name in _OWN_VARIABLES or settings.origin(name) == "default":
@@ -546,7 +546,7 @@ def check_keys(request: RunRequest, settings: Settings, report: PreflightReport,
         report.add(
             "keys", "fine", f"sent to the machine on standard input, and not written to a file: {', '.join(report.secrets)}"
         )
-    if request.engine != "rollouts" and settings.get("WANDB_API_KEY") is None:
+    if trains and settings.get("WANDB_API_KEY") is None:
         lack, fix = settings.lacking("WANDB_API_KEY")
         text = f"WANDB_API_KEY {lack}: metrics are kept in the run, and not sent to Weights & Biases"
         report.add("keys", "warning", text, fix)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,7 +17,7 @@ from hudtui.core.errors import HudtuiError, InputError, Location, MachineError
 from hudtui.core.files import read_text
 from hudtui.core.paths import typed_path
 from hudtui.core.remote.hosts import LOCAL, POD_PREFIX, find_host, pod_host
-from hudtui.core.runs.fit import ENGINES, GIB_PER_GB, Demand, find_demand, usual_gpus
+from hudtui.core.runs.fit import GIB_PER_GB, Demand, find_demand
 from hudtui.core.runs.judge import check_judge, require_judge
 from hudtui.core.runs.launch import draft_run
 from hudtui.core.runs.preflight import Check, PreflightReport, Remedy, check_environments, check_files, check_keys, check_model
@@ -24,11 +25,11 @@ from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.spec import Rental, RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line, duration
-from hudtui.core.training.engine import as_rehearsal
+from hudtui.core.training.engines import as_rehearsal, find_engine
 from hudtui.core.training.memory import cpu_estimate
-from hudtui.core.training.options import JobOptions
+from hudtui.core.training.options import PLAYER, TRAINER, JobOptions
 from hudtui.core.training.plan import FileRef, Plan, file_ref
-from hudtui.core.training.recipe import REHEARSAL, Recipe, read_settings
+from hudtui.core.training.recipe import Recipe, read_settings
 from hudtui.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ async def prepare_run(
     host = request_host(request)
     limits = _limits(request, settings, report)
     demand = await asyncio.to_thread(_demand, request, workspace, report)
+    await asyncio.to_thread(_check_engine, request, demand, workspace, report)
     if request.trains and demand is None:
         pass  # what machine the training needs is not known
     elif host is not None:
@@ -133,7 +135,7 @@ async def prepare_run(
         try:
             provider = await asyncio.to_thread(open_request_provider, request, settings, providers)
             choice = await _choose_offer(request, provider, demand, limits, report)
-            if demand is not None and request.engine in ENGINES:
+            if demand is not None:
                 _check_memory(demand, demand.fit(choice.offer), report, rented=True)
             key = await _ssh_key(provider, settings, report) if starts else None
         except HudtuiError as error:
@@ -158,7 +160,7 @@ async def prepare_run(
             target = find_host(pod_host(spec.rent.machine))
         else:
             spec = _with_machine(spec, request, machine)
-            if demand is not None and request.engine in ENGINES and spec.gpus:
+            if demand is not None and spec.gpus:
                 _check_memory(demand, demand.on_gpus(spec.gpus, spec.gpu_memory), report, rented=False)
             target = find_host(host)
         if request.rehearse:
@@ -192,10 +194,11 @@ def resolve(
     config = found.config or _file(workspace, request.config, workspace.configs, "config", "--config FILE")
     training = {} if request.training is None else read_settings(read_text(request.training), name=str(request.training))
     policy, _, trace = request.policy.partition(":")
-    name = f"{config.stem} {policy}" if request.engine == "rollouts" else config.stem
+    trains = request.features.trains
+    name = config.stem if trains else f"{config.stem} {policy}"
     if request.rehearse:
         name = "rehearsal"
-    elif request.engine != "rollouts" and request.model:
+    elif trains and request.model:
         name = f"{config.stem} {request.model.rpartition('/')[2]}"
     code = _reward_code(config)
     return RunSpec(
@@ -245,7 +248,7 @@ def request_host(request: RunRequest) -> str | None:
         return LOCAL
     if request.offer is not None:
         return {"local": LOCAL, "ssh": request.offer.cloud_id}.get(request.offer.provider)
-    return LOCAL if request.provider is None and request.engine == "rollouts" else None
+    return LOCAL if request.provider is None and not request.features.trains else None
 
 
 class DefaultEngine(NamedTuple):
@@ -257,17 +260,17 @@ class DefaultEngine(NamedTuple):
 
 
 async def default_engine(host: str | None) -> DefaultEngine:
-    """Return the engine of a run that names none: `trl` if its machine can train, otherwise `rollouts`.
+    """Return the engine of a run that names none: the one that trains if its machine can, otherwise the one that plays.
 
     Without a host a machine will be rented. A machine that does not answer counts as one without a GPU.
     """
     if host is None:
-        return DefaultEngine("trl", "a machine that is rented trains")
+        return DefaultEngine(TRAINER, "a machine that is rented trains")
     try:
         gpus = (await look_at_machine(host)).gpus
     except HudtuiError:
-        return DefaultEngine("rollouts", "that machine does not say whether it has a GPU")
-    return DefaultEngine("trl", "that machine has GPUs") if gpus else DefaultEngine("rollouts", "that machine has no GPU")
+        return DefaultEngine(PLAYER, "that machine does not say whether it has a GPU")
+    return DefaultEngine(TRAINER, "that machine has GPUs") if gpus else DefaultEngine(PLAYER, "that machine has no GPU")
 
 
 async def look_at_machine(host: str) -> Hardware:
@@ -337,13 +340,14 @@ async def _check_machine(
         and not await asyncio.to_thread(_has_paid_gpus, host)
     ):
         _check_cpu(name, found, demand, report)
-    elif request.rehearse and request.rehearse_model and request.engine == "trl":
-        rehearsed = replace(request, model=request.rehearse_model, training=None, settings=REHEARSAL)
+    elif request.rehearse and request.rehearse_model and request.features.gpu == "usual":
+        rehearsed = replace(request, model=None, training=None, settings={})
         _check_cpu(name, found, await asyncio.to_thread(find_demand, rehearsed, folder), report)
-    elif request.engine in ("trl", "art") and not found.gpus and not request.rehearse:
+    elif request.trains and request.features.gpu != "unused" and not found.gpus:
         text = f"{name} has no visible GPU, and training needs one"
-        command = "hudtui art train" if request.engine == "art" else "hudtui rl"
-        fix = f"Choose another machine, or rehearse on the CPU: {command} --rehearse"
+        fix = "Choose another machine"
+        if request.features.rehearsal is not None:
+            fix += f", or rehearse on the CPU: {request.features.command} --rehearse"
         report.add("machine", "missing", text, fix, remedy="choose-machine")
     return found
 
@@ -372,7 +376,8 @@ async def _check_disk(plan: Plan, host: Host | None, free: float | None, report:
 
 def _may_use_cpu(request: RunRequest, demand: Demand) -> bool:
     """Return whether the training may run without a GPU: the user has named a model."""
-    return request.engine == "trl" and request.trains and (request.model is not None or demand.recipe.model != Recipe().model)
+    named = request.model is not None or demand.recipe.model != Recipe().model
+    return request.trains and request.features.gpu == "usual" and named
 
 
 def _has_paid_gpus(host: str) -> bool:
@@ -413,7 +418,7 @@ def _with_machine(spec: RunSpec, request: RunRequest, machine: Hardware | None) 
             has = ", ".join(f"{offer.gpu_count} x {offer.gpu_type}" for offer in there if offer.gpu_count) or "no GPU"
             raise InputError(f"{replace(wanted, counted=True)} asked for, and the machine has {has}")
         gpus = wanted.count
-    fewest = 0 if request.engine == "trl" and request.trains else 1  # trained on the CPU
+    fewest = 0 if request.trains and request.features.gpu == "usual" else 1  # trained on the CPU
     return replace(spec, gpus=max(gpus, fewest), gpu_memory=memory)
 
 
@@ -499,10 +504,10 @@ def _choose_of(offers: Sequence[Offer], request: RunRequest, demand: Demand | No
         if any(not has_gpu(offer) for offer in offers):
             return choose(offers, spec=parse_spec("cpu"), query=query, market=market)
         return choose(offers, query=replace(query, spot=request.spot), market=market)
-    gpus = request.gpus or (f"{usual_gpus(demand.engine)}x{DEFAULT_GPU}" if demand.shape is None else None)
+    gpus = request.gpus or (f"{demand.usual_gpus}x{DEFAULT_GPU}" if demand.shape is None else None)
     if gpus is not None:
         return choose(offers, spec=parse_spec(gpus), query=query, fit=demand.fit, market=market)
-    usual = replace(query, gpu_count=usual_gpus(demand.engine))
+    usual = replace(query, gpu_count=demand.usual_gpus)
     if any(demand.fit(offer).holds for offer in select(offers, query=usual).found):
         query = usual
     return choose(offers, query=query, fit=demand.fit, market=market)
@@ -641,6 +646,17 @@ def _demand(request: RunRequest, workspace: Workspace, report: PreflightReport) 
     except InputError as error:
         report.refuse("training", error)
         return None
+
+
+def _check_engine(request: RunRequest, demand: Demand | None, workspace: Workspace, report: PreflightReport) -> None:
+    """Add what the engine itself cannot carry out of a training or a rehearsal."""
+    if demand is None and request.rehearse:
+        with contextlib.suppress(InputError):  # the plan reports it
+            demand = find_demand(request, workspace.folder)
+    if demand is None:
+        return
+    for error in find_engine(request.engine).check(request, demand.recipe):
+        report.refuse("training", error)
 
 
 def _check_memory(demand: Demand, fit: Fit, report: PreflightReport, *, rented: bool) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hudtui.core.knobs import knob
-from hudtui.core.training.options import LIMITS, TRAINING, WHAT, WHERE, JobOptions
+from hudtui.core.training.options import LIMITS, TRAINER, TRAINING, WHAT, WHERE, JobOptions
 
 if TYPE_CHECKING:
     from hudtui.core.compute.values import Offer
+    from hudtui.core.training.features import Features
     from hudtui.core.training.plan import Continuation
 
 AS_IS, REMOTE = "as-is", "remote"
@@ -22,8 +23,10 @@ AS_IS, REMOTE = "as-is", "remote"
 class RunRequest(JobOptions):
     """What to run, and where. For None or an empty value, the workspace, the engine or the settings decide."""
 
+    names_machine: ClassVar[bool] = False
+    """A file that the request names may choose the machine."""
     engine: str = knob(
-        "trl", "Engine of the run: trl and art train, rollouts only plays the tasks.", "--engine", "-e", group=WHAT
+        TRAINER, "Engine of the run: trl and art train, rollouts only plays the tasks.", "--engine", "-e", group=WHAT
     )
     tasks: str | None = knob(
         None, "A task file or folder, or a dataset on the Hub (org/name); by default the dataset in the lock file.", group=WHAT
@@ -78,8 +81,23 @@ class RunRequest(JobOptions):
 
     @property
     def trains(self) -> bool:
-        """Whether the engine trains a model on GPUs."""
-        return self.engine != "rollouts" and not self.rehearse
+        """Whether a model is really trained.
+
+        Raises:
+            InputError: The engine does not exist.
+        """
+        return self.features.trains and not self.rehearse
+
+    @property
+    def features(self) -> Features:
+        """Abilities of the engine.
+
+        Raises:
+            InputError: The engine does not exist.
+        """
+        from hudtui.core.training.engines import find_engine  # not at the start of commands
+
+        return find_engine(self.engine).features
 
     @property
     def limits(self) -> dict[str, str]:

@@ -17,10 +17,11 @@ from hudtui.core.row_filter import Fields
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord
 from hudtui.core.text import MASK, clean_line, plural
+from hudtui.core.training.engines import features_of, recipe_for
 from hudtui.core.training.options import JobOptions
 from hudtui.core.training.package_data import resource_bytes
 from hudtui.core.training.plan import JobSpec, Plan
-from hudtui.core.training.recipe import ALSO_ART, ONLY_ART, RECIPE, Recipe, recipe_for, recipe_from
+from hudtui.core.training.recipe import RECIPE, Recipe, recipe_from, settings_taken
 from hudtui.core.training.setup import environment_folder
 
 WHAT, MODEL, TRAINER, ROLLOUTS = "what", "model", "trainer", "rollouts"
@@ -115,8 +116,8 @@ def settings_of(record: RunRecord) -> tuple[RunSetting, ...]:
 
 def _settings(record: RunRecord) -> Iterator[RunSetting]:
     spec = record.spec
-    recipe = None if spec.engine == "rollouts" else _recipe(record)
-    plays = spec.engine == "rollouts"
+    plays = not features_of(spec.engine).trains
+    recipe = None if plays else _recipe(record)
     left = set(_OF_EVERY_RUN)
     if plays:
         left |= _OF_TRAININGS
@@ -184,8 +185,9 @@ def _trainer(recipe: Recipe, spec: RunSpec) -> Iterator[RunSetting]:
     # The default of the learning rate depends on the model.
     before = replace(usual, model=recipe.model).rate
     values, defaults = replace(recipe, learning_rate=recipe.rate).to_json(), replace(usual, learning_rate=before).to_json()
+    taken = settings_taken(features_of(spec.engine))
     for name, value in values.items():
-        if (name in ONLY_ART) if spec.engine != "art" else (name not in (*ALSO_ART, *ONLY_ART)):
+        if name not in taken:
             continue
         about = knobs[name].help if name in knobs else ""
         one = _setting("model" if name == "model" else f"training.{name}", value, value, defaults[name], about)

@@ -56,9 +56,8 @@ from hudtui.core.runs.store import RunRecord, RunStore, results_folder_of
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.runs.vllm import ASK_EVERY, ModelServer, ServerMonitor
 from hudtui.core.text import clean_line
-from hudtui.core.training.engine import find_engine
+from hudtui.core.training.engines import features_of, find_engine, recipe_for
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.recipe import recipe_for
 
 __all__ = ["GpuLoad", "MachineLoad", "Monitor", "ResultRow", "RunResult", "RunView", "StageView"]
 
@@ -283,10 +282,10 @@ class Monitor:
             await seen.compare_clocks(host, there if summary.active else None, now)
         silent = seen.silence(there, now - seen.ahead, time.monotonic()) if summary.active and there is not None else None
         load = seen.machine or MachineLoad()
-        group = machine.record.spec.group if machine.record.engine == "rollouts" else None
+        group = None if features_of(machine.record.engine).trains else machine.record.spec.group
         facts = RunFacts(
             active=summary.active,
-            engine=machine.record.engine,
+            advice=features_of(machine.record.engine).advice,
             silent=silent,
             beat=there,
             stages=tuple(

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hudtui.core.errors import InputError
+from hudtui.core.training.engine import Training
+from hudtui.core.training.features import Advice, Features
 from hudtui.core.training.memory import GIB, OVERHEAD, GpuMemory, adapter_parameters
-from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.options import JobOptions
 from hudtui.core.training.plan import JobSpec, Plan, PlanFile, PlanOutput, Site, Stage, input_files
-from hudtui.core.training.recipe import ALSO_ART, ONLY_ART, RECIPE, TINY, Recipe, recipe_for
+from hudtui.core.training.recipe import ALSO_ART, ART, ONLY_ART, RECIPE, TINY, Recipe, recipe_of
 from hudtui.core.training.setup import gpu_options, python_environment, trainer_variables
 from hudtui.core.training.shape import ModelShape
 
@@ -88,11 +91,36 @@ def model_name(recipe: Recipe) -> str:
     return _NOT_A_NAME.sub("-", name.lower()).strip("-.") or "model"
 
 
-class Art:
+class Art(Training):
     """GRPO with LoRA by ART; a rehearsal is the same without a model: random calls, or those of an endpoint."""
 
     name = "art"
     title = "train a model with ART (GRPO, native tool calls)"
+    features = Features(
+        usual_gpus=1,  # the server and the trainer take turns
+        rehearsal={},  # no model is trained, so nothing has to be smaller
+        installs="ART",
+        installed_size="0.7 GB on disk",
+        settings=(*ALSO_ART, *ONLY_ART),
+        defaults=ART,
+        from_environment=True,
+        command="hudtui art train",
+        advice=Advice(
+            gpus="Take larger GPUs (--gpus), a smaller model, or lower --max-seq-length or --rollouts-per-group.",
+            trainer="Lower max_seq_length or rollouts_per_group (--max-seq-length, --rollouts-per-group), "
+            "or take a smaller model.",
+            server="Lower gpu_memory_utilization (--gpu-memory-utilization) or max_seq_length.",
+        ),
+    )
+
+    def check(self, request: JobOptions, recipe: Recipe) -> Iterable[InputError]:
+        """See `Engine.check`."""
+        if recipe.model == TINY:
+            yield _no_tiny()
+
+    def memory(self, recipe: Recipe, shape: ModelShape, gpus: int, gpu_memory: float) -> tuple[GpuMemory, ...]:
+        """See `Engine.memory`."""
+        return art_memory(gpus, recipe, shape)
 
     def plan(self, spec: JobSpec, site: Site) -> Plan:
         """See `Engine.plan`."""
@@ -101,13 +129,9 @@ class Art:
         tasks, config, *code = input_files(spec)
         if spec.continues is not None:
             raise InputError("a training with ART continues by itself when it is started again", fix="hudtui runs resume RUN")
-        if refused := [name for name in spec.training if name not in (*ALSO_ART, *ONLY_ART)]:
-            raise InputError(
-                f"ART has no setting {', '.join(sorted(refused))}", fix=f"It takes: {', '.join(sorted((*ALSO_ART, *ONLY_ART)))}."
-            )
-        recipe = recipe_for(spec)
+        recipe = recipe_of(spec, self.features)
         if recipe.model == TINY:
-            raise InputError("the model `tiny` is for rehearsals of the engine trl", fix="Name another one.")
+            raise _no_tiny()
         where = None if spec.rehearse else art_layout(spec.gpus)
         chosen = PlanFile(RECIPE, content=json.dumps(recipe.to_json(), indent=1) + "\n")
         if where is None:
@@ -150,6 +174,6 @@ class Art:
             notes=tuple(notes),
         )
 
-    def reader(self) -> MetricsReader:
-        """See `Engine.reader`."""
-        return MetricsReader()
+
+def _no_tiny() -> InputError:
+    return InputError("the model `tiny` is for rehearsals of the engine trl", fix="Name another one.")

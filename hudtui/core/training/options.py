@@ -8,6 +8,8 @@ from hudtui.core.knobs import knob
 
 WHAT, TRAINING, ROLLOUTS, WHERE, LIMITS = "What to run", "Training", "Rollouts", "Where", "Limits"
 """Groups of the options of a run, in the order of the command's help and of the form."""
+TRAINER, PLAYER = "trl", "rollouts"
+"""The engines of a run that names none: where the machine can train, and where it cannot."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,8 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.knobs import knob, out_of_bounds
 from hudtui.core.plain import convert
 from hudtui.core.text import clean_line, did_you_mean, plural
+from hudtui.core.training.features import Features
+from hudtui.core.training.options import JobOptions
 from hudtui.core.training.plan import JobSpec
 from hudtui.core.training.shape import billions
 
@@ -347,34 +349,59 @@ def recipe_text(recipe: Recipe) -> str:
     )
 
 
-def recipe_for(spec: JobSpec) -> Recipe:
-    """The recipe of a run: defaults, then the user's settings, then what a rehearsal changes, then what the spec says.
+def settings_taken(features: Features) -> frozenset[str]:
+    """Return the names of the settings that an engine takes."""
+    if features.settings is not None:
+        return frozenset(features.settings)
+    return frozenset(field.name for field in fields(Recipe)) - frozenset(ONLY_ART)
+
+
+def check_taken(names: Iterable[str], engine: str, features: Features) -> None:
+    """Check that an engine takes the settings that a user has named.
+
+    Raises:
+        InputError: It has no such settings.
+    """
+    taken = settings_taken(features)
+    refused = sorted(name for name in names if name not in taken)
+    if not refused:
+        return
+    if all(name in ONLY_ART for name in refused):
+        fix = "Leave it out, or train with ART: hudtui art train."
+        raise InputError(f"only the engine art takes {', '.join(refused)}", fix=fix)
+    raise InputError(f"the engine {engine} has no setting {', '.join(refused)}", fix=f"It takes: {', '.join(sorted(taken))}.")
+
+
+def resolve_recipe(
+    options: JobOptions, given: Mapping[str, Any], engine: str, features: Features, **more: float | None
+) -> Recipe:
+    """Return the settings of a training: the engine's defaults, then the user's, then what a rehearsal changes, then options.
+
+    `given` are the user's settings by name, and `more` further ones that an option names; None leaves one as it is.
 
     Raises:
         InputError: A setting cannot be used.
     """
-    values = dict(spec.training)
-    recipe_from(values)
-    tiny = False
-    if spec.engine == "art":
-        values = {**ART, **values}
-    else:
-        if refused := [name for name in values if name in ONLY_ART]:
-            raise InputError(
-                f"only the engine art takes {', '.join(refused)}", fix="Leave it out, or train with ART: hudtui art train."
-            )
-        if spec.rehearse:
-            values |= REHEARSAL
-            tiny = True
-            if spec.rehearse_model is not None:
-                values |= {"model": spec.rehearse_model, "warm_start": 0, "learning_rate": None}
-    chosen = {
-        "model": None if tiny else spec.model,
-        "steps": spec.steps,
-        "learning_rate": None if tiny else spec.learning_rate,
-        "held_out": spec.held_out,
-        "max_turns": spec.max_turns,
-        "seed": spec.seed,
-    }
-    values |= {key: value for key, value in chosen.items() if value is not None}
-    return recipe_from(values)
+    recipe_from(given)
+    check_taken(given, engine, features)
+    values = {**features.defaults, **given}
+    chosen: dict[str, Any] = {"model": options.model, "steps": options.steps, "max_turns": options.max_turns}
+    chosen |= {"seed": options.seed, **more}
+    if options.rehearse:
+        changes = features.rehearsal or {}
+        values |= changes
+        if "model" in changes:  # a small model of its own, with its own rate
+            chosen |= {"model": options.rehearse_model, "learning_rate": None}
+        if options.rehearse_model is not None:
+            values |= {"warm_start": 0, "learning_rate": None}
+    return recipe_from(values | {name: value for name, value in chosen.items() if value is not None})
+
+
+def recipe_of(spec: JobSpec, features: Features) -> Recipe:
+    """Return the settings of a run's trainer.
+
+    Raises:
+        InputError: A setting cannot be used.
+    """
+    more = {"learning_rate": spec.learning_rate, "held_out": spec.held_out}
+    return resolve_recipe(spec, spec.training, spec.engine, features, **more)

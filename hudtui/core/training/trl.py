@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from hudtui.core.errors import InputError
+from hudtui.core.training.engine import Training
+from hudtui.core.training.features import Features
 from hudtui.core.training.memory import GpuLayout, check_memory, layout
-from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.options import JobOptions
 from hudtui.core.training.plan import (
     JobSpec,
     Plan,
@@ -22,7 +24,7 @@ from hudtui.core.training.plan import (
     Stage,
     input_files,
 )
-from hudtui.core.training.recipe import RECIPE, TINY, Recipe, recipe_for
+from hudtui.core.training.recipe import FEWEST_TASKS, RECIPE, REHEARSAL, TINY, Recipe, recipe_of
 from hudtui.core.training.setup import REHEARSE, gpu_options, python_environment, trainer_variables
 
 PORT = 8000
@@ -45,15 +47,29 @@ _SHARDED = (
 """Has `accelerate` spread a model over the GPUs that train it."""
 
 
-class Trl:
+class Trl(Training):
     """GRPO with LoRA on TRL; a rehearsal is the same plan with a tiny model on the CPU."""
 
     name = "trl"
     title = "train a model with GRPO (TRL and vLLM)"
+    features = Features(
+        gpu="usual",
+        continues="checkpoint",
+        rehearsal=REHEARSAL,
+        installs="PyTorch",
+        installed_size="1.5 GB on disk with the CPU build of PyTorch; about 5 GB if only the CUDA build is available",
+        fewest_tasks=FEWEST_TASKS,
+        sends_model=True,
+    )
+
+    def check(self, request: JobOptions, recipe: Recipe) -> Iterable[InputError]:
+        """See `Engine.check`."""
+        if recipe.model == TINY and not request.rehearse:
+            yield _only_for_rehearsals()
 
     def plan(self, spec: JobSpec, site: Site) -> Plan:
         tasks, config, *code = input_files(spec)
-        recipe = recipe_for(spec)
+        recipe = recipe_of(spec, self.features)
         model: list[PlanFile] = []
         source = recipe.model
         if spec.model_files:  # a folder of the user's computer, which becomes one of the run
@@ -139,9 +155,6 @@ class Trl:
             wheel=spec.trainer_python is None and site.package is None,
             notes=tuple(notes),
         )
-
-    def reader(self) -> MetricsReader:
-        return MetricsReader()
 
 
 def serve_command(vllm: str, recipe: Recipe, serving: int) -> tuple[str, ...]:

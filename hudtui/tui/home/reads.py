@@ -16,6 +16,7 @@ from hudtui.core.runs.news import RunNews, news_between
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.watch import Monitor
 from hudtui.core.text import clean_line, plural
+from hudtui.core.training.engines import features_of
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.words import span
 
@@ -108,7 +109,7 @@ def _read(view: RunView, record: RunRecord) -> RunRead:
     summary, model = view.summary, model_of(record.spec) or ""
     return RunRead(
         name=clean_line(summary.name, 60),
-        model=clean_line(model if record.engine == "rollouts" else model.rpartition("/")[2], 60),
+        model=clean_line(model.rpartition("/")[2] if features_of(record.engine).trains else model, 60),
         reward="" if view.reward is None else f"{view.reward:.3f}",
         rewards=tuple(point.y for point in points),
         curve=tuple((point.x, point.y) for point in points) if len(points) > 1 else (),

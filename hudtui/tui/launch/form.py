@@ -24,8 +24,9 @@ from hudtui.core.knobs import Knob, knobs_of, out_of_bounds
 from hudtui.core.runs.art_request import SCENARIOS, VAL_SCENARIOS, ArtRequest
 from hudtui.core.runs.request import AS_IS, REMOTE, RunRequest
 from hudtui.core.text import clean_line
-from hudtui.core.training.recipe import ALSO_ART, ONLY_ART, Recipe
-from hudtui.core.training.recipe import ART as USUAL_OF_ART
+from hudtui.core.training.engines import features_of
+from hudtui.core.training.options import PLAYER
+from hudtui.core.training.recipe import ALSO_ART, ONLY_ART, Recipe, settings_taken
 from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
@@ -41,7 +42,8 @@ ALWAYS, PLAYS, TRAINS, RENTS, AWAY, MORE = "always", "plays", "trains", "rents",
 SEARCHES = "searches"
 """For a machine that hudtui chooses among the offers of a provider."""
 ART, NOT_ART, OTHER_TRAINERS, MORE_OF_ART, MORE_OF_OTHERS = "art", "not art", "other trainers", "more of art", "more of others"
-"""With the engine art; with any other one; for a training with any other one; on demand, with art, and with any other one."""
+"""With an engine that starts from an environment, as art does; with any other one; for a training with any other one; on demand,
+with art, and with any other one."""
 ON_DEMAND = (MORE, MORE_OF_ART, MORE_OF_OTHERS)
 OTHER = "?"
 """The choice that asks for a text."""
@@ -99,7 +101,7 @@ SETTINGS = tuple(name for name in FORM if name in knobs_of(Recipe) and name not 
 OF_ART = tuple(name for name, when in FORM.items() if when in (ART, TRAINS, MORE, MORE_OF_ART) and name != "more")
 """Fields of a training with ART, apart from those of its machine."""
 ONLY_OF_ART = tuple(name for name, when in FORM.items() if when in (ART, MORE_OF_ART))
-USUAL = {"machine": "local", "engine": "rollouts", "policy": "greedy", "environments": "as-is", "environment": "2048"}
+USUAL = {"machine": "local", "engine": PLAYER, "policy": "greedy", "environments": "as-is", "environment": "2048"}
 """What the form begins with."""
 REQUIRED = ("tasks", "config", "environment", "machine")
 _NUMBERS = (int, float)
@@ -112,9 +114,14 @@ def label_of(name: str) -> str:
     return (OPTIONS_OF_ART if name in ONLY_OF_ART and name in OPTIONS_OF_ART else KNOBS)[name].label or name.replace("_", " ")
 
 
-def knob_of(name: str, engine: str = "") -> Knob:
-    """Return the declaration of a field: with the engine art, the option of a training with ART."""
-    found = OPTIONS_OF_ART.get(AS_ART.get(name, name)) if engine == "art" else None
+def is_taken(name: str, engine: str) -> bool:
+    """Return whether an engine takes what a field says. Fields that are no settings of a trainer are taken by all."""
+    return name not in SETTINGS or name in settings_taken(features_of(engine))
+
+
+def knob_of(name: str, *, art: bool = False) -> Knob:
+    """Return the declaration of a field: with `art`, the option of a training with ART."""
+    found = OPTIONS_OF_ART.get(AS_ART.get(name, name)) if art else None
     return found or KNOBS[name]
 
 
@@ -125,7 +132,7 @@ def is_option_of_art(name: str) -> bool:
 
 def flag_of(name: str, *, art: bool) -> str:
     """Return the option of the command that a field stands for."""
-    about = knob_of(name, "art" if art else "")
+    about = knob_of(name, art=art)
     option = AS_ART.get(name, name) if art else name
     return next((flag for flag in about.flags if flag.startswith("--")), f"--{option.replace('_', '-')}")
 
@@ -156,9 +163,10 @@ def _field(found: re.Match[str]) -> str:
 
 def help_of(name: str, engine: str = "") -> str:
     """Return what a field means, with the value that counts while it is empty."""
-    about, required = knob_of(name, engine), " Required." if name in REQUIRED else ""
+    art = features_of(engine).from_environment
+    about, required = knob_of(name, art=art), " Required." if name in REQUIRED else ""
     default = ""
-    if engine != "art" or about is KNOBS[name]:
+    if not art or about is KNOBS[name]:
         usual = Recipe()
         told = {field.name: as_typed(getattr(usual, field.name)) for field in fields(usual)} | {"rate": f"{usual.rate:g}"}
         default = f" {told[name]} when empty." if name in SETTINGS and told.get(name) not in (None, "None") else ""
@@ -172,7 +180,8 @@ def usual_of(name: str, engine: str = "") -> str:
     """Return what an empty field shows: the value that counts then, or words for it."""
     usual = {"model": Recipe().model, "learning_rate": f"{Recipe().rate:g}", "group": "1", "name": "made from the files"}
     usual |= {"gpus": "by fit, then price", "python": "made there", "limit": "all tasks", "max_turns": "as in the configuration"}
-    if engine == "art":
+    features = features_of(engine)
+    if features.from_environment:
         usual |= {"model": "small", "learning_rate": "by the model's size", "max_turns": "the environment's"}
         usual |= {
             "scenarios": str(SCENARIOS),
@@ -181,9 +190,7 @@ def usual_of(name: str, engine: str = "") -> str:
             "groups_per_step": "by the steps",
         }
         usual |= {"ruler": "no judge", "project": "hud-art", "model_name": "ENV-MODEL", "reward": "the environment's"}
-        usual |= {
-            name: as_typed(value) for name, value in USUAL_OF_ART.items() if name not in usual and name != "groups_per_step"
-        }
+    usual |= {name: as_typed(value) for name, value in features.defaults.items() if name not in usual}
     default = getattr(Recipe(), name) if name in (*SETTINGS, "steps") else None
     return usual.get(name, "" if default is None else as_typed(default))
 
@@ -384,7 +391,7 @@ class FieldsPane(Pane):
             if shown[row.when] and not row.is_attached:
                 self.query_one(Container).mount(row, after=before) if before else self.query_one(Container).mount(row, before=0)
             before = row if row.is_attached else before
-            row.display = shown[row.when]
+            row.display = shown[row.when] and is_taken(name, engine)
             if isinstance(row.control, Field) and name not in ("budget", "idle_minutes", "max_hours"):  # the settings' count
                 row.control.placeholder = usual_of(name, engine)
 

@@ -25,6 +25,8 @@ from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.runs.art_request import ArtRequest
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line
+from hudtui.core.training.engines import features_of
+from hudtui.core.training.options import PLAYER
 from hudtui.core.training.recipe import parse_settings
 from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.facts import Facts
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.values import RunEvent
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.read import TaskReader
+    from hudtui.core.training.features import Features
     from hudtui.core.trust import Untrusted
 
 _RENTALS = {"prime": "Prime", "sky": "SkyPilot"}
@@ -171,7 +174,7 @@ class LaunchScreen(HudtuiScreen):
         yield CalmStatic(id="launch-ready")
 
     def on_mount(self) -> None:
-        from hudtui.core.training.engine import engine_names
+        from hudtui.core.training.engines import engine_names
 
         self._choice("engine").offer((name, name) for name in engine_names())
         self._choice("environments").offer(form.ENVIRONMENTS)
@@ -454,13 +457,18 @@ class LaunchScreen(HudtuiScreen):
         )
 
     @property
+    def _features(self) -> Features:
+        """Abilities of the engine of the form."""
+        return features_of(self._value("engine") or PLAYER)
+
+    @property
     def _rents(self) -> bool:
         return self._value("machine") in (*_RENTALS, form.OFFER)
 
     def _show_fields(self) -> None:
         """Only what matters for this engine and machine."""
         engine, machine = self._value("engine"), self._value("machine")
-        plays, art = engine in ("", "rollouts"), engine == "art"
+        plays, art = not self._features.trains, self._features.from_environment
         more = not plays and bool(self._value("more"))
         shown = {form.ALWAYS: True, form.PLAYS: plays, form.TRAINS: not plays, form.MORE: more}
         shown |= {
@@ -651,11 +659,11 @@ class LaunchScreen(HudtuiScreen):
             "environments": (self._value("environments") or "as-is") if away else "as-is",
             "python": (self._value("python") or None) if away else None,
         }
-        if self._value("engine") == "art":
+        if self._features.from_environment:
             return ArtRequest(**common, **self._training_with_art())
         config = self._value("config")
         return RunRequest(
-            engine=self._value("engine") or "rollouts",
+            engine=self._value("engine") or PLAYER,
             tasks=self._value("tasks") or None,
             config=Path(config) if config else None,
             model=self._value("model") or None,
@@ -674,8 +682,8 @@ class LaunchScreen(HudtuiScreen):
         return {**form.options_of_art(options), "settings": settings}
 
     def training_request(self) -> RunRequest | None:
-        """The training of the form; None if memory is not estimated for its engine, or the form is invalid."""
-        if not self.is_attached or self._value("engine") != "trl":
+        """The training of the form; None without one, if its model is not looked up yet, or if the form is invalid."""
+        if not self.is_attached or not self._features.trains or self._features.from_environment:
             return None
         try:
             return self._request()
@@ -683,21 +691,22 @@ class LaunchScreen(HudtuiScreen):
             return None
 
     def _training(self) -> dict[str, Any]:
-        if self._value("engine") in ("", "rollouts"):
+        engine = self._value("engine")
+        if not self._features.trains:
             return {}
         file = self._value("training")
         return {
             "steps": self._number("steps", int),
             "settings": parse_settings(
-                f"{name}={self._value(name)}" for name in form.SETTINGS if self._value(name) and name not in form.ONLY_OF_ART
+                f"{name}={self._value(name)}" for name in form.SETTINGS if self._value(name) and form.is_taken(name, engine)
             ),
             "training": self.app.folder / file if file else None,
         }
 
     def command(self) -> str:
         """Return the command that does what the form says."""
-        art = self._value("engine") == "art"
-        words = ["hudtui", "art", "train"] if art else ["hudtui", "rl"]
+        art = self._features.from_environment
+        words = self._features.command.split()
         if not art and self._value("tasks"):
             words.append(self._value("tasks"))
         machine = self._value("machine") or "local"
@@ -725,8 +734,9 @@ class LaunchScreen(HudtuiScreen):
         """Whether a field is part of what the form asks for; those on demand are also while they are not shown."""
         if form.FORM[name] not in form.ON_DEMAND:
             return self._rows[name].display
-        engine = self._value("engine")
-        return name in form.OF_ART if engine == "art" else engine not in ("", "rollouts") and name not in form.ONLY_OF_ART
+        if self._features.from_environment:
+            return name in form.OF_ART
+        return self._features.trains and form.is_taken(name, self._value("engine"))
 
     def action_copy(self) -> None:
         if self._once_checked("launch.copy"):
@@ -833,14 +843,15 @@ class LaunchScreen(HudtuiScreen):
     async def action_rehearse(self) -> None:
         from hudtui.core.flows.start import plan_rehearsal
 
-        if self._value("engine") == "art":
+        if self._features.from_environment:
             here = {"host": "local", "provider": None, "gpus": None, "offer": None, "python": None, "environments": "as-is"}
             request = await self._request_to_prepare(**here, rehearse=True)
             request = replace(request, settings={k: v for k, v in request.settings.items() if k != "ruler"})  # free of charge
         else:
             tasks, config = self._value("tasks"), self._value("config")
             training = {**self._training(), "steps": None}  # those of the form are the training's
-            request = RunRequest(tasks=tasks or None, config=Path(config) if config else None, **training)
+            engine = self._value("engine") or PLAYER
+            request = RunRequest(engine=engine, tasks=tasks or None, config=Path(config) if config else None, **training)
         record = await plan_rehearsal(request, self.app.project, self.app)
         if record is not None:
             self.busy("Starting the rehearsal")

@@ -18,6 +18,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Choice
 from hudtui.core.paths import typed_path
 from hudtui.core.text import clean_line, plural, seen_from
+from hudtui.core.training.engines import features_of
 from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.facts import Facts
 from hudtui.tui.log.reading import SELDOM
@@ -466,8 +467,9 @@ class RunScreen(HudtuiScreen):
             return "the run has not ended; {key:run.stop} ends it"
         if name == "acknowledge" and not self.view.alarms:
             return "the run has no alarm"
-        if name == "export" and run.engine == "rollouts":
-            return "the run plays tasks and trains no model"
+        if name == "export" and not features_of(run.engine).exports:
+            plays = not features_of(run.engine).trains
+            return "the run plays tasks and trains no model" if plays else "the run's engine leaves no model that can be exported"
         if name == "limits" and not run.active:
             return f"the run has ended already: {run.state}"
         if name == "limits" and self.going("limits"):

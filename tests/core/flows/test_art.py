@@ -24,9 +24,8 @@ from hudtui.core.runs.prepare import prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.task import Task
-from hudtui.core.training.engine import find_engine
+from hudtui.core.training.engines import find_engine, recipe_for
 from hudtui.core.training.plan import JobSpec, Site, file_ref
-from hudtui.core.training.recipe import recipe_for
 from hudtui.core.trust import Untrusted, agree
 from hudtui.core.workspace import save_dataset_name
 
@@ -384,7 +383,7 @@ def test_the_plan_of_one_and_of_two_gpus(project):
 
 def test_settings_that_the_engine_does_not_have_are_refused_by_either(project):
     site = Site("runs/x", ("python3",))
-    with pytest.raises(InputError, match="ART has no setting lora_targets"):
+    with pytest.raises(InputError, match="the engine art has no setting lora_targets"):
         find_engine("art").plan(spec(project, training={"lora_targets": ["q_proj"]}), site)
     with pytest.raises(InputError, match="only the engine art takes ruler"):
         find_engine("trl").plan(spec(project, engine="trl", training={"ruler": "openai/o3"}, gpus=2), site)

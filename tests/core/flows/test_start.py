@@ -24,8 +24,8 @@ from hudtui.core.runs.prepare import REHEARSAL_STEPS, Preparation, prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord
+from hudtui.core.training.engines import recipe_for
 from hudtui.core.training.plan import Plan, Stage
-from hudtui.core.training.recipe import recipe_for
 from hudtui.core.trust import Untrusted
 from hudtui.sim import PrimeSimulator
 

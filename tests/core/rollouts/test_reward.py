@@ -23,7 +23,7 @@ from hudtui.core.rollouts.trace import episode_from_json, episode_to_json, read_
 from hudtui.core.runs.prepare import resolve
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.settings import load_settings
-from hudtui.core.training.engine import find_engine
+from hudtui.core.training.engines import find_engine
 from hudtui.core.training.plan import JobSpec, Site, file_ref
 from hudtui.core.trust import Untrusted, agree
 from hudtui.core.workspace import open_workspace

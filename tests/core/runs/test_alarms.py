@@ -28,6 +28,7 @@ from hudtui.core.runs.alarms import (
 )
 from hudtui.core.runs.status import read_gpus, time_left
 from hudtui.core.settings import ALARM_SETTINGS, folder_powers, save_user_setting
+from hudtui.core.training.engines import features_of
 from hudtui.core.training.metrics import MetricsReader, NotFiniteStreak, Point
 
 TRAIN = StageFacts("train", "running", quiet=1.0)
@@ -180,7 +181,7 @@ OOM_LINES = ("CUDA out of memory", "No available memory for the cache blocks")
 )
 def test_the_fix_of_full_gpus_names_the_settings_of_the_engine(line, engine, named, other):
     sign = find_symptom("train", line)
-    (alarm,) = find_alarms(RunFacts(True, engine=engine, signs=(sign,)))
+    (alarm,) = find_alarms(RunFacts(True, advice=features_of(engine).advice if engine else None, signs=(sign,)))
     assert named in alarm.fix and other not in alarm.fix
     assert re.search(r"max_seq_len\b.*max_seq_length", sign.fix or ""), "a line alone tells no engine"
     assert engine or "max_seq_length" in alarm.fix, "whether a foreign log is of ART is not known"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError
-from hudtui.core.training import engine as engines
-from hudtui.core.training.engine import as_rehearsal, engine_names, find_engine, trainer_environment
+from hudtui.core.training import engines
+from hudtui.core.training.engines import as_rehearsal, engine_names, find_engine, trainer_environment
 from hudtui.core.training.memory import layout
 from hudtui.core.training.package_data import resource_bytes
 from hudtui.core.training.plan import FileRef, JobSpec, Plan, Site, Stage, plan_from_json
@@ -179,7 +179,7 @@ def test_locks_travel_by_name_and_hold_no_addresses() -> None:
 
 
 def test_engines_of_other_packages_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_others", lambda: {"theirs": "hudtui.core.training.engine:Rollouts", "broken": "nowhere:X"})
+    monkeypatch.setattr(engines, "_others", lambda: {"theirs": "hudtui.core.training.rollouts:Rollouts", "broken": "nowhere:X"})
     assert engine_names() == ("rollouts", "trl", "art", "broken", "theirs")
     assert find_engine("theirs").name == "rollouts"
     with pytest.raises(InputError, match="'broken' cannot be loaded"):

@@ -14,7 +14,7 @@ import pytest
 from support import hub_stub
 
 from hudtui.core.errors import InputError
-from hudtui.core.training.engine import find_engine
+from hudtui.core.training.engines import find_engine
 from hudtui.core.training.export import checkpoints, copy_model, find_trained_model, merge_command, run_checkpoints
 from hudtui.core.training.plan import FileRef, JobSpec, Plan, PlanFile, Readiness, Site, Stage
 from hudtui.core.training.script import plan_script

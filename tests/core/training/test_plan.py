@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError
-from hudtui.core.training.engine import ENGINES, find_engine
+from hudtui.core.training.engines import ENGINES, find_engine
 from hudtui.core.training.plan import (
     FileRef,
     JobSpec,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError
+from hudtui.core.training.engines import recipe_for
 from hudtui.core.training.plan import JobSpec
 from hudtui.core.training.recipe import (
     OTHER_NAMES,
@@ -14,7 +15,6 @@ from hudtui.core.training.recipe import (
     default_learning_rate,
     read_recipe,
     read_settings,
-    recipe_for,
     recipe_from,
 )
 from hudtui.core.training.shape import billions
