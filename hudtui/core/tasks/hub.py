@@ -31,6 +31,8 @@ _TIMEOUT = 60.0
 _lock = threading.Lock()
 _uses: list[Callable[[], httpx2.Client]] = []
 """What makes the connections of each use that is going on; the newest makes those that are opened now."""
+_hooks: list[dict[str, list[Callable[..., Any]]]] = []
+"""The event hooks of the library's own client, which make its requests known to the Hub; empty before the first use."""
 _chunks: list[bool] = []
 """Whether the client was told to use no store of chunks, before the uses that are going on; empty without a use."""
 _models: dict[tuple[str, str, str | None], tuple[float, bool | None]] = {}
@@ -85,9 +87,8 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
         Busy: While in use: the Hub answered 429.
     """
     import httpx2
-    from huggingface_hub import HfApi, constants, set_client_factory
-    from huggingface_hub.utils._http import default_client_factory
-    from huggingface_hub.utils.tqdm import disable_progress_bars
+    from huggingface_hub import HfApi, constants, get_session, set_client_factory
+    from huggingface_hub.utils import disable_progress_bars
 
     def watch(response: httpx2.Response) -> None:
         if response.status_code == 429:
@@ -98,18 +99,20 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
                 f"{response.request.method} {response.url.host}{response.url.path}: {response.status_code}, a web page"
             )
 
+    def usual() -> httpx2.Client:
+        return httpx2.Client(event_hooks=_hooks[0], follow_redirects=True, timeout=None)
+
     def client() -> httpx2.Client:
-        made = default_client_factory()
-        if direct := past_proxies(endpoint()):
-            made = httpx2.Client(event_hooks=made.event_hooks, follow_redirects=made.follow_redirects, mounts=direct)
-        made.timeout = httpx2.Timeout(_TIMEOUT)
-        made.event_hooks = {**made.event_hooks, "response": [*made.event_hooks.get("response", []), watch]}
-        return made
+        hooks = {**_hooks[0], "response": [*_hooks[0].get("response", []), watch]}
+        direct = past_proxies(endpoint()) or None
+        return httpx2.Client(event_hooks=hooks, follow_redirects=True, timeout=_TIMEOUT, mounts=direct)
 
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     disable_progress_bars()
     # The client of the library is the same for the whole process: it keeps the time limits until the last use is over.
     with _lock:
+        if not _hooks:
+            _hooks.append(get_session().event_hooks)
         if not _uses:
             _chunks.append(constants.HF_HUB_DISABLE_XET)
         _uses.append(client)
@@ -121,7 +124,7 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
     finally:
         with _lock:
             _uses.remove(client)
-            set_client_factory(_uses[-1] if _uses else default_client_factory)
+            set_client_factory(_uses[-1] if _uses else usual)
             if not _uses:
                 constants.HF_HUB_DISABLE_XET = _chunks.pop()
 
