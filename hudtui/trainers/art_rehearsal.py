@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import art
+from art.utils.output_dirs import get_model_dir
 from openai.types.chat import ChatCompletion
 
 _ENDS = 0.02
@@ -72,7 +73,7 @@ class RehearsalBackend:
 
     async def register(self, model: Any) -> None:
         """Take a model, with its earlier steps."""
-        folder = Path(model._get_output_dir())
+        folder = Path(get_model_dir(model, model.base_path))
         folder.mkdir(parents=True, exist_ok=True)
         self._state = folder / "rehearsal.json"
 

@@ -30,6 +30,7 @@ os.environ.setdefault("WEAVE_DISABLED", "true")
 
 import art
 import httpx2
+from art.utils.output_dirs import get_model_dir
 from openai import APIConnectionError, APIError, AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
@@ -444,7 +445,8 @@ class Training:
     def _prune(self, model: Any, step: int) -> None:
         """Remove the checkpoints between those that are kept. ART needs the newest ones."""
         recipe = self.recipe
-        found = sorted(path for path in (Path(model._get_output_dir()) / "checkpoints").glob("[0-9]*") if path.name.isdigit())
+        checkpoints = Path(get_model_dir(model, model.base_path)) / "checkpoints"
+        found = sorted(path for path in checkpoints.glob("[0-9]*") if path.name.isdigit())
         kept = [path for path in found if int(path.name) % recipe.save_every == 0][-recipe.keep_checkpoints :]
         for path in found[:-2]:
             if path not in kept and int(path.name) < step:

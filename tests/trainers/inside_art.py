@@ -121,16 +121,12 @@ async def agent(base: str) -> dict[str, Any]:
 def kept_checkpoints() -> list[int]:
     recipe = recipe_from({**ART, "save_every": 2, "keep_checkpoints": 2})
     training = Training(recipe, CONFIG, [task()], Path(sys.argv[1]) / "out", lookup=lambda name: None)
-
-    class Model:
-        def _get_output_dir(self) -> str:
-            return str(Path(sys.argv[1]) / "model")
-
-    folder = Path(sys.argv[1]) / "model" / "checkpoints"
+    model = art.Model(name="small", project="kept", base_path=sys.argv[1])
+    folder = Path(sys.argv[1]) / "kept" / "models" / "small" / "checkpoints"
     for step in range(7):
         (folder / f"{step:04d}").mkdir(parents=True)
         if step:
-            training._prune(Model(), step)
+            training._prune(model, step)
     return sorted(int(path.name) for path in folder.iterdir())
 
 

@@ -88,7 +88,7 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
     """
     import httpx2
     from huggingface_hub import HfApi, constants, get_session, set_client_factory
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     def watch(response: httpx2.Response) -> None:
         if response.status_code == 429:
