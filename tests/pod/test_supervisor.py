@@ -114,7 +114,7 @@ def sessions() -> list[str]:
 # --- what a run does ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("file", "minor"), [("supervisor", 8), ("watchdog", 8), ("bootstrap", 8), ("reader", 6)])
+@pytest.mark.parametrize(("file", "minor"), [("supervisor", 8), ("watchdog", 8), ("bootstrap", 8)])
 def test_what_travels_needs_nothing_but_an_old_python(file: str, minor: int) -> None:
     tree = ast.parse(FILE.with_name(f"{file}.py").read_text(), feature_version=(3, minor))
     for node in ast.walk(tree):

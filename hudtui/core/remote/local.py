@@ -10,12 +10,14 @@ import io
 import os
 import signal
 import stat
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.files import write_atomic
+from hudtui.core.remote.follow import Cursor, follow
 from hudtui.core.remote.host import (
     NOT_A_FILE,
     OUTPUT_LIMIT,
@@ -28,7 +30,6 @@ from hudtui.core.remote.host import (
     FileStat,
     Progress,
 )
-from hudtui.core.remote.logs import follow_file
 
 _BLOCK = 1024 * 1024
 _STRAGGLE = 1.0
@@ -191,8 +192,22 @@ class LocalHost:
             raise FileRefused(f"{path} cannot be read", why=_reason(error)) from None
         return FileStat(found.st_size, found.st_mtime, stat.S_ISREG(found.st_mode))
 
-    def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[FileChunk]:
-        return follow_file(_place(path), offset=offset)
+    async def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
+        """Follow a growing file; see `Host.follow`."""
+        place = _place(path)
+
+        async def open_file() -> LocalFile | None:
+            try:
+                return LocalFile(place)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+        try:
+            async with aclosing(follow(open_file, Cursor(offset))) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except OSError as error:
+            raise MachineError(f"{path} cannot be read", why=_reason(error)) from None
 
     @contextlib.asynccontextmanager
     async def forward(self, local_port: int, remote_host: str, remote_port: int) -> AsyncIterator[int]:
@@ -201,6 +216,27 @@ class LocalHost:
     @contextlib.asynccontextmanager
     async def reverse(self, remote_port: int, host: str, port: int) -> AsyncIterator[int]:
         yield port
+
+
+class LocalFile:
+    """A file of this computer that is read as it grows; see `GrowingFile`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stream = _opened(PurePosixPath(path))
+
+    async def read(self, size: int, offset: int) -> bytes:
+        return os.pread(self._stream.fileno(), size, offset)
+
+    async def is_replaced(self) -> bool:
+        """A file that was moved away, and whose name nothing has, may still grow."""
+        try:
+            return not os.path.samestat(os.stat(self._path), os.fstat(self._stream.fileno()))
+        except OSError:
+            return False
+
+    async def close(self) -> None:
+        self._stream.close()
 
 
 class _Collector(asyncio.SubprocessProtocol):

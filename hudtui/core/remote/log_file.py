@@ -11,9 +11,10 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from hudtui.core.pattern import Pattern
+from hudtui.core.remote.follow import CHUNK
 from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, Host
 from hudtui.core.remote.log_search import LogMatch, search_log
-from hudtui.core.remote.logs import CHUNK, LineBatch, LineSplitter, lines_before, offset_of_last_lines
+from hudtui.core.remote.logs import LineBatch, LineSplitter, lines_before, offset_of_last_lines
 
 
 class LogPlace(NamedTuple):

@@ -1,49 +1,21 @@
-"""Logs that grow: followed byte by byte, read on from the last look, and turned into lines that are safe and quick to show."""
+"""Logs that grow: read on from the last look, and turned into lines that are safe and quick to show."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
-from hudtui.core.errors import MachineError
+from hudtui.core.remote.follow import Cursor
 from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, FileStat, Host
 from hudtui.core.text import clean
-from hudtui.pod.reader import CHUNK as CHUNK
-from hudtui.pod.reader import Cursor, FollowedFile, Trouble
 
 _PIECE = 1024 * 1024
 """Bytes that a `TailReader` fetches at once."""
 
 
 # --- bytes ----------------------------------------------------------------------------------------------------------------
-
-
-async def follow_file(path: Path, *, offset: int = 0) -> AsyncIterator[FileChunk]:
-    """The bytes of a local file from `offset` on, without end, as they are written.
-
-    A file that does not exist yet is waited for. A file that was truncated, or replaced under the same name, is read from its
-    start; the old file's last bytes come first. The consumer notices by a chunk whose offset is not the end of the chunk before.
-
-    Raises:
-        MachineError: The file is not a regular file, or may not be read.
-    """
-    file = FollowedFile(str(path), Cursor(offset))
-    try:
-        while True:
-            found = file.read(CHUNK)
-            if found is not None:
-                yield FileChunk(*found)
-                if len(found[1]) == CHUNK:
-                    await asyncio.sleep(0)  # a consumer that never waits must not starve the loop
-                    continue
-            await asyncio.sleep(file.cursor.pause())
-    except Trouble as error:
-        raise MachineError(f"{path} cannot be read", why=str(error)) from None
-    finally:
-        file.close()
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import MachineError
+from hudtui.core.remote.follow import CHUNK
 from hudtui.core.remote.host import FileChunk
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.logs import CHUNK, follow_file, offset_of_last_lines
+from hudtui.core.remote.logs import offset_of_last_lines
 
 
 class Follower:
@@ -32,7 +33,7 @@ class Follower:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        async with aclosing(follow_file(self._path, offset=self._offset)) as chunks:  # type: ignore[type-var]
+        async with aclosing(LocalHost().follow(self._path, offset=self._offset)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 self.chunks.append(chunk)
 
@@ -132,10 +133,10 @@ async def test_a_file_moved_away_is_followed_until_another_stands_there(tmp_path
 
 async def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="not a regular file"):
-        await anext(follow_file(tmp_path))
+        await anext(LocalHost().follow(tmp_path))
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(MachineError, match="not a regular file"):
-        await anext(follow_file(tmp_path / "pipe"))
+        await anext(LocalHost().follow(tmp_path / "pipe"))
 
 
 async def test_waiting_costs_nothing(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ async def test_large_files_come_in_bounded_pieces_and_let_others_run(tmp_path: P
 
     ticking = asyncio.create_task(tick())
     size = 0
-    async with aclosing(follow_file(path)) as chunks:  # type: ignore[type-var]
+    async with aclosing(LocalHost().follow(path)) as chunks:  # type: ignore[type-var]
         async for chunk in chunks:
             size += len(chunk.data)
             if size == 3_200_000:

@@ -18,9 +18,10 @@ from support.tmux_world import list_sessions
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote import tmux
+from hudtui.core.remote.follow import CHUNK
 from hudtui.core.remote.host import FileChunk, FileRefused, Host
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.logs import CHUNK, offset_of_last_lines
+from hudtui.core.remote.logs import offset_of_last_lines
 
 
 @pytest.fixture(params=["local", "ssh"])

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 from contextlib import aclosing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from support.sshd import connect_ssh
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote import ssh_follow
-from hudtui.core.remote.ssh_connection import SshConnection
+from hudtui.core.remote.follow import CHUNK
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.logs import offset_of_last_lines
 
 Box = Any
 
@@ -32,36 +34,15 @@ async def collect(host: Any, path: str, size: int, progress: Any = None) -> byte
     return bytes(got)
 
 
-@pytest.mark.parametrize("python", [True, False])
-async def test_a_log_is_copied_exactly_over_many_disconnects(faults: Any, ssh_box: Box, tmp_path: Path, python: bool) -> None:
-    if not python:
-        programs = tmp_path / "programs"
-        programs.mkdir()
-        (programs / "sh").symlink_to(str(shutil.which("sh")))
-        ssh_box.world(PATH=str(programs))
-    result = await faults.trial(ssh_box, seed=3, disconnects=8 if python else 3, lines=40_000, seconds=2.0)
-    assert result.identical and result.lost == 0 and result.doubled == 0
-    assert result.disconnects >= (8 if python else 3) and result.connects == result.disconnects + 1
-
-
-async def test_without_python_the_reader_may_be_gone_before_it_is_sent(ssh_box: Box, tmp_path: Path, monkeypatch: Any) -> None:
+async def test_a_log_is_copied_exactly_over_many_disconnects(faults: Any, ssh_box: Box, tmp_path: Path) -> None:
+    """The machine has no program but a shell."""
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "sh").symlink_to(str(shutil.which("sh")))
     ssh_box.world(PATH=str(programs))
-    (ssh_box.home / "log").write_bytes(b"one\n")
-
-    open_channel = SshConnection.open_channel
-
-    async def slowly(link: SshConnection, connection: Any, command: str, listener: Any) -> Any:
-        channel = await open_channel(link, connection, command, listener)
-        async with asyncio.timeout(30):
-            await channel.wait_closed()
-        return channel
-
-    monkeypatch.setattr(SshConnection, "open_channel", slowly)
-    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
-        assert await collect(host, "log", 4) == b"one\n"
+    result = await faults.trial(ssh_box, seed=3, disconnects=8, lines=40_000, seconds=2.0)
+    assert result.identical and result.lost == 0 and result.doubled == 0
+    assert result.disconnects >= 8 and result.connects == result.disconnects + 1
 
 
 async def test_a_slow_line_moves_on(ssh_box: Box, bad_line: Any) -> None:
@@ -96,19 +77,17 @@ async def test_what_happened_to_the_file_while_the_line_was_down(ssh_box: Box, b
         got.append(((await anext(stream)).offset, b"one\n"))
         await line.refuse()
         if kind == "rotated":
-            with path.open("ab") as writer:
-                writer.write(b"two\n")
             os.rename(path, ssh_box.home / "log.1")
             path.write_bytes(b"three\n")
-            expected = [(4, b"two\n"), (0, b"three\n")]
+            expected = [(0, b"three\n")]
         elif kind == "truncated":
             path.write_bytes(b"new, and longer\n")
             expected = [(0, b"new, and longer\n")]
         else:
             os.rename(path, ssh_box.home / "old")
             (ssh_box.home / "old").unlink()
-            path.write_bytes(b"one\nbut of another file\n")
-            expected = [(0, b"one\nbut of another file\n")]
+            path.write_bytes(b"the first of another file\n")
+            expected = [(0, b"the first of another file\n")]
         await line.open()
         async with asyncio.timeout(60):
             found = [await anext(stream) for _ in expected]
@@ -158,7 +137,7 @@ async def test_a_line_that_falls_silent_is_noticed(ssh_box: Box, bad_line: Any, 
         await stream.aclose()
 
 
-async def test_readers_there_end_with_the_connection(ssh_box: Box) -> None:
+async def test_nothing_is_left_there_when_the_connection_is_cut(ssh_box: Box) -> None:
     """`own_tmux` fails the test when a process is left; here the connection is cut from their side."""
     (ssh_box.home / "log").write_bytes(b"one\n")
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
@@ -168,7 +147,7 @@ async def test_readers_there_end_with_the_connection(ssh_box: Box) -> None:
     await stream.aclose()
 
 
-async def test_one_reader_follows_all_files_and_ends_with_the_last(ssh_box: Box) -> None:
+async def test_many_files_are_followed_over_one_channel(ssh_box: Box) -> None:
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         streams: list[Any] = []
         for number in range(30):
@@ -176,8 +155,6 @@ async def test_one_reader_follows_all_files_and_ends_with_the_last(ssh_box: Box)
             streams.append(host.follow(f"{number}"))
         first = await asyncio.gather(*(anext(stream) for stream in streams))
         assert [len(chunk.data) for chunk in first] == list(range(1, 31))
-        reader = await ssh_follow.shared_reader(await host.reach())
-        assert len(reader.streams) == 30 and not reader.ended
         (ssh_box.home / "0").write_bytes(b"xy")
         assert (await anext(streams[0])).data == b"y"
         missing: Any = host.follow(str(ssh_box.home))
@@ -186,29 +163,49 @@ async def test_one_reader_follows_all_files_and_ends_with_the_last(ssh_box: Box)
         (ssh_box.home / "1").write_bytes(b"xxz")
         assert (await anext(streams[1])).data == b"z"  # what is wrong with one file is no matter to another
         for stream in streams:
-            assert not reader.ended
             await stream.aclose()
-        assert reader.ended
-        again: Any = host.follow("3")
-        assert len((await anext(again)).data) == 4 and (await ssh_follow.shared_reader(await host.reach())) is not reader
-        await again.aclose()
 
 
-async def test_memory_stays_bounded_when_nobody_takes_the_lines(ssh_box: Box) -> None:
-    size = 40_000_000
-    with (ssh_box.home / "log").open("wb") as stream:
-        stream.truncate(size)
+@pytest.mark.parametrize("host_kind", ["here", "behind SSH"])
+async def test_a_log_that_is_rotated_while_it_is_followed(ssh_box: Box, tmp_path: Path, host_kind: str) -> None:
+    folder = tmp_path if host_kind == "here" else ssh_box.home
+    path = folder / "log"
+    path.write_bytes(b"one\n")
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as remote:
+        host: Any = LocalHost() if host_kind == "here" else remote
+        stream = host.follow(str(path))
+        got = [await anext(stream)]
+        with path.open("ab", buffering=0) as writer:
+            os.rename(path, folder / "log.1")
+            writer.write(b"two\n")
+            path.write_bytes(b"three\n")
+            writer.write(b"late\n")
+        async with asyncio.timeout(60):
+            while got[-1].data != b"three\n":
+                got.append(await anext(stream))
+        assert b"".join(chunk.data for chunk in got) == b"one\ntwo\nlate\nthree\n"
+        assert got[-1].offset == 0
+        await stream.aclose()
+
+
+async def test_a_gigabyte_is_opened_at_its_end_at_once(ssh_box: Box) -> None:
+    path = ssh_box.home / "log"
+    with path.open("wb") as stream:
+        stream.truncate(2**30)
+        stream.seek(0, os.SEEK_END)
+        stream.write(b"\nlast but one\nlast\n")
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
-        followed: Any = host.follow("log")
-        first = await anext(followed)
-        reader = await ssh_follow.shared_reader(await host.reach())
-        (waiting,) = reader.streams.values()
-        for _ in range(20):
-            assert (await host.run(["true"])).ok  # the connection works on meanwhile
-            assert waiting.waiting + len(first.data) <= ssh_follow.BUFFER and len(reader.buffer) <= ssh_follow.BUFFER
-        got = len(first.data)
-        async for chunk in followed:
-            got += len(chunk.data)
-            if got == size:
-                break
-        await followed.aclose()
+        offset = await offset_of_last_lines(host, "log", 2)
+        follower: Any = host.follow("log", offset=offset)
+        async with asyncio.timeout(10):
+            assert (await anext(follower)).data == b"last but one\nlast\n"
+        await follower.aclose()
+
+
+async def test_a_line_without_end_comes_in_bounded_pieces(ssh_box: Box) -> None:
+    data = os.urandom(3_000_000).replace(b"\n", b" ")
+    (ssh_box.home / "log").write_bytes(data)
+    sizes: list[int] = []
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
+        assert await collect(host, "log", len(data), lambda size: sizes.append(size)) == data
+    assert max(after - before for before, after in pairwise([0, *sizes])) <= CHUNK
