@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,7 +29,8 @@ async def gpus(
     request: OfferOptions,
     host: Machines = None,
     offer_filter: Annotated[
-        str | None, typer.Option("--filter", help="Filter as on the screen: '4xh100 <6 >=80 -spot eu'.", metavar="TEXT")
+        str | None,
+        typer.Option("--filter", help="Filter as on the screen: 'gpus:h100 count:=4 price:<6 -spot eu'.", metavar="TEXT"),
     ] = None,
     limit: Limit = 20,
     as_json: Json = False,
@@ -46,28 +46,26 @@ async def gpus(
     """
     from hudtui.core.compute.choose import choose, select
     from hudtui.core.compute.gpus import has_gpu, parse_spec
-    from hudtui.core.compute.offer_filter import parse_filter
+    from hudtui.core.compute.offer_filter import FIELDS
     from hudtui.core.compute.registry import unavailable_providers
     from hudtui.core.errors import InputError
+    from hudtui.core.row_filter import parse_filter
 
     settings = compute.settings()
     wanted = parse_spec(spec) if spec is not None else None
-    typed = parse_filter(offer_filter or "")
-    if typed.incomplete:
-        raise InputError(f"--filter does not know {typed.incomplete[0]!r}", fix="For instance: '4xh100 <6 >=80 -spot eu'.")
-    options = {name: value for name, value in vars(request.query).items() if value not in (None, ())}
-    query = replace(typed.query, **options)
+    typed = parse_filter(offer_filter or "", FIELDS)
+    query = request.query
     demand = request.demand()
     fit = None if demand is None else demand.fit
     async with compute.asked(settings, request.provider, machines=host or ()) as providers:
         market, simulated = await compute.gather_offers(providers, strict=len(request.provider) == 1)
     absent = {} if request.provider else dict(unavailable_providers(settings.get))
-    named = [offer for offer in market.found if typed.names(offer)]
-    conditions = (wanted, typed.words, typed.without, *vars(query).values())
+    named = [offer for offer in market.found if typed.matches(offer)]
+    conditions = (wanted, offer_filter, *vars(query).values())
     narrow = demand is not None or any(value not in (None, ()) for value in conditions)
     if market.found and not named:
         raise InputError(
-            "no offer has these words", why=offer_filter, fix="hudtui pods offers without --filter shows all offers."
+            "no offer matches the filter", why=offer_filter, fix="hudtui pods offers without --filter shows all offers."
         )
     try:
         selection = select(named, query=query, spec=wanted, order=request.sort, hours=request.hours, fit=fit, market=market.found)

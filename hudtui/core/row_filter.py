@@ -161,14 +161,25 @@ def _test(field: str | None, wanted: str, literal: bool, fields: Fields[R]) -> C
 def _comparison(sign: str, text: str, field: str, value: Callable[[R], Value]) -> Callable[[R], bool]:
     if not text:
         return lambda row: True  # `reward:>` while the number is still to be typed
+
+    def equal(row: R) -> bool:
+        return value_text(value(row)).casefold() == text.casefold()
+
     try:
         bound = float(text)
     except ValueError:
         if sign == "=":
-            return lambda row: value_text(value(row)).casefold() == text.casefold()
+            return equal
         raise InputError(f"{field}:{sign}{clean_line(text, 40)} compares with something that is not a number") from None
     compare = _COMPARE[sign]
-    return lambda row: isinstance(found := value(row), int | float) and compare(found, bound)
+
+    def holds(row: R) -> bool:
+        number = value(row)
+        if isinstance(number, int | float):
+            return compare(number, bound)
+        return sign == "=" and equal(row)  # an id may be a text of digits
+
+    return holds
 
 
 def _pattern(wanted: str, literal: bool) -> re.Pattern[str]:

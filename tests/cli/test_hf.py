@@ -171,7 +171,7 @@ def test_strict() -> None:
         (("tasks.json", "--no-push", "--format", "xml"), "none of parquet"),
         (("tasks.json", "--no-push", "-o", "tasks.json"), "stays as it is"),
         (("tasks.json", "--no-push", "-o", "t.jsonl.gz"), "not written"),
-        (("tasks.json", "--no-push", "--filter", "x"), "not a filter"),
+        (("tasks.json", "--no-push", "--filter", "metadata.n:<x"), "not a number"),
         (("tasks.json", "--no-push", "--local", "--image", "x"), "for --remote"),
     ],
 )
@@ -185,7 +185,7 @@ def test_selection_and_forms() -> None:
     code, found = answer("tasks.json", "--no-push", "--shuffle", "--test", "0.4", "--name", "o/split")
     assert (code, found["written"], found["output"]) == (0, {"train": 3, "test": 2}, "split")
     assert names(Path("split")) == ["test-00000-of-00001.parquet", "train-00000-of-00001.parquet"]
-    code, found = answer("tasks.json", "--no-push", "--filter", "id!=t1", "-o", "folder")
+    code, found = answer("tasks.json", "--no-push", "--filter", "-id:=t1", "-o", "folder")
     assert code == 0 and "dataset_info.json" in names(Path("folder"))
     code, found = answer("folder", "--no-push", "-o", "again.json", "--sample", "2")
     assert found["written"] == {"train": 2} and len(json.loads(Path("again.json").read_text())) == 2

@@ -87,3 +87,8 @@ def test_numbers_in_texts_are_sorted_as_numbers() -> None:
     rows = [{"name": name} for name in names]
     found = [row["name"] for row in arrange(rows, {"name": lambda row: row["name"]}, sort="name")]
     assert found[:-1] == ["9", "10", "a9b9", "a9b10", "try", "Try-1", "try-2", "try-02b", "try-10"]
+
+
+def test_a_text_of_digits_equals_a_number() -> None:
+    fields: Fields[str] = {"id": lambda row: row}
+    assert arrange(["12", "120", "a12"], fields, wanted="id:=12") == ["12"]

@@ -18,7 +18,7 @@ from hudtui.core.events import Progress
 from hudtui.core.files import temporary_folder
 from hudtui.core.tasks.options import TaskSelection
 from hudtui.core.tasks.read import TaskBatch, TaskSource, download, scan
-from hudtui.core.tasks.select import Spool, parse_filter
+from hudtui.core.tasks.select import Spool, task_filter
 from hudtui.core.tasks.servers import LOCAL
 from hudtui.core.tasks.task import TaskProblem
 from hudtui.core.tasks.validate import Rules
@@ -164,14 +164,14 @@ def _convert(
     result: ConversionResult,
 ) -> Iterator[Progress]:
     """Convert in one pass. `result.columns` stays empty when the layout turns out too narrow."""
-    predicates = [parse_filter(text) for text in selection.filters]
+    filters = [task_filter(text) for text in selection.filters]
     passed, fits = 0, True
     writer: _Writer | None = None
     with ExitStack() as stack:
         for batch in scan(source, rules):
             result.add(batch)
             yield Progress("read", f"{result.total:,} tasks", batch.done, batch.size)
-            tasks = [task for task in batch.tasks if all(test(task) for test in predicates)] if predicates else batch.tasks
+            tasks = [task for task in batch.tasks if all(one.matches(task) for one in filters)] if filters else batch.tasks
             passed += len(tasks)
             fits = (layout.covers(tasks) or writer is None) and fits
             if tasks and fits:

@@ -23,7 +23,7 @@ from hudtui.core.tasks.convert import ConversionResult, TaskErrors, convert
 from hudtui.core.tasks.options import DatasetOptions, TaskSelection
 from hudtui.core.tasks.publish import CardFacts, Pushed, push
 from hudtui.core.tasks.read import TaskSource, find_source, lock_image, scan
-from hudtui.core.tasks.select import parse_filter, test_rows
+from hudtui.core.tasks.select import task_filter, test_rows
 from hudtui.core.tasks.servers import LOCAL, REMOTE, REPLACED, SECRETS, SEVERAL, config_rewriter
 from hudtui.core.tasks.task import check_name, file_name, name_from_file, suggest_names
 from hudtui.core.tasks.validate import CheckedTask, Rules
@@ -385,8 +385,8 @@ def preview(
         InputError: The tasks cannot be read, or a filter is not valid.
     """
     _, image, _ = lock_image(settings, request.image)
-    predicates = [parse_filter(text) for text in request.selection.filters]
-    shortcut = known if not predicates and not request.strict and request.token_budget is None else None
+    filters = [task_filter(text) for text in request.selection.filters]
+    shortcut = known if not filters and not request.strict and request.token_budget is None else None
     layout = DatasetLayout()
     head: list[CheckedTask] = []
     total = valid = passed = problems = 0
@@ -394,7 +394,7 @@ def preview(
         total += batch.count
         valid += len(batch.tasks)
         problems += len(batch.problems)
-        tasks = [task for task in batch.tasks if all(test(task) for test in predicates)]
+        tasks = [task for task in batch.tasks if all(one.matches(task) for one in filters)]
         passed += len(tasks)
         layout.covers(tasks)
         if tasks and not head:

@@ -16,9 +16,9 @@ class TaskSelection:
     """Which of the usable tasks are taken."""
 
     filters: tuple[str, ...] = knob(
-        (), "Keep only tasks that pass, e.g. metadata.difficulty=easy or prompt~tile.", "--filter", metavar="TEST"
+        (), "Keep only tasks that match, e.g. 'metadata.difficulty:easy prompt:tile'.", "--filter", metavar="TEXT"
     )
-    """Each is `FIELD=VALUE`, `FIELD!=VALUE`, `FIELD~TEXT` (contains, in either case), `FIELD<NUMBER` or `FIELD>NUMBER`."""
+    """Filters of `core.row_filter` over the fields of a task and paths in them; a task must match all."""
     shuffle: bool = knob(False, "Shuffle the tasks.", "--shuffle")
     sample: int | None = knob(None, "Take a random sample of this size.", minimum=1)
     test: float | None = knob(None, "Put a share (below 1) or a number of tasks into a test split.", minimum=0)

@@ -6,17 +6,16 @@ Imports pyarrow: import this module late.
 from __future__ import annotations
 
 import json
-import operator
 import random
-import re
 from array import array
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
-from hudtui.core.errors import InputError
+from hudtui.core.row_filter import RowFilter, Value, parse_filter
 from hudtui.core.tasks.options import TaskSelection
 from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask
 
@@ -24,52 +23,37 @@ BUCKET = 64 << 20
 """Bytes of rows that are shuffled in memory at once."""
 
 
-_FILTER = re.compile(r"\s*([\w.-]+)\s*(!=|=|~|<|>)(.*)", re.DOTALL)
+class _Paths(dict[str, Callable[[CheckedTask], Value]]):
+    """Fields of a task by name, and any other place in it by its path, such as `metadata.difficulty`."""
 
-Predicate = Callable[[CheckedTask], bool]
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> Callable[[CheckedTask], Value]:
+        return partial(_at, path=name)
 
 
-def parse_filter(text: str) -> Predicate:
-    """Return the test that a filter spells.
+def task_filter(text: str) -> RowFilter[CheckedTask]:
+    """Return the filter that a text spells; see `core.row_filter`. Its fields are those of a task, and paths in them.
 
     Raises:
-        InputError: The text is not a filter.
+        InputError: The text compares with something that is not a number.
     """
-    match = _FILTER.fullmatch(text)
-    if match is None:
-        raise InputError(
-            f"{text!r} is not a filter", fix="Write FIELD=VALUE, FIELD!=VALUE, FIELD~TEXT, FIELD<NUMBER or FIELD>NUMBER."
-        )
-    field, sign, wanted = match[1], match[2], match[3].strip()
-    name, *path = field.split(".")
-    if sign in "<>":
-        try:
-            bound = float(wanted)
-        except ValueError:
-            raise InputError(f"{text!r} compares with something that is not a number") from None
-        compare = operator.lt if sign == "<" else operator.gt
-        return lambda task: isinstance(value := _value(task, name, path), int | float) and compare(value, bound)
-    if sign == "~":
-        return lambda task: wanted.casefold() in _as_text(_value(task, name, path)).casefold()
-    if sign == "=":
-        return lambda task: _as_text(_value(task, name, path)) == wanted
-    return lambda task: _as_text(_value(task, name, path)) != wanted
+    return parse_filter(text, _Paths({name: partial(_at, path=name) for name in TASK_FIELDS}))
 
 
-def _value(task: CheckedTask, name: str, path: list[str]) -> Any:
+def _at(task: CheckedTask, path: str) -> Value:
+    """Return what stands at a path in a task; objects and lists as JSON text, None where nothing is."""
+    name, *keys = path.split(".")
     value = getattr(task, name) if name in TASK_FIELDS else task.extra.get(name)
-    for key in path:
+    for key in keys:
         if isinstance(value, list) and key.isdigit() and int(key) < len(value):
             value = value[int(key)]
         else:
             value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
+    if value is None or (isinstance(value, str | float | int) and not isinstance(value, bool)):
         return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)
 
 
 class Spool:

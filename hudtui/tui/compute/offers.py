@@ -10,8 +10,10 @@ from textual.content import Content
 from hudtui.core.compute.fit import Fit, FitState
 from hudtui.core.compute.limits import amount, estimate, money
 from hudtui.core.compute.market import ProviderOffers
-from hudtui.core.compute.offer_filter import SORTS, OfferList, arrange, parse_filter, who
+from hudtui.core.compute.offer_filter import FIELDS, SORTS, OfferList, arrange, who
 from hudtui.core.compute.values import Offer
+from hudtui.core.errors import InputError
+from hudtui.core.row_filter import parse_filter
 from hudtui.core.text import clean_line
 from hudtui.tui.widgets.hanging import fact_lines
 from hudtui.tui.widgets.table_pane import TablePane
@@ -63,18 +65,18 @@ class OffersPane(TablePane[Offer]):
 
     BORDER_TITLE, NOUN = "Offers", "offer"
     HELP = (
-        "/ filters: 4xh100 <6 >=80 -spot eu means four H100 below $6 an hour, 80 GB each, not spot, in Europe. "
+        "/ filters: gpus:h100 count:=4 price:<6 -spot eu means four H100 below $6 an hour, not spot, in Europe. "
         "★ marks the offer that hudtui would take."
     )
 
     def __init__(self) -> None:
         super().__init__(
             COLUMNS,
-            {},
+            FIELDS,
             key=key_of,
             cells=self._offer_cells,
             empty="Asking for offers…",
-            placeholder="4xh100 <6 >=80 -spot eu",
+            placeholder="gpus:h100 price:<6 -spot eu",
             sort="price",
             id="compute-offers",
         )
@@ -140,7 +142,11 @@ class OffersPane(TablePane[Offer]):
         if market is None:
             return
         fit = cast("Callable[[Offer], Fit] | None", None if self.demand is None else self.fit)
-        wanted = parse_filter(self.filter_field.value)
+        try:
+            wanted = parse_filter(self.filter_field.value, FIELDS)
+        except InputError as error:
+            self.note_on_border(str(error))
+            return
         self.found = arrange(market.offers, wanted, self.sort or "price", reverse=self.reverse, fit=fit)
         self.listed = list(self.found.offers)
         keys, choice = list(map(key_of, self.listed)), self.found.choice

@@ -170,7 +170,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         if self.publish and offers.secrets.tasks:
             yield "", Tick("publish secrets as they are", id="make-keep")
         yield "at least", Field(placeholder="tasks: repeat them up to this number; training wants 4", id="make-min")
-        yield "filter", Field(placeholder="e.g. metadata.category=easy; prompt~tile; several with ;", id="make-filter")
+        yield "filter", Field(placeholder="e.g. metadata.category:easy prompt:tile", id="make-filter")
         yield "", Tick("shuffle", id="make-shuffle")
         yield "sample", Field(placeholder="so many at random; all when empty", id="make-sample")
         yield "test", Field(placeholder="test split: a share (0.1) or a number; none when empty", id="make-test")
@@ -321,7 +321,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     def _read(self) -> DatasetRequest:
         from hudtui.core.tasks.dataset import DatasetRequest
         from hudtui.core.tasks.options import TaskSelection
-        from hudtui.core.tasks.select import parse_filter
+        from hudtui.core.tasks.select import task_filter
         from hudtui.core.tasks.task import check_name
 
         output, name = self._text("output"), self._text("name") or None
@@ -329,9 +329,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             check_name(name or "")
         elif not output:
             raise InputError("say where to write it", where=Location("write to"))
-        filters = tuple(part.strip() for part in self._text("filter").split(";") if part.strip())
-        for text in filters:
-            parse_filter(text)
+        words = self._text("filter")
+        task_filter(words)
         return DatasetRequest(
             tasks=self.context.tasks,
             name=name,
@@ -348,7 +347,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             in_place=self._on("in-place"),
             min_tasks=self._number("min", "at least") or 0,
             selection=TaskSelection(
-                filters,
+                (words,) if words else (),
                 self._on("shuffle"),
                 self._number("sample", "sample") or None,
                 self._number("test", "test", whole=False) or None,

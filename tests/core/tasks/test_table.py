@@ -281,9 +281,9 @@ def test_a_fingerprint_changes_with_the_file(task: Make, write: Callable[..., Pa
     ("selection", "min_tasks"),
     [
         (TaskSelection(), 0),
-        (TaskSelection(filters=("metadata.category=a",)), 0),
+        (TaskSelection(filters=("metadata.category:=a",)), 0),
         (TaskSelection(sample=50, test=0.2, seed=3), 0),
-        (TaskSelection(filters=("id=t3",)), 4),
+        (TaskSelection(filters=("id:=t3",)), 4),
         (TaskSelection(shuffle=True, test=10), 7000),
     ],
 )

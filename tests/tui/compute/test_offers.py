@@ -54,7 +54,7 @@ def test_picture_full(snap: Any, project: Path, world: Any, size: tuple[int, int
 
     async def choose(pilot: Any) -> None:
         await pilot.press("slash")
-        app.screen.query_one(FilterField).value = "1xh100 -spot"
+        app.screen.query_one(FilterField).value = "gpus:h100 count:=1 -spot"
         await pilot.press("enter")
 
     assert snap(app, size=size, press=["4"], run_before=choose)
@@ -201,12 +201,12 @@ async def test_the_filter_is_kept_and_can_be_cleared(
     async with open_app(project, size=(120, 35), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
-        await pilot.press("slash", *"4xh100 <9 >=80", "enter")
+        await pilot.press("slash", *"gpus:h100 count:=4 price:<9 vram:>=80", "enter")
         assert shown(app) == ["4xH100_80GB"] and app.screen.focused is app.screen.query_one(OffersPane).table
         await pilot.press("r")
         await settle(pilot)
         assert shown(app) == ["4xH100_80GB"]
-        await pilot.press("slash", *"4xh100 <1", "enter")
+        await pilot.press("slash", *"gpus:h100 price:<1", "enter")
         await pilot.pause()
         assert shown(app) == [] and "No offer matches" in screen_text(app)
         await pilot.press("enter")
@@ -214,7 +214,10 @@ async def test_the_filter_is_kept_and_can_be_cleared(
         assert app.screen.message == "Open: no row is selected"
         await pilot.press("slash", "escape")
         assert len(shown(app)) == 20
-        await pilot.press("slash", *"h200", "enter")
+        await pilot.press("slash", *"cost:<1", "enter")
+        await pilot.pause()
+        assert "there is no field 'cost'" in screen_text(app)
+        await pilot.press("slash", "ctrl+u", *"h200", "enter")
         assert len(shown(app)) == 1
         await pilot.press("escape")
         assert (
