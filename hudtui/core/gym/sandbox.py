@@ -1,28 +1,26 @@
-"""The sandbox of transforms: the budget of a run, and the guards that a compiled transform calls in place of Python's operators.
+"""The guards that a compiled transform calls in place of Python's operators, and the budget that they share in a run.
 
 A compiled transform (see `transform`) holds no operator, call, attribute, subscript or loop of its own. It calls the functions of
-`GUARDS`, which check before an operation what could be expensive, and after it what was made. All values are of Python's built-in
+`GUARDS`. They bound each value by its size, and the run by its steps and by all that its operations go through, so that neither a
+clock nor an account of memory is needed: the same run ends the same way on every machine. All values are of Python's built-in
 types, and no guard returns a function, a type or a module.
 
 A value's size is its logical size: a list that holds the same big list a thousand times counts it a thousand times, because
-whatever prints, compares or sends it does so, too. Each guard that walks through a value, or hashes it, checks that size first:
-the tuples that `zip` gives may be of any size.
+whatever prints, compares or sends it does so, too. The tuples that `zip` gives may be of any size, so that each guard counts what
+it walks through or hashes.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, count, islice, repeat, zip_longest
-from time import thread_time
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any, Final, NamedTuple
 
 MAX_STEPS = 10_000
 """Expressions evaluated inside comprehensions in one run."""
-MAX_SECONDS = 0.05
-"""Processor time of the thread, so that a busy machine does not make a good transform fail."""
 MAX_CHARACTERS = 1_000_000
 """Characters of text in one value, all its parts together."""
 MAX_ITEMS = 100_000
@@ -31,19 +29,22 @@ MAX_LEVELS = 500
 """Levels of lists and objects inside each other."""
 MAX_BITS = 4096
 """Binary digits of a whole number."""
-MAX_BYTES = 24_000_000
-"""Memory that one run may ask for, all its large values together, whether still in use or not."""
+MAX_WORK = 8_000_000
+"""Characters that all operations of a run may go through: less than 0.1 s, and less than 30 MB. What is made counts twice."""
 MAX_NUMBER_TEXT = 6_000
 """Characters of a text that is turned into a number; enough for MAX_BITS in any base."""
 MAX_PRECISION = 4_096
 """Digits after the decimal point that a format may ask for."""
 
-LARGE = 1024
-"""Texts and collections beyond this length make an operation worth a look at the clock."""
-
-_STEPS_BETWEEN_CHECKS = 100
+_ITEM = 24
+"""Characters that an item of a collection counts as."""
+_LEVEL = 600
+"""Characters that a level of lists and objects counts as."""
+_SMALL = 64
+"""Texts up to this length, and what is made of so few parts, cost nothing: the number of steps bounds them."""
 _CHUNK = 64
-_SORTED_RUN = 2_048
+_MOST_ALIKE = 64
+"""Different values with one hash that a set or a dict may be made of: each is compared with all the others."""
 _NUMBERS = frozenset((int, float, bool))
 _SEQUENCES = frozenset((list, tuple))
 _COLLECTIONS = frozenset((list, tuple, set, dict))
@@ -82,124 +83,151 @@ def _too_big() -> BudgetExceededError:
     return BudgetExceededError(f"it makes a number of more than {MAX_BITS:,} bits")
 
 
-class Budget:
-    """What one run has used up. The clock starts with the first check: what comes before it cannot take long."""
-
-    _steps = 0
-    _checked_at = 0
-    _memory = 0
-    _deadline: float | None = None
-
-    def spend(self, steps: int) -> None:
-        """Use up steps, and check the clock every hundred of them."""
-        self._steps += steps
-        if self._steps > self._checked_at + _STEPS_BETWEEN_CHECKS:
-            if self._steps > MAX_STEPS:
-                raise BudgetExceededError(f"it takes more than {MAX_STEPS:,} steps")
-            self._checked_at = self._steps
-            self.check_time()
-
-    def check_time(self) -> None:
-        """Raise `BudgetExceededError` when the run's time is up."""
-        now = thread_time()
-        if self._deadline is None:
-            self._deadline = now + MAX_SECONDS
-        elif now > self._deadline:
-            raise BudgetExceededError(f"it takes longer than {MAX_SECONDS * 1000:.0f} ms")
-
-    def allocate(self, size: int) -> None:
-        """Use up memory, about `size` bytes, and check the clock."""
-        self._memory += size
-        if self._memory > MAX_BYTES:
-            raise BudgetExceededError(f"it needs more than {MAX_BYTES // 1_000_000} MB")
-        self.check_time()
-
-
 # Sizes
 
 
-def size_of(value: Any, items: int = 0, characters: int = 0) -> tuple[int, int]:
-    """Count the items and characters of a value and of everything in it.
+class Size(NamedTuple):
+    """How large a value is, with everything in it."""
+
+    items: int
+    characters: int
+    levels: int
+
+    @property
+    def work(self) -> int:
+        """What it costs to go through the value."""
+        return _ITEM * self.items + self.characters + _LEVEL * self.levels
+
+
+def size_of(value: Any) -> Size:
+    """Measure a value; a whole number beyond 64 bits counts by its digits.
 
     The count goes level by level and stops at the first limit, so that its cost is bounded for any value.
-
-    Args:
-        value: Any value.
-        items: Items counted so far.
-        characters: Characters counted so far.
-
-    Returns:
-        The items and the characters, added to those given.
 
     Raises:
         BudgetExceededError: A limit is exceeded.
     """
-    if type(value) not in _COLLECTIONS:
-        check_number(value)
-        characters += len(value) if type(value) is str else 0
+    items = characters = 0
+    level = [value]
+    for depth in range(MAX_LEVELS):
+        kinds = set(map(type, level))
+        if str in kinds:
+            characters += sum(map(len, _of_kind(level, str, kinds)))
+        if int in kinds:
+            numbers = _of_kind(level, int, kinds)
+            if max(numbers) >> 64 or min(numbers) >> 64 < -1:
+                characters += sum(map(_digits, numbers))
         if characters > MAX_CHARACTERS:
             raise _too_long()
-        return items, characters
-    level = [value]
-    for _ in range(MAX_LEVELS):
-        items += sum(map(len, level))
+        if kinds.isdisjoint(_COLLECTIONS):
+            return Size(items, characters, depth)
+        collections = [part for part in level if type(part) in _COLLECTIONS]
+        items += sum(map(len, collections))
         if items > MAX_ITEMS:
             raise _too_many()
-        members = list(chain.from_iterable(level))
-        for collection in level:
+        level = list(chain.from_iterable(collections))
+        for collection in collections:
             if type(collection) is dict:
-                members += collection.values()
-        kinds = set(map(type, members))
-        if str in kinds:
-            characters += sum(map(len, members if len(kinds) == 1 else [part for part in members if type(part) is str]))
-            if characters > MAX_CHARACTERS:
-                raise _too_long()
-        if kinds.isdisjoint(_COLLECTIONS):
-            return items, characters
-        level = [part for part in members if type(part) in _COLLECTIONS]
+                level += collection.values()
     raise BudgetExceededError("a value is nested too deeply")
+
+
+def _of_kind(level: list[Any], kind: type, kinds: set[type]) -> list[Any]:
+    return level if len(kinds) == 1 else [part for part in level if type(part) is kind]
+
+
+def _digits(number: int) -> int:
+    bits = number.bit_length()
+    if bits > MAX_BITS:
+        raise _too_big()
+    return bits // 3 if bits > 64 else 0
 
 
 def check_argument(value: Any) -> None:
     """Raise `BudgetExceededError` for a value that is too large to be given to a transform."""
-    if type(value) in _COLLECTIONS or (type(value) is str and len(value) > LARGE):
-        size_of(value)
-    else:
-        check_number(value)
-
-
-def check_number(value: Any) -> Any:
-    """Return `value`, unless it is a whole number beyond the limit."""
-    if type(value) is int and value.bit_length() > MAX_BITS:
-        raise _too_big()
-    return value
-
-
-def check_result(budget: Budget, value: Any) -> Any:
-    """Return a value that an operation just made, charged to the budget when it is large."""
     kind = type(value)
     if kind is int:
-        if value.bit_length() > MAX_BITS:
-            raise _too_big()
-    elif kind is str:
-        if len(value) > LARGE:
-            if len(value) > MAX_CHARACTERS:
-                raise _too_long()
-            budget.allocate(sys.getsizeof(value))
-    elif kind in _COLLECTIONS and len(value) > LARGE:
-        if len(value) > MAX_ITEMS:
-            raise _too_many()
-        budget.allocate(sys.getsizeof(value) + 64 * len(value))
-    return value
+        _digits(value)
+    elif kind in _COLLECTIONS or (kind is str and len(value) > MAX_CHARACTERS):
+        size_of(value)
+
+
+class Budget:
+    """What is left to one run."""
+
+    steps = MAX_STEPS
+    work = MAX_WORK
+
+    def spend(self, work: int) -> None:
+        """Use up work, in characters gone through."""
+        self.work -= work
+        if self.work < 0:
+            raise BudgetExceededError(f"it goes through more than {MAX_WORK // 2:,} characters and items in all")
+
+    def take(self, value: Any) -> Any:
+        """Return a value that an operation is about to go through."""
+        kind = type(value)
+        if kind is str:
+            if len(value) > _SMALL:
+                self.spend(len(value))
+        elif kind in _COLLECTIONS:
+            self.spend(size_of(value).work)
+        elif kind is range:
+            self.spend(_ITEM * len(value) // 2)
+        elif kind in _VIEWS:
+            self.take(list(value))
+        return value
+
+    def made(self, value: Any) -> Any:
+        """Return the result of an operation whose parts are no larger than what the operation was given."""
+        kind = type(value)
+        if kind is int:
+            if value.bit_length() > MAX_BITS:
+                raise _too_big()
+        elif kind is str:
+            if len(value) > _SMALL:
+                if len(value) > MAX_CHARACTERS:
+                    raise _too_long()
+                self.spend(2 * len(value))
+        elif kind in _COLLECTIONS and len(value) > _SMALL:
+            if len(value) > MAX_ITEMS:
+                raise _too_many()
+            self.spend(2 * _ITEM * len(value))
+        return value
 
 
 @_guard("built")
-def check_built(budget: Budget, value: Any) -> Any:
-    """Return a collection that was just built from parts of any size, charged to the budget when it is large."""
-    items, characters = size_of(value)
-    if items > LARGE or characters > LARGE:
-        budget.allocate(72 * items + 4 * characters)
+def built(budget: Budget, value: Any) -> Any:
+    """Return a collection that was built from parts of any size."""
+    budget.spend(2 * size_of(value).work)
+    if type(value) is set or type(value) is dict:
+        _check_hashes(budget, value)
     return value
+
+
+def _check_hashes(budget: Budget, members: Collection[Any]) -> None:
+    """Charge values that are about to be put into a set or a dict, and refuse those that cannot be told apart by their hashes.
+
+    Texts have hashes that nobody can choose.
+    """
+    budget.spend(4 * _ITEM * len(members))
+    chosen = [member for member in members if type(member) is not str]
+    if len(chosen) <= _MOST_ALIKE:
+        return
+    hashes = list(map(_hash, chosen))
+    value, count = Counter(hashes).most_common(1)[0]
+    if count <= _MOST_ALIKE or value is None:
+        return
+    alike = [member for member, number in zip(chosen, hashes, strict=True) if number == value]
+    if any(member != alike[0] for member in alike):
+        raise BudgetExceededError("it puts many values with the same hash into a set or a dict")
+
+
+def _hash(value: Any) -> int | None:
+    try:
+        return hash(value)
+    except TypeError:
+        return None  # whatever hashes it raises
 
 
 # Iteration
@@ -208,22 +236,18 @@ def check_built(budget: Budget, value: Any) -> Any:
 @_guard("loop")
 def loop(budget: Budget, steps: int, source: Iterable[Any]) -> Iterator[Any]:
     """Iterate over the source of a comprehension, and charge each item with the expressions that are evaluated for it."""
-    return _charged(budget, steps, iter(source))  # a source that cannot be iterated over fails here, as in Python
+    return _pulled(budget, iter(source), steps)  # a source that cannot be iterated over fails here, as in Python
 
 
-def _charged(budget: Budget, steps: int, source: Iterator[Any]) -> Iterator[Any]:
+def _pulled(budget: Budget, source: Iterable[Any], steps: int = 0) -> Iterator[Any]:
     for item in source:
-        budget.spend(steps)
-        yield item
-
-
-def iter_checked(budget: Budget, source: Iterable[Any]) -> Iterator[Any]:
-    """Iterate with checks of the clock and of the number of items."""
-    for number, item in enumerate(source, 1):
-        if number % _CHUNK == 0:
-            if number > MAX_ITEMS:
-                raise _too_many()
-            budget.check_time()
+        budget.steps -= steps
+        if budget.steps < 0:
+            raise BudgetExceededError(f"it takes more than {MAX_STEPS:,} steps")
+        if type(item) is tuple:
+            budget.take(item)
+        elif not steps:
+            budget.spend(_ITEM)
         yield item
 
 
@@ -233,39 +257,59 @@ def materialise(budget: Budget, source: Any) -> Any:
 
     Raises:
         TypeError: The source cannot be iterated over.
-        BudgetExceededError: It has too many items, or producing them takes too long.
+        BudgetExceededError: It has too many items, or they are too large.
     """
     if type(source) in _SIZED:
         if len(source) > MAX_ITEMS:
             raise _too_many()
-        items, characters = size_of(source)
-        if items > LARGE or characters > LARGE:
-            budget.check_time()
-        return source
-    result: list[Any] = []
-    items = characters = 0
+        return budget.take(source)
+    members: list[Any] = []
     iterator = iter(source)
+    items = 0
     while chunk := list(islice(iterator, _CHUNK)):
-        items, characters = size_of(chunk, items, characters)
-        result += chunk
-        if len(chunk) == _CHUNK:
-            budget.check_time()
-    return check_built(budget, result) if items > LARGE or characters > LARGE else result
+        size = size_of(chunk)
+        budget.spend(2 * size.work)
+        items += size.items
+        if items > MAX_ITEMS:
+            raise _too_many()
+        members += chunk
+    if items > _CHUNK:
+        size_of(members)
+    return members
 
 
-# Displays: lists, tuples, sets and dicts that are written out. Their size is checked before anything in them is hashed.
+# Displays: lists, tuples, sets and dicts that are written out. What they hold is checked before anything in them is hashed.
 
 
 @_guard("Set")
-def _new_set(budget: Budget, members: tuple[Any, ...]) -> set[Any]:
-    check_built(budget, members)
-    return set(members)
+def _new_set(budget: Budget, members: Iterable[Any]) -> set[Any]:
+    known = materialise(budget, members)
+    _check_hashes(budget, known)
+    return set(known)
+
+
+@_guard("hashed")
+def _hashed(budget: Budget, *parts: Any) -> Any:
+    """Return a member of a set that is about to be built, or the key and the value of a dict's, once the key has been hashed."""
+    hash(budget.take(parts[0]))
+    return parts if len(parts) > 1 else parts[0]
+
+
+@_guard("Pairs")
+def _new_dict_of(budget: Budget, pairs: Iterator[tuple[Any, Any]]) -> dict[Any, Any]:
+    known = list(pairs)
+    _check_hashes(budget, [key for key, _ in known])
+    return dict(built(budget, known))
 
 
 @_guard("Dict")
 def new_dict(budget: Budget, *pairs: Any) -> dict[Any, Any]:
     """Build `{key: value, **other}` from keys and values in turn; a `**` is the key `UNPACK`."""
-    check_built(budget, pairs)
+    built(budget, pairs)
+    keys: list[Any] = []
+    for key, value in zip(pairs[::2], pairs[1::2], strict=True):
+        keys += value if key is UNPACK else (key,)
+    _check_hashes(budget, keys)
     result: dict[Any, Any] = {}
     for key, value in zip(pairs[::2], pairs[1::2], strict=True):
         if key is UNPACK:
@@ -290,46 +334,70 @@ def mapping_of(value: Any) -> dict[Any, Any]:
 @_guard("unpack")
 def unpack(budget: Budget, kind: str, *parts: Any) -> Any:
     """Build `[*a, b]`, a tuple or a set: each part is a sized iterable, single members stand in a tuple."""
-    items = characters = 0
-    for part in parts:
-        items, characters = size_of(list(part), items, characters)
-    if kind == "set":
-        result: set[Any] = set()
-        for part in parts:
-            _fill(budget, result, part)
-        return check_built(budget, result)
+    if sum(map(len, parts)) > MAX_ITEMS:
+        raise _too_many()
     members = list(chain.from_iterable(parts))
-    return check_built(budget, members if kind == "list" else tuple(members))
+    built(budget, members)
+    if kind != "set":
+        return members if kind == "list" else tuple(members)
+    _check_hashes(budget, members)
+    result: set[Any] = set()
+    for part in parts:
+        result.update(part)  # one by one, for the order of the members
+    return result
 
 
 # Operators
 
 
-@_guard("Add")
-def _add(budget: Budget, left: Any, right: Any) -> Any:
-    kind = type(left)
-    if kind is type(right):
-        if kind is str:
-            if len(left) + len(right) > MAX_CHARACTERS:
-                raise _too_long()
-        elif kind in _SEQUENCES:
-            items, characters = size_of(right, *size_of(left))
-            if items > LARGE or characters > LARGE:
-                budget.check_time()
-    return check_result(budget, left + right)
+def _of_view(budget: Budget, side: Any) -> Any:
+    """Return an operand beside the view of a dict, whose members are about to be put into a set."""
+    members = materialise(budget, side)
+    _check_hashes(budget, members)
+    return side if type(side) in _VIEWS else members
+
+
+def _operator(function: Callable[[Any, Any], Any]) -> Guard:
+    """An operator whose result is never much larger than its operands."""
+
+    def run(budget: Budget, left: Any, right: Any) -> Any:
+        if type(left) in _VIEWS or type(right) in _VIEWS:  # which take any iterable on the other side
+            left, right = _of_view(budget, left), _of_view(budget, right)
+        elif type(left) is set or type(left) is dict:
+            budget.take(left)
+            budget.take(right)
+        result = function(left, right)
+        return built(budget, result) if type(result) in _COLLECTIONS else budget.made(result)
+
+    return run
+
+
+_OPERATORS = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Div": operator.truediv,
+    "FloorDiv": operator.floordiv,
+    "RShift": operator.rshift,
+    "BitAnd": operator.and_,
+    "BitOr": operator.or_,
+    "BitXor": operator.xor,
+}
+GUARDS |= {name: _operator(function) for name, function in _OPERATORS.items()}
 
 
 @_guard("Mult")
 def _multiply(budget: Budget, left: Any, right: Any) -> Any:
-    if type(left) not in _NUMBERS or type(right) not in _NUMBERS:
-        thing, times = (right, left) if isinstance(left, int) else (left, right)
-        if isinstance(times, int) and times > 0 and (type(thing) is str or type(thing) in _SEQUENCES):
-            items, characters = size_of(thing)
-            if items * times > MAX_ITEMS:
-                raise _too_many()
-            if characters * times > MAX_CHARACTERS:
-                raise _too_long()
-    return check_result(budget, left * right)
+    if type(left) in _NUMBERS and type(right) in _NUMBERS:
+        return budget.made(left * right)
+    thing, times = (right, left) if isinstance(left, int) else (left, right)
+    if isinstance(times, int) and times > 0 and (type(thing) is str or type(thing) in _SEQUENCES):
+        size = size_of(thing)
+        if size.items * times > MAX_ITEMS:
+            raise _too_many()
+        if size.characters * times > MAX_CHARACTERS:
+            raise _too_long()
+        budget.spend(2 * times * (_ITEM * size.items + size.characters))
+    return left * right
 
 
 @_guard("Pow")
@@ -338,14 +406,15 @@ def _power(budget: Budget, base: Any, exponent: Any) -> Any:
         least = (abs(base).bit_length() - 1) * exponent  # bits of the result
         if least > MAX_BITS:
             raise _too_big()
-    return check_result(budget, base**exponent)
+    return budget.made(base**exponent)
 
 
 @_guard("LShift")
 def _shift_left(budget: Budget, left: Any, right: Any) -> Any:
-    if isinstance(left, int) and isinstance(right, int) and left and right > 0 and left.bit_length() + right > MAX_BITS:
+    whole = isinstance(left, int) and isinstance(right, int)
+    if whole and left and right > 0 and left.bit_length() + right > MAX_BITS:
         raise _too_big()
-    return check_result(budget, left << right)
+    return budget.made(left << right)
 
 
 @_guard("Mod")
@@ -353,82 +422,33 @@ def _modulo(budget: Budget, left: Any, right: Any) -> Any:
     return _percent(budget, left, right) if type(left) is str else left % right
 
 
-def _operator(function: Callable[[Any, Any], Any]) -> Guard:
-    """An operator whose result is never much larger than its operands."""
-
-    def run(budget: Budget, left: Any, right: Any) -> Any:
-        result = function(left, right)
-        if type(result) in _COLLECTIONS:  # of sets, dicts and the views of dicts
-            budget.check_time()
-            return check_built(budget, result)
-        return check_result(budget, result)
-
-    return run
-
-
-GUARDS |= {
-    "Sub": _operator(operator.sub),
-    "Div": _operator(operator.truediv),
-    "FloorDiv": _operator(operator.floordiv),
-    "RShift": _operator(operator.rshift),
-    "BitAnd": _operator(operator.and_),
-    "BitOr": _operator(operator.or_),
-    "BitXor": _operator(operator.xor),
-}
-
-
 @_guard("Invert")
 def _invert(budget: Budget, value: Any) -> Any:
-    return check_result(budget, ~value)
+    return budget.made(~value)
 
 
 @_guard("operand")
-def operand(budget: Budget, value: Any) -> Any:
-    """Return the right side of a comparison, with a check of the clock where comparing may take long."""
-    if type(value) in _COLLECTIONS:
-        size_of(value)
-    if type(value) not in _NUMBERS and (type(value) is not str or len(value) > LARGE):
-        budget.check_time()
-    return value
+def _operand(budget: Budget, value: Any) -> Any:
+    """Return a side of a comparison, or a value that is about to be hashed."""
+    return value if type(value) in _NUMBERS else budget.take(value)
 
 
 @_guard("container")
-def container(budget: Budget, value: Any) -> Any:
+def _container(budget: Budget, value: Any) -> Any:
     """Return the right side of `in`; something that is used up by searching in it is watched meanwhile."""
-    return iter_checked(budget, value) if hasattr(value, "__next__") else operand(budget, value)
+    return _pulled(budget, value) if hasattr(value, "__next__") else budget.take(value)
 
 
 @_guard("item")
 def _item(budget: Budget, value: Any, index: Any) -> Any:
-    if type(index) is tuple or (type(value) is dict and len(value) > LARGE):
-        size_of(index)
-        budget.check_time()
+    if type(index) is tuple:
+        budget.take(index)
     return value[index]
 
 
 @_guard("slice")
 def _part(budget: Budget, value: Any, start: Any, stop: Any, step: Any) -> Any:
-    return check_result(budget, value[start:stop:step])
-
-
-@_guard("element")
-def element(budget: Budget, value: Any) -> Any:
-    """Return a value that a comprehension is about to keep, charged to the budget."""
-    if type(value) in _COLLECTIONS:
-        items, characters = size_of(value)
-        budget.allocate(72 * items + 4 * characters)
-    elif type(value) is str and len(value) > _CHUNK:
-        budget.allocate(4 * len(value))
-    return value
-
-
-@_guard("hashable")
-def hashable(budget: Budget, value: Any) -> Any:
-    """Return a value that is about to be hashed or searched for, with a check of the clock where that may take long."""
-    if type(value) in _COLLECTIONS:
-        size_of(value)
-        budget.check_time()
-    return value
+    return budget.made(value[start:stop:step])
 
 
 # Texts of values
@@ -450,12 +470,8 @@ def _percent(budget: Budget, text: str, values: Any) -> str:
     size = len(text)
     at = 0
     named = False
-    for number in count():
-        at = text.find("%", at)
-        if at < 0:
-            break
-        if number % _CHUNK == 0:
-            budget.check_time()
+    while (at := text.find("%", at)) >= 0:
+        budget.spend(_ITEM)
         mark = _PERCENT.match(text, at)
         if mark is None:
             raise ValueError("incomplete format")
@@ -472,8 +488,7 @@ def _percent(budget: Budget, text: str, values: Any) -> str:
         size += printed_size(budget, values)
     if size > MAX_CHARACTERS:
         raise _too_long()
-    shown: str = text % values
-    return shown
+    return str(budget.made(text % values))
 
 
 _SPEC = re.compile(r"(?:(?s:.)?[<>=^])?[-+ ]?z?#?0?(?P<width>[0-9]*)[,_]?(?:\.(?P<precision>[0-9]+))?[bcdeEfFgGosxX%]?\Z")
@@ -486,10 +501,10 @@ def check_spec(spec: str) -> None:
         ValueError: It is not `[[fill]align][sign][z][#][0][width][,][.precision][type]`.
         BudgetExceededError: Its width or precision is beyond the limit.
     """
-    found = _SPEC.match(spec)
-    if found is None:
+    parts = _SPEC.match(spec)
+    if parts is None:
         raise ValueError(f"the format spec {spec[:40]!r} is not available here")
-    _check_width(found["width"], found["precision"])
+    _check_width(parts["width"], parts["precision"])
 
 
 def _check_width(width: str, precision: str | None) -> int:
@@ -512,21 +527,19 @@ def printed_size(budget: Budget, value: Any) -> int:
         BudgetExceededError: The text is far too long.
     """
     pending = list(value) if type(value) in _VIEWS else [value]
-    check_built(budget, pending)
+    budget.take(pending)
     total = 2
     for member in pending:
         kind = type(member)
+        total += 4
         if kind is str:
-            total += len(member) + 4
+            total += len(member)
         elif kind is int:
-            total += member.bit_length() // 4 + 4
-        elif kind is dict:
-            pending += chain(member, member.values())
+            total += member.bit_length() // 4
         elif kind in _COLLECTIONS:
             pending += member
-        elif kind in _PRINTABLE:
-            total += 4
-        else:
+            pending += member.values() if kind is dict else ()
+        elif kind not in _PRINTABLE:
             raise TypeError(f"a value of type {kind.__name__} cannot be turned into text")
     if total > MAX_CHARACTERS:
         raise _too_long()
@@ -535,24 +548,17 @@ def printed_size(budget: Budget, value: Any) -> int:
 
 @_guard("format")
 def formatted(budget: Budget, value: Any, conversion: str, spec: str) -> str:
-    """Format one field of an f-string.
-
-    Args:
-        budget: The run's.
-        value: What is formatted.
-        conversion: `s`, `r`, `a` or nothing.
-        spec: The format spec.
-    """
+    """Format one field of an f-string; the conversion is `s`, `r`, `a` or empty."""
     if type(value) is not str or conversion in ("r", "a"):
         printed_size(budget, value)
     if conversion:
         convert: Callable[[object], str] = {"s": str, "r": repr, "a": ascii}[conversion]  # type: ignore[assignment]  # mypy joins str and ascii to object
-        value = check_result(budget, convert(value))
+        value = budget.made(convert(value))
     if spec:
         check_spec(spec)
     elif type(value) is str:
         return value
-    return str(check_result(budget, format(value, spec)))
+    return str(budget.made(format(value, spec)))
 
 
 @_guard("join")
@@ -560,7 +566,7 @@ def concatenate(budget: Budget, *texts: str) -> str:
     """Join the parts of an f-string."""
     if sum(map(len, texts)) > MAX_CHARACTERS:
         raise _too_long()
-    return str(check_result(budget, "".join(texts)))
+    return str(budget.made("".join(texts)))
 
 
 # Functions
@@ -571,7 +577,7 @@ def _number(function: Callable[..., Any]) -> Guard:
         text = arguments[0] if arguments else ""
         if type(text) is str and len(text) > MAX_NUMBER_TEXT and len(text.strip()) > MAX_NUMBER_TEXT:
             raise BudgetExceededError(f"a number of more than {MAX_NUMBER_TEXT:,} characters")
-        return check_number(function(*arguments, **keywords))
+        return budget.made(function(*arguments, **keywords))
 
     return run
 
@@ -580,17 +586,18 @@ def _number(function: Callable[..., Any]) -> Guard:
 def _str(budget: Budget, /, *arguments: Any) -> Any:
     if len(arguments) == 1 and type(arguments[0]) is not str:
         printed_size(budget, arguments[0])
-    return check_result(budget, str(*arguments))
+    return budget.made(str(*arguments))
 
 
 @_guard("round")
 def _round(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
     digits = keywords.get("ndigits", arguments[1] if len(arguments) > 1 else None)
-    if isinstance(digits, int) and digits < -MAX_BITS:
-        number = keywords.get("number", arguments[0] if arguments else None)
-        if isinstance(number, int):
+    number = keywords.get("number", arguments[0] if arguments else None)
+    if isinstance(digits, int) and isinstance(number, int):
+        if digits < -MAX_BITS:
             raise BudgetExceededError("it rounds to more digits than any number here has")
-    return check_number(round(*arguments, **keywords))
+        budget.spend(2 * number.bit_length())
+    return budget.made(round(*arguments, **keywords))
 
 
 @_guard("range")
@@ -610,7 +617,7 @@ def _all_or_any(function: Callable[[Iterable[Any]], bool]) -> Guard:
         if len(arguments) != 1:
             return function(*arguments)
         (values,) = arguments  # not a list of its items: the first item that decides ends the search
-        return function(materialise(budget, values) if type(values) in _SIZED else iter_checked(budget, values))
+        return function(materialise(budget, values) if type(values) in _SIZED else _pulled(budget, values))
 
     return run
 
@@ -619,9 +626,7 @@ def _extreme(function: Callable[..., Any]) -> Guard:
     def run(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
         if len(arguments) == 1:
             return function(materialise(budget, arguments[0]), **keywords)
-        if len(arguments) > 3:
-            size_of(arguments)
-        return function(*map(hashable, repeat(budget), arguments), **keywords)
+        return function(*map(budget.take, arguments), **keywords)
 
     return run
 
@@ -633,97 +638,52 @@ def _sum(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
     values, *rest = arguments
     values = materialise(budget, values)
     start = keywords.get("start", rest[0] if rest else 0)
-    if type(start) in _SEQUENCES and len(rest) + len(keywords) == 1:
-        return _concatenated(budget, values, start)
-    return check_number(sum(values, *rest, **keywords))
-
-
-def _concatenated(budget: Budget, values: Iterable[Any], start: Any) -> Any:
-    # sum() copies the growing result for each item. This takes one pass, and gives the same result and the same errors.
-    kind = type(start)
-    result = list(start)
-    for value in values:  # whose sizes have been checked
-        if type(value) is not kind:
-            return kind() + value  # raises as Python does
-        result += value
-    return check_built(budget, kind(result))
+    if type(start) not in _SEQUENCES:
+        return budget.made(sum(values, *rest, **keywords))
+    budget.spend(len(values) * size_of([values, start]).items // 2)  # the growing result is copied for each item
+    return built(budget, sum(values, *rest, **keywords))
 
 
 @_guard("sorted")
 def _sorted(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
     if len(arguments) != 1:
         return sorted(*arguments, **keywords)
-    values = list(materialise(budget, arguments[0]))
-    if len(values) <= _SORTED_RUN:
-        return sorted(values, **keywords)
-    # In runs, merged two by two, with checks of the clock. Sorting is stable, and quick on what is sorted already.
-    runs: list[list[Any]] = [values[start : start + _SORTED_RUN] for start in range(0, len(values), _SORTED_RUN)]
-    for run in runs:
-        run.sort(**keywords)
-        budget.check_time()
-    while len(runs) > 1:
-        merged = []
-        for left, right in zip_longest(runs[::2], runs[1::2], fillvalue=()):
-            merged.append(sorted([*left, *right], **keywords))
-            budget.check_time()
-        runs = merged
-    return check_result(budget, runs[0])
+    values = materialise(budget, arguments[0])
+    size = size_of(values if type(values) in _COLLECTIONS else list(values))
+    budget.spend((_ITEM * size.items + size.characters) * len(values).bit_length() // 3)
+    return sorted(values, **keywords)
 
 
 def _sequence(function: Callable[..., Any]) -> Guard:
     def run(budget: Budget, /, *arguments: Any) -> Any:
-        return check_result(budget, function(*[materialise(budget, argument) for argument in arguments]))
+        return budget.made(function(*[materialise(budget, argument) for argument in arguments]))
 
     return run
 
 
 @_guard("zip")
 def _zip(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
-    # A zip of zips takes many items at a time from each, and those from theirs, without a guard in between. Ranges make numbers.
-    parts = [_pulled(budget, part) if hasattr(part, "__next__") or type(part) is range else part for part in arguments]
+    # A zip of zips takes many items at a time from each, and those from theirs, without a guard in between.
+    parts = [_pulled(budget, part) if hasattr(part, "__next__") else part for part in arguments]
     return zip(*parts, **keywords)  # noqa: B905 - `strict` may be among the keywords
-
-
-def _pulled(budget: Budget, source: Iterable[Any]) -> Iterator[Any]:
-    for member in source:
-        budget.allocate(8 * len(member) if type(member) is tuple else 40)
-        yield member
 
 
 @_guard("set")
 def _set(budget: Budget, /, *arguments: Any) -> Any:
     if len(arguments) != 1:
         return set(*arguments)
-    result: set[Any] = set()
-    _fill(budget, result, arguments[0])
-    return check_result(budget, result)
+    members = materialise(budget, arguments[0])
+    _check_hashes(budget, members)
+    return budget.made(set(members))
 
 
 @_guard("dict")
 def _dict(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
-    if len(arguments) != 1:
-        return check_built(budget, dict(*arguments, **keywords))
-    (source,) = arguments
-    result: dict[Any, Any] = {}
-    if type(source) is dict:
-        result.update(source)
-    else:
-        _fill(budget, result, source)
-    result.update(keywords)
-    return check_built(budget, result)
-
-
-def _fill(budget: Budget, result: Any, source: Any) -> None:
-    # In pieces: numbers can be chosen so that putting one in compares it with all that are there.
-    source = materialise(budget, source)
-    if type(source) in (set, dict) and type(result) is set:
-        result.update(source)  # for the order of its members
-        return
-    iterator = iter(source)
-    while chunk := list(islice(iterator, _CHUNK)):
-        result.update(chunk)
-        if len(chunk) == _CHUNK:
-            budget.check_time()
+    if len(arguments) == 1 and type(arguments[0]) is not dict:
+        pairs = materialise(budget, arguments[0])
+        _check_hashes(budget, [pair[0] for pair in pairs if type(pair) in _SEQUENCES and pair])
+        arguments = (pairs,)
+    return built(budget, dict(*arguments, **keywords))
 
 
 UNGUARDED: Mapping[str, Callable[..., Any]] = {
@@ -769,40 +729,44 @@ TYPES: Mapping[str, type] = {
 # Methods
 
 
-def _split(method: str) -> Guard:
-    def run(budget: Budget, text: str, sep: Any = None, maxsplit: Any = -1) -> Any:
-        if type(maxsplit) is int and not 0 <= maxsplit <= MAX_ITEMS:
-            maxsplit = MAX_ITEMS
-        if method == "rsplit" and _slow_from_the_right(text, sep):
-            backwards = text[::-1].split(sep[::-1], maxsplit)
-            return [piece[::-1] for piece in reversed(backwards)]
-        return text.split(sep, maxsplit) if method == "split" else text.rsplit(sep, maxsplit)
-
-    return run
-
-
-def _slow_from_the_right(text: str, sought: Any) -> bool:
-    """Whether a search from the right may take long: it compares each place in full, in the worst case."""
+def _is_slow_from_the_right(text: str, sought: Any) -> bool:
+    """True if Python's search from the right may take long: it compares each place in full, in the worst case."""
     return type(sought) is str and len(sought) > 1 and len(text) * len(sought) > 1_000_000
 
 
-def _rfind(budget: Budget, text: str, sought: Any, *place: Any) -> Any:
-    if _slow_from_the_right(text, sought) and all(bound is None or isinstance(bound, int) for bound in place) and len(place) < 3:
-        start, end, _ = slice(*(*place, None, None)[:2]).indices(len(text))
-        found = text[start:end][::-1].find(sought[::-1])
-        return -1 if found < 0 else end - found - len(sought)
-    return text.rfind(sought, *place)
+def _split(text: str, sep: Any = None, maxsplit: Any = -1) -> Any:
+    return text.split(sep, _bounded(maxsplit))
 
 
-def _rpartition(budget: Budget, text: str, sep: Any) -> Any:
-    if _slow_from_the_right(text, sep):
-        found = _rfind(budget, text, sep)
-        return ("", "", text) if found < 0 else (text[:found], sep, text[found + len(sep) :])
-    return text.rpartition(sep)
+def _rsplit(text: str, sep: Any = None, maxsplit: Any = -1) -> Any:
+    if not _is_slow_from_the_right(text, sep):
+        return text.rsplit(sep, _bounded(maxsplit))
+    backwards = text[::-1].split(sep[::-1], _bounded(maxsplit))
+    return [piece[::-1] for piece in reversed(backwards)]
 
 
-def _strip(function: Callable[..., str]) -> Guard:
-    def run(budget: Budget, text: str, *arguments: Any) -> Any:
+def _bounded(maxsplit: Any) -> Any:
+    return MAX_ITEMS if type(maxsplit) is int and not 0 <= maxsplit <= MAX_ITEMS else maxsplit
+
+
+def _rfind(text: str, sought: Any, *place: Any) -> Any:
+    plain = len(place) < 3 and all(bound is None or isinstance(bound, int) for bound in place)
+    if not plain or not _is_slow_from_the_right(text, sought):
+        return text.rfind(sought, *place)
+    start, end, _ = slice(*(*place, None, None)[:2]).indices(len(text))
+    distance = text[start:end][::-1].find(sought[::-1])
+    return -1 if distance < 0 else end - distance - len(sought)
+
+
+def _rpartition(text: str, sep: Any) -> Any:
+    if not _is_slow_from_the_right(text, sep):
+        return text.rpartition(sep)
+    at = _rfind(text, sep)
+    return ("", "", text) if at < 0 else (text[:at], sep, text[at + len(sep) :])
+
+
+def _strip(function: Callable[..., str]) -> Callable[..., Any]:
+    def run(text: str, *arguments: Any) -> Any:
         if arguments and type(arguments[0]) is str and len(text) * len(arguments[0]) > 1_000_000:
             # Each character of the text is sought among all of those.
             characters = "".join(set(arguments[0])) if len(arguments[0]) <= MAX_ITEMS else arguments[0]
@@ -814,7 +778,7 @@ def _strip(function: Callable[..., str]) -> Guard:
     return run
 
 
-def _replace(budget: Budget, text: str, *arguments: Any) -> Any:
+def _replace(text: str, *arguments: Any) -> Any:
     if len(arguments) >= 2 and type(arguments[0]) is str and type(arguments[1]) is str:
         growth = len(arguments[1]) - len(arguments[0])
         if growth > 0 and (len(text) + 1) * growth + len(text) > MAX_CHARACTERS:
@@ -837,8 +801,8 @@ def _join(budget: Budget, text: str, *arguments: Any) -> Any:
     return text.join(parts)
 
 
-def _pad(function: Callable[..., str]) -> Guard:
-    def run(budget: Budget, text: str, *arguments: Any) -> Any:
+def _pad(function: Callable[..., str]) -> Callable[..., Any]:
+    def run(text: str, *arguments: Any) -> Any:
         if arguments and isinstance(arguments[0], int) and arguments[0] > MAX_CHARACTERS:
             raise _too_long()
         return function(text, *arguments)
@@ -849,36 +813,33 @@ def _pad(function: Callable[..., str]) -> Guard:
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 
-def _splitlines(budget: Budget, text: str, *arguments: Any, **keywords: Any) -> Any:
+def _splitlines(text: str, *arguments: Any, **keywords: Any) -> Any:
     if len(text) > MAX_ITEMS and sum(map(text.count, _LINE_ENDS)) > MAX_ITEMS:
         raise _too_many()
     return text.splitlines(*arguments, **keywords)
-
-
-def _simple(function: Callable[..., Any]) -> Guard:
-    return lambda _, *arguments: function(*arguments)
 
 
 _SIMPLE = (
     *(str.upper, str.lower, str.title, str.capitalize, str.swapcase, str.isdigit, str.isalpha, str.isalnum, str.isspace),
     *(str.startswith, str.endswith, str.find, str.count, str.index, str.partition, str.removeprefix, str.removesuffix),
 )
-
-_METHODS: dict[str, dict[type, Guard]] = {
-    **{method.__name__: {str: _simple(method)} for method in _SIMPLE},
-    **{method.__name__: {str: _strip(method)} for method in (str.strip, str.lstrip, str.rstrip)},
-    **{method.__name__: {str: _pad(method)} for method in (str.zfill, str.ljust, str.rjust, str.center)},
-    **{method.__name__: {dict: _simple(method)} for method in (dict.get, dict.keys, dict.values, dict.items)},
-    "split": {str: _split("split")},
-    "rsplit": {str: _split("rsplit")},
-    "replace": {str: _replace},
-    "join": {str: _join},
-    "rfind": {str: _rfind},
-    "rpartition": {str: _rpartition},
-    "splitlines": {str: _splitlines},
+_OF_TEXTS: Mapping[str, Callable[..., Any]] = {
+    **{method.__name__: method for method in _SIMPLE},
+    **{method.__name__: _strip(method) for method in (str.strip, str.lstrip, str.rstrip)},
+    **{method.__name__: _pad(method) for method in (str.zfill, str.ljust, str.rjust, str.center)},
+    "split": _split,
+    "rsplit": _rsplit,
+    "replace": _replace,
+    "rfind": _rfind,
+    "rpartition": _rpartition,
+    "splitlines": _splitlines,
+    "join": str.join,
 }
+_METHODS: dict[str, dict[type, Callable[..., Any]]] = {name: {str: method} for name, method in _OF_TEXTS.items()}
+for _name in ("get", "keys", "values", "items"):
+    _METHODS[_name] = {dict: getattr(dict, _name)}
 for _name in ("index", "count"):
-    _METHODS[_name] |= {list: _simple(getattr(list, _name)), tuple: _simple(getattr(tuple, _name))}
+    _METHODS[_name] |= {list: getattr(list, _name), tuple: getattr(tuple, _name)}
 
 
 @_guard("receiver")
@@ -889,16 +850,22 @@ def receiver(name: str, value: Any) -> Any:
     return value
 
 
-def _method(name: str, by_type: Mapping[type, Guard]) -> Guard:
+def _method(name: str, by_type: Mapping[type, Callable[..., Any]]) -> Guard:
     def run(budget: Budget, value: Any, /, *arguments: Any, **keywords: Any) -> Any:
         method = by_type.get(type(value)) or by_type[type(receiver(name, value))]
-        if len(value) > LARGE:
-            budget.check_time()
-        if arguments and type(arguments[0]) in _COLLECTIONS:
-            hashable(budget, arguments[0])
-        return check_result(budget, method(budget, value, *arguments, **keywords))
+        if type(value) is not dict and len(value) > _SMALL:  # the methods of a dict do not go through it
+            budget.take(value)
+        for argument in arguments:
+            if type(argument) in _COLLECTIONS or (type(argument) is str and len(argument) > _SMALL):
+                budget.take(argument)
+        return budget.made(method(value, *arguments, **keywords))
 
     return run
 
 
 GUARDS |= {f".{name}": _method(name, by_type) for name, by_type in _METHODS.items()}
+
+
+@_guard(".join")
+def _joined(budget: Budget, value: Any, /, *arguments: Any) -> Any:
+    return budget.made(_join(budget, receiver("join", value), *arguments))
