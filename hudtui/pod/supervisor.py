@@ -12,16 +12,15 @@ them. Everything else is a file in DIR:
     status.json      state, heartbeat, stages; replaced in one step
     events.jsonl     what happened, one JSON object a line, appended by the supervisor alone
     logs/STAGE.log   what the stage printed, byte for byte
-    stages/          which process started which attempt, and how the attempt ended
     stop.json        a request to stop
     limits.json      other limits than the plan's; written while it runs
     gpu.jsonl        how busy the machine is, every 10 s: a line of its processors, memory, disk and network,
                      and where nvidia-smi is a line of its GPUs
 
-Each attempt of a stage runs under a wrapper (`supervisor.py stage`), a detached process that writes down how the attempt ended,
-and ends what it left behind. The program writes straight to its log file, so that nothing in between can stall it, lose a byte
-or break with it. Where tmux is, a window of the session named in the plan shows the log (`supervisor.py show`). Supervisor,
-wrappers and windows may be killed at any moment: what each has done is in the files before it does the next thing.
+The supervisor starts the program of each stage itself, collects its exit status, and ends what it left behind. The program writes
+straight to its log file, so that nothing in between can stall it, lose a byte or break with it. Where tmux is, a window of the
+session named in the plan shows the log (`tail -F`). What the supervisor is about to do is written down before: when it is killed,
+the next one ends the stages that had begun, and says so; none is started twice.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ import fcntl
 import json
 import os
 import re
-import select
 import shutil
 import signal
 import socket
@@ -49,12 +47,11 @@ TICK = 0.2  # seconds between looks at the stages
 SAMPLE = 10.0  # seconds between looks at the machine's load and at its GPUs
 SAMPLES_LIMIT = 32 * 1024 * 1024  # bytes that they may take: eight GPUs for six weeks
 TEXT_LIMIT = 2000  # characters of a text in an event: readers accept twice as much
-START_LIMIT = 60.0  # seconds for a wrapper to come up on a machine under load
-WRAPPERS = 5  # that are tried for an attempt, when they end before they begin it
-SLACK = 4.0  # seconds beyond its grace that a wrapper gets before the supervisor kills in its place
-SHOWN = 256 * 1024  # bytes that a window shows at once; of more only the end
+SLACK = 4.0  # seconds that a killed program gets to end
+TIDY = 3.0  # seconds that what a program left behind gets to end, at most
 JSON_LIMIT = 64 * 1024 * 1024  # bytes of a file that is read as JSON
 ENDED = ("finished", "failed", "stopped")
+BEGUN = ("starting", "running", "ready")  # states of a stage that may have a program
 SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # in names of variables
 
 
@@ -117,12 +114,12 @@ def identity(pid: int) -> Optional[str]:
     return entry[2] if entry else None
 
 
-def is_alive(record: Optional[Dict[str, Any]], who: str = "pid") -> bool:
-    """Whether the process that wrote (or is named in) a record still runs."""
-    if not record or record.get("boot") != boot_id() or not isinstance(record.get(who), int):
+def is_alive(record: Optional[Dict[str, Any]]) -> bool:
+    """True if the process that a record names still runs."""
+    if not record or record.get("boot") != boot_id() or not isinstance(record.get("pid"), int):
         return False
-    found = identity(record[who])
-    return found is not None and found == record.get(who + "_id")
+    now = identity(record["pid"])
+    return now is not None and now == record.get("pid_id")
 
 
 def own_record() -> Dict[str, Any]:
@@ -130,18 +127,27 @@ def own_record() -> Dict[str, Any]:
     return {"pid": os.getpid(), "pid_id": identity(os.getpid()), "boot": boot_id()}
 
 
-def descendants(root: int, table: Dict[int, Tuple[int, int, str]]) -> Set[int]:
-    """Children of a process, their children, and so on."""
+def descendants(root: int, table: Dict[int, Tuple[int, int, str]], without: Set[int]) -> Set[int]:
+    """Children of a process, their children, and so on, but not those in `without` and below them."""
     children = {}  # type: Dict[int, List[int]]
     for pid, entry in table.items():
         children.setdefault(entry[0], []).append(pid)
-    found, todo = set(), [root]  # type: Tuple[Set[int], List[int]]
+    result, todo = set(), [root]  # type: Tuple[Set[int], List[int]]
     while todo:
         for pid in children.get(todo.pop(), ()):
-            if pid not in found:
-                found.add(pid)
+            if pid not in result and pid not in without and not is_tmux(pid):
+                result.add(pid)
                 todo.append(pid)
-    return found
+    return result
+
+
+def is_tmux(pid: int) -> bool:
+    """True for tmux: its server belongs to all of the user's sessions, whoever happened to start it."""
+    try:
+        with open("/proc/%d/comm" % pid, "rb") as stream:
+            return stream.read().startswith(b"tmux")
+    except OSError:
+        return False
 
 
 def tagged(folder: str, stage: str = "") -> Set[int]:
@@ -157,12 +163,9 @@ def tagged(folder: str, stage: str = "") -> Set[int]:
         try:
             with open("/proc/%d/environ" % pid, "rb") as stream:
                 text = b"\0" + stream.read() + b"\0"
-            with open("/proc/%d/comm" % pid, "rb") as stream:
-                tmux = stream.read().startswith(b"tmux")
         except OSError:
             continue
-        # A tmux server that a stage happened to start belongs to all of the user's sessions.
-        if mark in text and (not stage or second in text) and pid not in kin and not tmux:
+        if mark in text and (not stage or second in text) and pid not in kin and not is_tmux(pid):
             found.add(pid)
     return found
 
@@ -280,6 +283,12 @@ def leave_terminal(log: str) -> None:
     os.close(null)
     os.chdir("/")
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def adopt_orphans() -> None:
+    """Make orphans of the programs children of this process, instead of the machine's first one. Linux only."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
 
 
 # --- load ---------------------------------------------------------------------------------------------------------------------
@@ -467,7 +476,10 @@ class StageState:
         self.exit = saved.get("exit")  # type: Optional[int]
         self.started = saved.get("started")  # type: Optional[float]
         self.ended = saved.get("ended")  # type: Optional[float]
-        self.record = None  # type: Optional[Dict[str, Any]]
+        self.pid = saved.get("pid")  # type: Optional[int]
+        self.pid_id = saved.get("pid_id")  # type: Optional[str]
+        self.program = None  # type: Optional[subprocess.Popen[bytes]]
+        self.result = None  # type: Optional[Tuple[int, int, float]]  # exit status, memory in KiB, time
         self.since = clock()
         self.not_before = 0.0
         self.asked = None  # type: Optional[float]
@@ -475,16 +487,23 @@ class StageState:
 
     def saved(self) -> Dict[str, Any]:
         """What status.json says about the stage."""
-        pid = self.record["child"] if self.record and self.state in ("running", "ready") else None
+        alive = self.state in ("running", "ready")
         return {
             "state": self.state,
             "attempt": self.attempt,
             "exit": self.exit,
             "started": self.started,
             "ended": self.ended,
-            "pid": pid,
+            "pid": self.pid if alive else None,
+            "pid_id": self.pid_id if alive else None,
             "service": self.service,
         }
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program and its group. Its number is its own until its exit status is collected."""
+        if self.program is not None and self.result is None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.program.pid, number)
 
 
 def append_sample(path: str, lines: bytes) -> None:
@@ -511,6 +530,7 @@ class Supervisor:
         self.session = str(plan["session"])
         saved = read_json(self.path("status.json")) or {}
         self.resumed = bool(saved)
+        self.rebooted = bool(saved) and saved.get("boot") != boot_id()
         self.state = saved.get("state", "running")  # type: str
         self.outcome = None  # type: Optional[Tuple[str, Optional[str]]]
         self.why = saved.get("why")  # type: Optional[str]
@@ -527,8 +547,12 @@ class Supervisor:
         self.signalled = 0
         names = saved.get("stages", {})
         self.stages = [StageState(spec, names.get(spec["name"], {})) for spec in plan["stages"]]
+        if self.rebooted:
+            for stage in self.stages:
+                stage.pid = None  # the number may be another process now
         self.sampler = Sampler(self.path("gpu.jsonl"))
         self.unwritten = []  # type: List[bytes]
+        self.ends = {}  # type: Dict[Tuple[str, int], Dict[str, Any]]
         self.sequence = self._next_sequence()
         self.hard_after = None  # type: Optional[float]
         if saved.get("outcome"):
@@ -547,13 +571,16 @@ class Supervisor:
     # -- what is written
 
     def _next_sequence(self) -> int:
-        """One more than the last number in events.jsonl, whose last line may be incomplete."""
+        """One more than the last number in events.jsonl, whose last line may be incomplete. Takes note of the ends in it."""
         highest = 0
         try:
             with open(self.path("events.jsonl"), "rb") as stream:
                 for line in stream:
                     with contextlib.suppress(ValueError, KeyError, TypeError):
-                        highest = max(highest, int(json.loads(line.decode("utf-8"))["seq"]))
+                        record = json.loads(line.decode("utf-8"))
+                        highest = max(highest, int(record["seq"]))
+                        if record["type"] == "stage_ended":
+                            self.ends[record["data"]["stage"], record["data"]["attempt"]] = record["data"]
         except OSError:
             return 1
         return highest + 1
@@ -657,9 +684,10 @@ class Supervisor:
         self.mode = "processes"
         self.event("note", message="%s: stages run as detached processes, without windows" % why, mode=self.mode)
 
-    def open_window(self, stage: StageState) -> None:
-        """Show the log of a stage in the window of its name; without a tmux that works, there are no windows any more."""
-        session, name, command = "=" + self.session, stage.name, self.command("show", stage)
+    def open_window(self, stage: StageState, offset: int) -> None:
+        """Show the log of a stage from `offset` on in a window of its name. Without a tmux that works there are no windows."""
+        session, name = "=" + self.session, stage.name
+        command = ["tail", "-c", "+%d" % (offset + 1), "-F", self.path("logs", name + ".log")]
         # A dead window stays readable while the run lasts. The user's own settings must not end the session early.
         settings = [";", "set-option", "-w", "-t", "%s:%s" % (self.session, name), "remain-on-exit", "on"]
         settings += [";", "set-option", "-t", self.session, "destroy-unattached", "off"]
@@ -695,113 +723,131 @@ class Supervisor:
 
     # -- stages
 
-    def record_path(self, stage: StageState, what: str) -> str:
-        """Where the records of the stage's present attempt lie."""
-        return self.path("stages", "%s.%d.%s" % (stage.name, stage.attempt, what))
-
     def launch(self, stage: StageState) -> None:
-        """Start the next attempt of a stage, or continue the attempt that a killed supervisor had begun."""
-        if stage.state == "waiting":
-            stage.attempt += 1
-            stage.state, stage.exit, stage.ended, stage.record, stage.asked = "starting", None, None, None, None
-            self.save()
-        problem = None  # type: Optional[str]
-        if not os.path.exists(self.record_path(stage, "start")):
-            missing = [name for name in stage.spec.get("secrets", ()) if name not in self.secrets]
-            problem = "its secrets are not known here: " + ", ".join(missing) if missing else self._start_wrapper(stage)
-        if self.adopt(stage):
+        """Start the next attempt of a stage."""
+        stage.attempt += 1
+        stage.state, stage.exit, stage.ended, stage.started = "starting", None, None, None
+        stage.pid, stage.pid_id, stage.program, stage.result = None, None, None, None
+        stage.asked, stage.reason = None, "stop"
+        # Written down first: whatever is killed from here on, this attempt is never started again.
+        if self.save():
+            problem = self._start_program(stage)
+        else:
+            problem = "the disk is full" if _no_room(self.folder) else "status.json cannot be written"
+        if problem:
+            self._ended(stage, 127, "error", problem)
             return
-        self.kill_stage(stage)  # a wrapper that was killed may have got as far as the program
-        end = read_json(self.record_path(stage, "exit")) or {}
-        problem = end.get("error") or problem or "its wrapper ended before the program was started"
-        if _no_room(self.folder):
-            problem = "the disk is full"
-        self._ended(stage, end.get("exit", 127), end.get("by", "error"), problem)
+        stage.state, stage.started, stage.since = "running", time.time(), clock()
+        self.save()
+        self.event("stage_started", stage=stage.name, attempt=stage.attempt, pid=stage.pid)
 
-    def adopt(self, stage: StageState) -> bool:
-        """Read the record of the attempt; returns whether the attempt was started."""
-        stage.record = read_json(self.record_path(stage, "start"))
-        if stage.record is None:
-            return False
-        same = stage.record.get("boot") == boot_id()
-        stage.state, stage.started = "running", stage.record["at"]
-        stage.since = stage.record["clock"] if same else clock()
-        self.event("stage_started", stage=stage.name, attempt=stage.attempt, pid=stage.record["child"])
-        return True
-
-    def _start_wrapper(self, stage: StageState) -> Optional[str]:
-        """Start the wrapper of an attempt, unless a killed supervisor has started it; wait until the attempt has begun."""
-        wrapper = None  # type: Optional[subprocess.Popen[bytes]]
-        spawned = 0
-        began = clock()
-        while clock() - began < START_LIMIT:
-            # Of two wrappers, as after a killed supervisor, the holder of the lock counts.
-            running = (wrapper and wrapper.poll() is None) or is_alive(read_json(self.record_path(stage, "lock")))
-            begun = os.path.exists(self.record_path(stage, "start")) or os.path.exists(self.record_path(stage, "exit"))
-            # From its record on, a window that is closed ends its stage.
-            shown = self.mode != "tmux" or clock() - began > SLACK or os.path.exists(self.record_path(stage, "window"))
-            if begun and (shown or not running):
-                return None
-            if not running:
-                # A supervisor that was killed may have left a wrapper without a job, which ends as soon as it finds that.
-                if spawned == WRAPPERS or os.path.exists(self.record_path(stage, "begun")):
-                    return None
-                if not spawned and self.mode == "tmux":
-                    self.open_window(stage)
-                wrapper = self._spawn(stage)
-                spawned += 1
-            self.keep_up()
-            time.sleep(0.01)
-        return "its wrapper did not come up within %d s" % START_LIMIT
-
-    def _spawn(self, stage: StageState) -> "subprocess.Popen[bytes]":
-        """Start a wrapper. Its job, secrets included, goes through a pipe; a job that is cut short starts nothing."""
+    def _start_program(self, stage: StageState) -> Optional[str]:
+        """Start the program of an attempt; returns why that is not possible."""
+        missing = [name for name in stage.spec.get("secrets", ()) if name not in self.secrets]
+        if missing:
+            return "its secrets are not known here: " + ", ".join(missing)
         env = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
         env.update({"PYTHONUNBUFFERED": "1", "HUDTUI_RUN_DIR": self.folder, "HUDTUI_STAGE": stage.name})
         env["HUDTUI_RUN_ID"] = str(self.plan["run"])
         env.update(stage.spec.get("env", {}))
         env.update({name: self.secrets[name] for name in stage.spec.get("secrets", ())})
-        job = {
-            "argv": stage.spec["argv"],
-            "cwd": os.path.join(self.folder, stage.spec.get("cwd") or ""),
-            "env": env,
-            "grace": stage.grace,
-            "signal": stage.spec.get("stop_signal", "TERM"),
-        }
-        with open(self.path("supervisor.log"), "ab") as log:
-            wrapper = subprocess.Popen(
-                self.command("stage", stage), stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+        argv = stage.spec["argv"]
+        where = os.path.join(self.folder, stage.spec.get("cwd") or "")
+        try:
+            log = os.open(self.path("logs", stage.name + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            return "its log cannot be written: %s" % error.strerror
+        try:
+            if self.mode == "tmux":
+                self.open_window(stage, os.fstat(log).st_size)
+            stage.program = subprocess.Popen(
+                argv, cwd=where, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        assert wrapper.stdin is not None
-        with contextlib.suppress(BrokenPipeError), wrapper.stdin as stream:
-            stream.write(json.dumps(job).encode("utf-8"))
-        return wrapper
+        except OSError as error:
+            what = "the folder %s" % where if error.filename == where else "`%s`" % argv[0]
+            return "the disk is full" if _no_room(self.folder) else "%s cannot be used: %s" % (what, error.strerror)
+        except ValueError as error:
+            return "`%s` cannot be used: %s" % (argv[0], error)
+        finally:
+            os.close(log)
+        stage.pid, stage.pid_id = stage.program.pid, identity(stage.program.pid)
+        return None
 
-    def command(self, what: str, stage: StageState) -> List[str]:
-        """The command of this program for the present attempt of a stage."""
-        program = [sys.executable or "python3", "-I", "-S", os.path.abspath(__file__)]
-        return [*program, what, self.folder, stage.name, str(stage.attempt)]
+    def reap(self) -> None:
+        """Collect the exit status of every process that has ended. Orphans of a stage are children of this process too."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, code, usage = os.wait4(-1, os.WNOHANG)
+                if not pid:
+                    return
+                for stage in self.stages:
+                    if stage.program is not None and stage.program.pid == pid and stage.result is None:
+                        status = -os.WTERMSIG(code) if os.WIFSIGNALED(code) else os.WEXITSTATUS(code)
+                        stage.program.returncode = status
+                        stage.result = status, usage.ru_maxrss, time.time()
 
     def observe(self, stage: StageState) -> None:
         """Notice the end of a stage that runs."""
         if stage.state not in ("running", "ready"):
             return
-        if stage.asked is not None and clock() - stage.asked > self.patience(stage) + SLACK:
-            self.kill_stage(stage)
-            if not os.path.exists(self.record_path(stage, "exit")):
+        if stage.result is not None:
+            status, memory, at = stage.result
+            self.clear(stage)
+            self._ended(stage, status, "itself" if stage.asked is None else stage.reason, None, at, memory)
+        elif stage.asked is not None and clock() - stage.asked > self.patience(stage):
+            stage.signal(signal.SIGKILL)
+            if clock() - stage.asked > self.patience(stage) + SLACK:
+                self.kill_stage(stage)
                 self._ended(stage, -signal.SIGKILL, stage.reason)
+
+    def left_of(self, stage: StageState) -> Set[int]:
+        """Processes that a stage has started and that still run."""
+        victims = tagged(self.folder, stage.name)
+        table = processes()
+        if stage.program is not None:
+            victims |= {pid for pid, entry in table.items() if entry[1] == stage.program.pid}
+        elif is_alive({"boot": boot_id(), "pid": stage.pid, "pid_id": stage.pid_id}):
+            assert stage.pid is not None
+            victims |= descendants(stage.pid, table, set()) | {stage.pid}
+            victims |= {pid for pid, entry in table.items() if entry[1] == stage.pid}
+        if not any(other.state in BEGUN for other in self.stages if other is not stage):
+            victims |= self.strays(stage)
+        return victims
+
+    def strays(self, ended: Optional[StageState] = None) -> Set[int]:
+        """Orphans that stages have left behind, which come to this process whatever their group and environment."""
+        alive = [stage for stage in self.stages if stage.result is None and stage is not ended]
+        known = {stage.program.pid for stage in alive if stage.program is not None}
+        if self.sampler.process is not None:
+            known.add(self.sampler.process.pid)
+        return descendants(os.getpid(), processes(), known)
+
+    def clear(self, stage: StageState) -> None:
+        """End what the program left behind: politely, then at once."""
+        until, asked = clock() + min(stage.grace, TIDY), False
+        while clock() < until + 5.0:
+            self.keep_up()
+            remaining = self.left_of(stage)
+            if not remaining:
                 return
-        if stage.record is None:
-            stage.record = read_json(self.record_path(stage, "start"))
-        running = is_alive(stage.record)  # before the exit record is read, which a wrapper writes before it ends
-        end = read_json(self.record_path(stage, "exit"))
-        if end is not None:
-            self._ended(stage, end.get("exit"), str(end.get("by")), end.get("error"), end.get("at"), end.get("max_rss_kib"))
-        elif not running:
-            self.kill_stage(stage)
-            restarted = stage.record is not None and stage.record.get("boot") != boot_id()
-            why = "the machine was restarted" if restarted else "its wrapper was killed from outside"
-            self._ended(stage, None, "error", why)
+            if not asked or clock() > until:
+                send(remaining, signal.SIGKILL if asked else signal.SIGTERM)
+                asked = True
+            time.sleep(0.05)
+
+    def end_abandoned(self) -> None:
+        """End the stages that a killed supervisor had begun: their exit status went to nobody."""
+        for stage in self.stages:
+            if stage.state in BEGUN:
+                self.kill_stage(stage)
+                end = self.ends.get((stage.name, stage.attempt))
+                if end is not None:  # written down just before the kill
+                    self._ended(stage, end.get("exit"), str(end.get("by")), end.get("error"))
+                    continue
+                why = (
+                    "the machine was restarted" if self.rebooted else "its supervisor was killed, and the stage was ended with it"
+                )
+                self._ended(stage, None, "error", why)
 
     def _ended(
         self,
@@ -813,17 +859,21 @@ class Supervisor:
         memory: Optional[int] = None,
     ) -> None:
         stage.state, stage.exit, stage.ended = "ended", status, at or time.time()
+        if (stage.name, stage.attempt) in self.ends:
+            self._after(stage, status, by, error)
+            return
         data = {"stage": stage.name, "attempt": stage.attempt, "exit": status, "by": by}  # type: Dict[str, Any]
         if error:
             data["error"] = error
         if memory:
             data["max_rss_kib"] = memory
         self.event("stage_ended", **data)
+        self.save()
+        self._after(stage, status, by, error)
+
+    def _after(self, stage: StageState, status: Optional[int], by: str, error: Optional[str]) -> None:
+        """Decide what follows from the end of an attempt."""
         if self.state != "running" or (status == 0 and not stage.service):
-            return
-        if by in ("hangup", "interrupt"):
-            how = "its tmux window was closed" if by == "hangup" else "it was interrupted in its tmux window"
-            self.begin_stop("stopped", "%s: %s" % (stage.name, how))
             return
         again = stage.spec.get("restart") or {}
         if stage.attempt <= int(again.get("times", 0)) and by != "limit":
@@ -861,14 +911,7 @@ class Supervisor:
     def kill_stage(self, stage: StageState) -> None:
         """End whatever is left of a stage, at once."""
         for _ in range(3):  # what is being started just now is seen by the next look
-            victims = tagged(self.folder, stage.name)
-            record = stage.record
-            if record:
-                table = processes()
-                if is_alive(record):
-                    victims |= descendants(int(record["pid"]), table) | {int(record["pid"])}
-                if is_alive(record, "child"):
-                    victims |= {pid for pid, entry in table.items() if entry[1] == int(record["child"])}
+            victims = self.left_of(stage)
             if not victims:
                 return
             send(victims, signal.SIGKILL)
@@ -920,7 +963,7 @@ class Supervisor:
         for stage in self.stages:
             if stage.state == "waiting" and clock() < stage.not_before:
                 return
-            if stage.state in ("waiting", "starting"):
+            if stage.state == "waiting":
                 self.launch(stage)
                 return
             if stage.state == "running":
@@ -954,27 +997,13 @@ class Supervisor:
             self.begin_stop("failed", "%s: it was not ready after %g s" % (stage.name, wanted.get("timeout", 600.0)))
 
     def ask(self, stage: StageState, reason: str) -> None:
-        """Tell a wrapper to end its program politely, then hard."""
+        """Tell a program to end politely; `observe` kills it when it does not."""
         stage.asked, stage.reason = clock(), reason
-        # On a full disk the signal alone does it, with the plan's own grace.
-        with contextlib.suppress(OSError):
-            write_json(self.record_path(stage, "ask"), {"by": reason, "grace": self.patience(stage)})
-        if stage.record is not None and is_alive(stage.record):
-            send({int(stage.record["pid"])}, signal.SIGTERM)
+        stage.signal(getattr(signal, "SIG" + str(stage.spec.get("stop_signal", "TERM")), signal.SIGTERM))
 
     def wind_down(self) -> None:
         """Stop what still runs, the newest first; then conclude."""
         for stage in reversed(self.stages):
-            if stage.state == "starting" and not self.adopt(stage):
-                # A killed supervisor had begun with it. A wrapper that is ended now leaves the program unstarted.
-                wrapper = read_json(self.record_path(stage, "lock"))
-                if wrapper is not None and is_alive(wrapper):
-                    hard = stage.asked is not None and clock() - stage.asked > SLACK
-                    stage.asked = stage.asked or clock()
-                    send({int(wrapper["pid"])}, signal.SIGKILL if hard else signal.SIGTERM)
-                    return
-                if not self.adopt(stage):
-                    stage.state = "ended"
             if stage.state in ("running", "ready"):
                 if stage.asked is None:
                     self.ask(stage, "stop")
@@ -983,12 +1012,13 @@ class Supervisor:
 
     def conclude(self) -> None:
         """Kill what is left of the run, and write down how it ended."""
-        left = tagged(self.folder)
-        if left:
-            send(left, signal.SIGKILL)
-            left = self.wait_gone(left, 5.0)
-            if left:
-                self.event("note", message="these processes could not be ended: %s" % ", ".join(map(str, sorted(left))))
+        remaining = tagged(self.folder) | self.strays()
+        if remaining:
+            send(remaining, signal.SIGKILL)
+            remaining = self.wait_gone(remaining, 5.0)
+            if remaining:
+                listed = ", ".join(map(str, sorted(remaining)))
+                self.event("note", message="these processes could not be ended: %s" % listed)
         self.close_session()
         self.sampler.end()
         state, why = self.outcome or ("failed", "nothing was decided")
@@ -1001,9 +1031,7 @@ class Supervisor:
 
     def keep_up(self) -> None:
         """What must not wait: the heartbeat, the events that found no room, and the GPUs."""
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:  # wrappers that have ended
-                pass
+        self.reap()
         self.sampler.tick()
         if clock() >= self.next_beat:
             self.flush_events()
@@ -1014,10 +1042,13 @@ class Supervisor:
         self.choose_mode()
         if self.resumed:
             self.event("resumed", pid=os.getpid())
+            self.requests()
+            self.end_abandoned()
         self.save()
         while self.state not in ENDED:
             if not os.path.isdir(self.folder):
                 self.outcome = ("stopped", "the run's folder was removed")
+            self.reap()
             for stage in self.stages:
                 self.observe(stage)
             self.requests()
@@ -1060,8 +1091,8 @@ def _serve(folder: str, secrets: Dict[str, str], report: int) -> int:
         leave_terminal(os.path.join(folder, "supervisor.log"))
         os.environ.pop("TMUX", None)  # the default server, where `tmux attach` looks
         os.environ.pop("TMUX_PANE", None)
-        for name in ("logs", "stages"):
-            os.makedirs(os.path.join(folder, name), 0o700, exist_ok=True)
+        os.makedirs(os.path.join(folder, "logs"), 0o700, exist_ok=True)
+        adopt_orphans()
         lock = take_lock(os.path.join(folder, "supervisor.lock"))
         if lock is None:
             answer(3, error="another supervisor carries out this run", pid=_holder(folder))
@@ -1076,6 +1107,7 @@ def _serve(folder: str, secrets: Dict[str, str], report: int) -> int:
 
         signal.signal(signal.SIGTERM, on_signal)
         signal.signal(signal.SIGINT, on_signal)
+        signal.signal(signal.SIGHUP, lambda *_: None)  # not ignored, which programs would inherit
         if not supervisor.save():
             answer(1, error="the disk is full" if _no_room(folder) else "status.json cannot be written; see supervisor.log")
             return 1
@@ -1112,9 +1144,7 @@ def status(folder: str) -> int:
     found = read_json(os.path.join(folder, "status.json"))
     records, stages = [], (found or {}).get("stages")
     for name, stage in stages.items() if isinstance(stages, dict) else ():
-        attempt = stage.get("attempt") if isinstance(stage, dict) else None
-        record = read_json(os.path.join(folder, "stages", "%s.%s.start" % (name, attempt)))
-        if is_alive(record) or is_alive(record, "child"):
+        if isinstance(stage, dict) and is_alive(dict(stage, boot=(found or {}).get("boot"))):
             records.append(name)
     session = False
     if found and isinstance(found.get("session"), str) and shutil.which("tmux"):
@@ -1145,212 +1175,9 @@ def stop(folder: str, grace: Optional[float], why: str) -> int:
     return 0
 
 
-# --- wrapper of a stage -------------------------------------------------------------------------------------------------------
-
-
-class StageWrapper:
-    """Runs the program of one attempt of a stage, writes down how it ended, and ends what it left behind."""
-
-    def __init__(self, folder: str, name: str, attempt: str) -> None:
-        self.base = os.path.join(folder, "stages", "%s.%s." % (name, attempt))
-        self.log = os.path.join(folder, "logs", name + ".log")
-        self.folder = folder
-        self.by = "itself"
-        self.asked = None  # type: Optional[float]
-        self.grace = 10.0
-        self.signal = int(signal.SIGTERM)
-        self.child = 0
-
-    def finish(self, **end: Any) -> int:
-        """Write down how it ended; on a full disk as soon as there is room."""
-        for _ in range(600):
-            try:
-                write_json(self.base + "exit", dict(end, by=end.get("by", self.by), at=time.time()))
-                break
-            except OSError:
-                if not os.path.isdir(self.folder):
-                    break
-                time.sleep(1.0)
-        return 0
-
-    def fail(self, error: str) -> int:
-        """Give up before the program was started."""
-        return self.finish(exit=127, by="error", error=error)
-
-    def main(self, pipe: str) -> int:
-        """From the lock to the exit record. The job comes from standard input, or from the pipe that earlier supervisors made."""
-        lock = take_lock(self.base + "lock")
-        if lock is None or any(os.path.exists(self.base + what) for what in ("begun", "start", "exit")):
-            return 0
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self.on_signal)
-        signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
-        signal.alarm(int(START_LIMIT))
-        with open(pipe or 0, "rb") as stream:
-            text = stream.read().decode("utf-8")
-        signal.alarm(0)
-        try:
-            job = json.loads(text)
-        except ValueError:
-            return 1  # the supervisor was killed meanwhile: the next one starts the attempt
-        self.grace = job["grace"]
-        self.signal = int(getattr(signal, "SIG" + job["signal"]))
-        # Orphans of the program become children of this process, instead of the machine's first one: none can slip away.
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
-        try:
-            log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            return self.fail("its log cannot be written: %s" % error.strerror)
-        wakeup, signalled = os.pipe()
-        for handle in (wakeup, signalled):
-            os.set_blocking(handle, False)
-        signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        # Written down before and after: an attempt that has `begun` is never begun again, whatever is killed in between.
-        shown = os.fstat(log).st_size
-        try:
-            write_json(self.base + "begun", own_record())
-        except OSError as error:
-            return self.fail("it cannot be started: %s" % error.strerror)
-        if self.asked is not None:
-            return self.finish(exit=1)
-        try:
-            # Kept: an object that is thrown away collects the exit status that `wait` is to find.
-            where = {"cwd": job["cwd"], "env": job["env"], "start_new_session": True}
-            self.program = subprocess.Popen(job["argv"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, **where)
-        except OSError as error:
-            what = "the folder %s" % job["cwd"] if error.filename == job["cwd"] else "`%s`" % job["argv"][0]
-            return self.fail("%s cannot be used: %s" % (what, error.strerror))
-        self.child = self.program.pid
-        if self.asked is not None:  # by a signal while the program started
-            self.pass_on()  # type: ignore[unreachable]
-        os.close(log)
-        del job, text
-        record = dict(own_record(), child=self.child, child_id=identity(self.child), at=time.time(), clock=clock(), log=shown)
-        try:
-            write_json(self.base + "start", record)
-        except OSError as error:
-            os.killpg(self.child, signal.SIGKILL)
-            self.wait(wakeup)
-            return self.fail("it cannot be started: %s" % error.strerror)
-        status, memory = self.wait(wakeup)
-        self.clear()
-        return self.finish(exit=status, max_rss_kib=memory)
-
-    def on_signal(self, number: int, _frame: Any) -> None:
-        """Pass a request to end on to the program."""
-        if self.asked is None:
-            self.by = {signal.SIGHUP: "hangup", signal.SIGINT: "interrupt"}.get(signal.Signals(number), "stop")
-            wish = read_json(self.base + "ask")
-            if wish:
-                self.by, self.grace = str(wish["by"]), float(wish["grace"])
-            self.asked = clock()
-            if self.child:
-                self.pass_on()
-
-    def pass_on(self) -> None:
-        """Send the program the signal by which its stage is stopped."""
-        with contextlib.suppress(OSError):
-            os.killpg(self.child, self.signal)
-
-    def wait(self, wakeup: int) -> Tuple[int, int]:
-        """The program's exit status (negative: a signal) and its largest memory in KiB."""
-        killed = False
-        while True:
-            pid, code, usage = os.wait4(-1, os.WNOHANG)
-            if pid == self.child:
-                return -os.WTERMSIG(code) if os.WIFSIGNALED(code) else os.WEXITSTATUS(code), usage.ru_maxrss
-            if pid:
-                continue
-            limit = 30.0
-            if self.asked is not None and not killed:
-                limit = self.asked + self.grace - clock()
-                if limit <= 0.0:
-                    killed, limit = True, 30.0
-                    with contextlib.suppress(OSError):
-                        os.killpg(self.child, signal.SIGKILL)
-            if select.select([wakeup], [], [], limit)[0]:
-                with contextlib.suppress(OSError):
-                    os.read(wakeup, 4096)
-
-    def clear(self) -> None:
-        """End what the program left behind: politely, then at once."""
-        until, asked = clock() + min(self.grace, 3.0), False
-        while clock() < until + 5.0:
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            table = processes()
-            left = descendants(os.getpid(), table) | {pid for pid, entry in table.items() if entry[1] == self.child}
-            if not left:
-                return
-            if not asked or clock() > until:
-                send(left, signal.SIGKILL if asked else signal.SIGTERM)
-                asked = True
-            time.sleep(0.05)
-
-
-def show(folder: str, name: str, attempt: str) -> int:
-    """Show what an attempt prints, in a window; a closed window or Ctrl-C ends the attempt."""
-    base, log = os.path.join(folder, "stages", "%s.%s." % (name, attempt)), os.path.join(folder, "logs", name + ".log")
-
-    def wrapper() -> Optional[Dict[str, Any]]:
-        found = read_json(base + "lock")
-        return found if is_alive(found) else None
-
-    def pass_on(number: int, _frame: Any) -> None:
-        found = wrapper()
-        # tmux hangs up too when another command is started in the window, as a new supervisor does.
-        replaced = number == signal.SIGHUP and _window_is_open()
-        if found and not replaced and not os.path.exists(base + "exit"):
-            send({int(found["pid"])}, number)
-        if number == signal.SIGHUP:
-            os._exit(0)
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, pass_on)
-    with contextlib.suppress(OSError):
-        write_json(base + "window", own_record(), durable=False)
-    until = clock() + START_LIMIT
-    while not (os.path.exists(base + "start") or os.path.exists(base + "exit") or clock() > until):
-        time.sleep(0.05)
-    with contextlib.suppress(OSError), open(log, "rb") as stream:
-        stream.seek((read_json(base + "start") or {}).get("log", 0))
-        while True:
-            ended = wrapper() is None  # before the last look
-            new = os.fstat(stream.fileno()).st_size - stream.tell()
-            if new > SHOWN:
-                _print("\n[hudtui] %d bytes are left out here; they are in %s\n" % (new - SHOWN // 4, log))
-                stream.seek(new - SHOWN // 4, os.SEEK_CUR)
-            sys.stdout.buffer.write(stream.read(max(min(new, SHOWN), 0)))
-            sys.stdout.buffer.flush()
-            if new <= 0 and ended:
-                break
-            time.sleep(0.0 if new > 0 else 0.1)
-    end = read_json(base + "exit") or {}
-    _print("\n[hudtui] %s: %s\n" % (name, end.get("error") or "ended with status %s" % end.get("exit")))
-    return 0
-
-
-def _window_is_open() -> bool:
-    """Whether tmux still has the window that this process was started in."""
-    try:
-        asked = ["tmux", "list-panes", "-a", "-F", "#{pane_id}"]
-        done = subprocess.run(asked, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return os.environ.get("TMUX_PANE", "").encode() in done.stdout.split()
-
-
-def _print(text: str) -> None:
-    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-    sys.stdout.buffer.flush()
-
-
 def main(arguments: List[str]) -> int:
     """The command line; see the text at the top of the file."""
-    if len(arguments) < 2 or arguments[0] not in ("start", "status", "stop", "stage", "show"):
+    if len(arguments) < 2 or arguments[0] not in ("start", "status", "stop"):
         print(__doc__, file=sys.stderr)
         return 2
     folder = os.path.realpath(os.path.expanduser(arguments[1]))
@@ -1361,12 +1188,8 @@ def main(arguments: List[str]) -> int:
         return start(folder, b"" if sys.stdin.isatty() else sys.stdin.buffer.read())
     if arguments[0] == "status":
         return status(folder)
-    if arguments[0] == "stop":
-        grace = float(arguments[2]) if len(arguments) > 2 and arguments[2] != "-" else None
-        return stop(folder, grace, arguments[3] if len(arguments) > 3 else "stopped on request")
-    if arguments[0] == "show":
-        return show(folder, arguments[2], arguments[3])
-    return StageWrapper(folder, arguments[2], arguments[3]).main(arguments[4] if len(arguments) > 4 else "")
+    grace = float(arguments[2]) if len(arguments) > 2 and arguments[2] != "-" else None
+    return stop(folder, grace, arguments[3] if len(arguments) > 3 else "stopped on request")
 
 
 if __name__ == "__main__":

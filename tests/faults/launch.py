@@ -424,7 +424,7 @@ def no_tmux_server() -> Outcome:
         subprocess.run(["tmux", "kill-server"], env=environment, check=False, capture_output=True)
 
     with world(LONG) as one:
-        return _outcome("tmux is killed on the machine", one, _during(one, kill), state="stopped", words="tmux window")
+        return _outcome("tmux is killed on the machine", one, _during(one, kill), state="finished", words="")
 
 
 def taken_back() -> Outcome:

@@ -31,8 +31,6 @@ _MACHINE = {"never": "the machine was never created", "released": "the machine i
 _ENDED_BY = {
     "limit": ": its time is over",
     "stop": ": it was stopped",
-    "hangup": ": its tmux window was closed",
-    "interrupt": ": it was interrupted in its tmux window",
 }
 
 

@@ -168,17 +168,17 @@ async def list_tmux_sessions(host: Host) -> tuple[TmuxSession, ...]:
 
 
 def _folder(command: str) -> str | None:
-    """Return the run folder in a pane's command: `... supervisor.py show FOLDER NAME ...`."""
+    """Return the run folder in a pane's command: `tail -c +1 -F FOLDER/logs/NAME.log`."""
     try:
         words = shlex.split(command)
         while len(words) == 1 and " " in words[0]:
             words = shlex.split(words[0])
     except ValueError:
         return None
-    for place, word in enumerate(words[:-2]):
-        if word.endswith("/supervisor.py") and words[place + 1] == "show" and words[place + 2].startswith("/"):
-            return words[place + 2]
-    return None
+    if len(words) != 5 or words[:2] != ["tail", "-c"] or words[3] != "-F":
+        return None
+    log = PurePosixPath(words[4])
+    return str(log.parent.parent) if log.is_absolute() and log.parent.name == "logs" else None
 
 
 async def find_session(host: Host, *, session: str | None = None, file: str | None = None) -> ExternalSession:

@@ -6,7 +6,6 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -198,11 +197,10 @@ def test_where_new_lines_begin(before: list[str], lines: list[str], grown: int, 
 
 
 def test_the_folder_of_a_run_is_read_from_its_command() -> None:
-    command = f"{sys.executable} -I -S /runs/a b/supervisor.py show '/runs/a b' play 1 /tmp/pipe"
-    assert _folder(f"{sys.executable} -I '/runs/a b/supervisor.py' show '/runs/a b' play 1 /p") == "/runs/a b"
-    assert _folder('"python3 -I /r/supervisor.py show /r play 1 /p"') == "/r"
-    unlike: list[Any] = ["", "bash", "supervisor.py show", "python3 /r/supervisor.py stop /r x", "a 'b", command]
-    assert [_folder(one) for one in unlike[:-1]] == [None] * 5
+    assert _folder("tail -c +1 -F '/runs/a b/logs/play.log'") == "/runs/a b"
+    assert _folder('"tail -c +120 -F /r/logs/play.log"') == "/r"
+    unlike = ["", "bash", "tail -F", "tail -f /r/logs/x.log", "tail -c +1 -F logs/x.log", "tail -c +1 -F /r/x.log", "a 'b"]
+    assert [_folder(one) for one in unlike] == [None] * len(unlike)
 
 
 async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None:

@@ -113,9 +113,8 @@ async def test_a_lost_connection_and_a_killed_supervisor_are_mended(store: RunSt
     box.server.cut()
     notices = await reconcile_runs(RunStore(store.state_dir), hosts=find_host)
     assert [notice.message for notice in notices] == [f"run {record.id}: its supervisor had ended, and was started again"]
-    (Path.home() / record.folder / "go").touch()
-    assert await ended(store, record.id) == "finished"
-    assert (Path.home() / record.folder / "logs" / "s0.log").read_text() == "done\n"
+    assert await ended(store, record.id) == "failed"
+    assert "supervisor was killed" in str(store.summary(record.id).why)
 
 
 async def test_a_launch_that_was_broken_off_is_taken_up(store: RunStore, distant: Make) -> None:
