@@ -107,7 +107,7 @@ class YamlDocument:
         return self._nearest(path).value
 
     def style(self, path: YamlPath = ()) -> str:
-        """How the value at `path` is written.
+        """Style in which the value at `path` is written.
 
         Empty for plain text; a quotation mark, `|` or `>` for other scalars; `block` or `{` for a mapping or list; `*` for a
         mapping or list that an alias stands for.
@@ -219,7 +219,7 @@ def _line_starts(text: str) -> list[int]:
 
 
 def _owns(parent: _Node, child: _Node) -> bool:
-    """Whether the child stands inside its parent's text: what an alias or a merge brought in stands elsewhere."""
+    """True if the child stands inside its parent's text: what an alias or a merge brought in stands elsewhere."""
     around, key = parent.value, child.key
     return (around.line, around.column) <= (key.line, key.column) <= (around.end_line, around.end_column)
 
@@ -279,9 +279,9 @@ class _Anchored:
     value: Any
     node: _Node
     size: int
-    """How many values it holds, itself included."""
+    """Number of values in it, itself included."""
     height: int
-    """How deep it is nested."""
+    """Levels of nesting."""
 
 
 class _Reader:
@@ -430,7 +430,7 @@ class _Reader:
         return pairs
 
     def _known(self, event: Any, mark: Mark) -> _Anchored:
-        """What an alias stands for."""
+        """Return the value that an alias stands for."""
         name: str = event.anchor
         found = self.anchors.get(name)
         if found is not None:

@@ -1,4 +1,4 @@
-"""What the JSON schema of a tool says, in plain words."""
+"""The JSON schema of a tool in plain words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Parameter:
     """Default, choices and limits in words."""
     description: str
     depth: int = 0
-    """Of the property in the object; 0 for a parameter of the tool itself."""
+    """Level of the property in the object; 0 for a parameter of the tool itself."""
 
 
 _LIMITS = {

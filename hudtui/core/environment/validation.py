@@ -29,7 +29,7 @@ _REFUSED = 1_000
 _PATTERN_MEMORY = 1 << 18
 """Bytes that a pattern may take when it is compiled: about 20,000 instructions."""
 _CLASSES = re.compile(r"\\[bBdDsSwW]")
-"""What stands for ASCII alone in RE2 and in ECMAScript, and for more where a server has Python or Rust look for it."""
+"""Classes that stand for ASCII alone in RE2 and in ECMAScript, and for more in Python and Rust."""
 _HALVES = re.compile("[\ud800-\udfff]")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
@@ -72,7 +72,7 @@ class Validator:
         self._lock = threading.Lock()
 
     def errors(self, value: Any, *, part: Any = None, most: int = 16, work: WorkBudget | None = None) -> list[Any]:
-        """What is wrong with a value, as errors of the `jsonschema` package; none when it fits.
+        """Return the faults of a value, as errors of the `jsonschema` package; none when it fits.
 
         Args:
             value: JSON data.
@@ -141,7 +141,7 @@ def _refused_text(text: str) -> str | None:
 
 
 def _refused(schema: Mapping[str, Any]) -> str | None:
-    """Why a schema does not follow its own meta-schema; None if it does."""
+    """Reason why a schema does not follow its own meta-schema; None if it does."""
     from jsonschema import Draft202012Validator, FormatChecker
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import validator_for
@@ -164,7 +164,7 @@ def _nameless(schema: Any) -> Any:
 
 
 def _unfit(schema: Mapping[str, Any]) -> str | None:
-    """Why a schema is refused before it is used: its size, or keywords that lead past the counting; None when it is fine."""
+    """Reason why a schema is refused unused: its size, or keywords that lead past the counting; None when it is fine."""
     left: list[Any] = [schema]
     parts = values = 0
     words: set[str] = set()
@@ -190,7 +190,7 @@ def _unfit(schema: Mapping[str, Any]) -> str | None:
 
 
 def _size(value: Any, most: int) -> int:
-    """How large a value is: its parts, and its text by sixteens. Stops counting beyond `most`."""
+    """Size of a value: its parts, and its text by sixteens. Stops counting beyond `most`."""
     left, size = [value], 0
     while left and size <= most:
         part = left.pop()
@@ -255,7 +255,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def _found(pattern: str, text: str) -> bool | None:
-    """Whether a pattern is found in a text; None where that is not known."""
+    """True if a pattern is found in a text; None where that is not known."""
     compiled = _compiled(pattern)
     if compiled is None:
         _check.skipped.append(f"the pattern {clean_line(pattern, 60)} cannot be looked for in a bounded time")

@@ -14,7 +14,7 @@ _DONE = Tool(DONE, "End the episode.", {"type": "object", "properties": {}, "add
 
 
 def action_tools(config: GymConfig, tools: Mapping[str, Tool], *, reserved: Collection[str] = ()) -> tuple[Tool, ...]:
-    """What an agent can call under a configuration: each action, unmapped tools where they are allowed, and `done`.
+    """Calls that an agent can make under a configuration: each action, unmapped tools where they are allowed, and `done`.
 
     `tools` are the environment's, by name, without those that belong to the task. Those in `reserved` are reached by a mapping
     alone.

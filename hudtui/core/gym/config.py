@@ -139,7 +139,7 @@ class _Reader:
     def is_a(
         self, kind: type, value: Any, path: YamlPath, *, words: str = "", code: str = "type", at_value: bool = False
     ) -> bool:
-        """Whether a value has a type; reported where it has not."""
+        """True if a value has a type; reported where it has not."""
         if isinstance(value, kind):
             return True
         message = f"`{path[-1]}` is {words or _KINDS[kind]}, not {_kind(value)}"
@@ -295,7 +295,7 @@ class _Reader:
         return tuple(found)
 
     def is_message(self, value: Any, path: YamlPath) -> bool:
-        """Whether a value is a text that can be a message; reported where it is not."""
+        """True if a value is a text that can be a message; reported where it is not."""
         if not self.is_a(str, value, path, code="example", at_value=True):
             return False
         if not value.strip():
@@ -359,7 +359,7 @@ class _Reader:
         return None if tool is None else ActionMapping(action, tool, tuple(names), parameters, tuple(keywords))
 
     def is_comment(self, key: str, value: Any, path: YamlPath) -> bool:
-        """Whether a key was meant as a comment: in quotes, YAML takes it for a key."""
+        """True if a key was meant as a comment: in quotes, YAML takes it for a key."""
         holds_something = isinstance(value, dict) and not value.keys().isdisjoint(("_tool", *_FORMS))
         if not key.lstrip().startswith(("#", "//")) or holds_something:
             return False

@@ -70,7 +70,7 @@ def called_tools(config: GymConfig) -> tuple[str, ...]:
 
 
 def is_config_for(named: str | None, tools: tuple[str, ...], analysis: Analysis, identity: EnvironmentIdentity) -> bool:
-    """Whether a configuration is for the analyzed environment.
+    """True if a configuration is for the analyzed environment.
 
     `named` is the environment that the configuration names, `tools` what its actions call; `identity` has the names of the
     analyzed environment.

@@ -26,7 +26,7 @@ RESERVED = frozenset({"done"})
 """Actions that never stand for a tool: they belong to the episode."""
 
 DONE_LINES = ("- done(): End the episode when the task is complete.", "  Usage: <tool>done()</tool>")
-"""How prompts describe the action that ends an episode."""
+"""Description of the action that ends an episode, in prompts."""
 
 MOST_VALUES = 8
 """A parameter with more values than this is not offered as one action a value."""
@@ -37,7 +37,7 @@ _TAG = re.compile(r"<(/?(?:tool|think))>")
 _DEPRECATED = re.compile(
     r"\bDEPRECATED\b|(?i:(?:\A|[.!?:;(\[]|\n)\s*(?:\*+\s*)?(?:this (?:tool|function|method) )?(?:is )?(?:now )?deprecated\b)"
 )
-"""How descriptions say it of their tool; a tool that looks for deprecated things is none."""
+"""Words by which a description calls its own tool deprecated; a tool that looks for deprecated things is none."""
 
 
 # -- the draft -------------------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ class DraftArgument:
     name: str
     """As the agent may write it, one word."""
     parameter: str
-    """Of the tool."""
+    """Name of the tool."""
     words: str
     """Its type, e.g. `integer from 1 to 10`."""
     description: str
@@ -73,9 +73,9 @@ class DraftAction:
     usage: str = ""
     """A correct call, e.g. `move("left")`."""
     renamed: str = ""
-    """Why the action does not have the name of its tool, where that needs a word."""
+    """Reason why the action has another name than its tool, where that needs a word."""
     notes: tuple[str, ...] = ()
-    """What the reader of the configuration should know, such as a parameter that is not offered."""
+    """Notes for the reader of the configuration, such as a parameter that is not offered."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class Draft:
     """The content of a configuration, before it is written."""
 
     name: str
-    """Of the environment."""
+    """Name of the environment."""
     environment: str
-    """Where the environment comes from: its image, else its source."""
+    """Origin of the environment: its image, else its source."""
     instructions: str
     actions: tuple[DraftAction, ...]
     left_out: tuple[SkippedTool, ...]
@@ -125,7 +125,7 @@ class ToolChoice:
                 )
 
     def why_not(self, tool: Tool) -> str | None:
-        """Why a tool is left out; None where it is not."""
+        """Reason why a tool is left out; None where it is not."""
         if any(fnmatchcase(tool.name, pattern) for pattern in self.without):
             return "it is not wanted"
         if self.only:
@@ -344,7 +344,7 @@ def _only_value(prop: SchemaProperty) -> Any:
 
 
 def _unmappable(prop: SchemaProperty) -> str | None:
-    """Why a mapping cannot hold this parameter; empty where the reason is not worth a note; None where a mapping can hold it."""
+    """Reason why a mapping cannot hold this parameter: empty where it is not worth a note, None where a mapping can hold it."""
     if prop.schema == {"not": {}}:
         return "the schema allows no value for it" if prop.required else ""
     if prop.name.startswith("_"):
@@ -353,7 +353,7 @@ def _unmappable(prop: SchemaProperty) -> str | None:
 
 
 def _unwritable(write: Callable[[Any], str], data: Any) -> str | None:
-    """Why YAML cannot hold a key or a value."""
+    """Reason why YAML cannot hold a key or a value."""
     try:
         write(data)
     except NotWritable as error:
@@ -362,7 +362,7 @@ def _unwritable(write: Callable[[Any], str], data: Any) -> str | None:
 
 
 def _example_call(schema: ToolSchema, arguments: tuple[DraftArgument, ...], static: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What to give in an example call, by parameter, so that what is sent fits the schema."""
+    """Values of an example call, by parameter, so that what is sent fits the schema."""
     known = {argument.parameter for argument in arguments}
     for call in itertools.islice(schema.calls(), _MOST_CALLS):
         given = {name: item for name, item in call.items() if name in known}

@@ -1,4 +1,4 @@
-"""What an agent's reply means: from its text to the call of a tool, or to the reason why there is none.
+"""Meaning of an agent's reply: from its text to the call of a tool, or to the reason why there is none.
 
 Every reply of every episode is interpreted, so the named tuples on the way are made by `_new`, at a third of the usual cost.
 """
@@ -30,7 +30,7 @@ ParameterOrigin: TypeAlias = Literal["static", "argument", "default", "transform
 
 @dataclass(frozen=True, slots=True)
 class ReplyProblem:
-    """Why a reply does not become a call."""
+    """Reason why a reply does not become a call."""
 
     stage: ProblemStage
     message: str
@@ -41,15 +41,15 @@ class ReplyProblem:
 
 
 class ParameterTrace(NamedTuple):
-    """Where one parameter of the call comes from."""
+    """Origin of one parameter of the call."""
 
     name: str
     origin: ParameterOrigin
     """`left out` and `failed` parameters are not part of the call."""
     before: Any = None
-    """What the agent wrote, or the configured value."""
+    """Value that the agent wrote, or the configured one."""
     after: Any = None
-    """What is sent."""
+    """Value that is sent."""
     arguments: tuple[str, ...] = ()
     """The arguments of the action that the parameter is taken from."""
 
@@ -59,31 +59,31 @@ class BoundArguments(NamedTuple):
 
     arguments: dict[str, Any]
     columns: Mapping[str, int]
-    """Where each argument begins in the tool text, from 1."""
+    """Column of each argument in the tool text, from 1."""
     problem: ReplyProblem | None = None
 
 
 class Action(NamedTuple):
-    """What the agent asks for: the action's name, and its arguments by name."""
+    """Request of the agent: the action's name, and its arguments by name."""
 
     name: str
     arguments: dict[str, Any]
 
 
 class McpCall(NamedTuple):
-    """What is sent to the environment."""
+    """Call that is sent to the environment."""
 
     tool: str
     arguments: dict[str, Any]
 
 
 class FormatScore(NamedTuple):
-    """What a reply contributes to format compliance, each 0 or 1."""
+    """Parts of format compliance of one reply, each 0 or 1."""
 
     xml: int
-    """Whether the expected tags are there."""
+    """True if the expected tags are there."""
     action: int
-    """Whether the tool text is a call."""
+    """True if the tool text is a call."""
 
 
 _FORMATS = {(xml, action): FormatScore(int(xml), int(action)) for xml in (False, True) for action in (False, True)}
@@ -104,15 +104,15 @@ class Interpretation(NamedTuple):
     done: bool
     format: FormatScore
     parameters: tuple[ParameterTrace, ...] = ()
-    """Where each parameter of the call comes from; complete even if one of them is wrong."""
+    """Origin of each parameter of the call; complete even if one of them is wrong."""
     draft: McpCall | None = None
     """The call as far as it could be worked out, even if it is refused."""
     checked: bool = False
-    """Whether the call was checked against a schema."""
+    """True if the call was checked against a schema."""
     reply: Reply | None = None
     """The parts of the reply, with the places of its tags."""
     unchecked: str | None = None
-    """Why the call could not be checked against a schema; None if it was, and if there is no call."""
+    """Reason why the call could not be checked against a schema; None if it was, and if there is no call."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `hudtui config try` prints."""
@@ -266,7 +266,7 @@ def _column(bound: BoundArguments, used: Iterable[str]) -> int | None:
 
 
 def open_to_agent(tool: Tool) -> bool:
-    """Whether an agent may call a tool that no action stands for."""
+    """True if an agent may call a tool that no action stands for."""
     return tool.hub is None and tool.kind not in _KEPT_FROM_AGENT
 
 

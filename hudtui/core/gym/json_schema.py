@@ -45,7 +45,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Why the arguments of a call do not fit."""
+    """Reason why the arguments of a call do not fit."""
 
     parameter: str | None
     """The parameter that is wrong; None where the message is about the arguments as a whole."""
@@ -74,7 +74,7 @@ class ArgumentChecker:
         self._validator = Validator(self.schema)
 
     def check(self, arguments: Mapping[str, Any]) -> Violation | None:
-        """What is wrong with the arguments; None when they fit, and when that is not known."""
+        """Return the first fault of the arguments; None when they fit, and when that is not known."""
         return self.judge(arguments)[0]
 
     def judge(self, arguments: Mapping[str, Any]) -> tuple[Violation | None, str | None]:
@@ -300,7 +300,7 @@ def _complaint(error: Any) -> str:
 
 
 def describe(schema: Any) -> str:
-    """What a schema expects, in a few words; empty when it expects nothing in particular."""
+    """Return the values that a schema expects, in a few words; empty when it expects nothing in particular."""
     if not isinstance(schema, Mapping):
         return ""
     if "const" in schema:

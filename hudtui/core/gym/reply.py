@@ -61,7 +61,7 @@ _NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[e
 
 
 class ParseFailure(NamedTuple):
-    """Why a text is not a call. The column counts from 1 in the text that was parsed."""
+    """Reason why a text is not a call. The column counts from 1 in the text that was parsed."""
 
     message: str
     column: int
@@ -88,11 +88,11 @@ class Reply(NamedTuple):
     spans: tuple[TagSpan, ...]
     """Tags in the order they begin; a think block inside a tool tag comes before that tag."""
     tags: bool
-    """Whether the expected tags are there: a tool, and a thought where the configuration expects one."""
+    """True if the expected tags are there: a tool, and a thought where the configuration expects one."""
     tool_start: int | None = None
-    """Where `tool` begins in the reply; None when think blocks had to be cut out of it."""
+    """Index of `tool` in the reply; None when think blocks had to be cut out of it."""
     problem: str | None = None
-    """Why there is no tool text."""
+    """Reason why there is no tool text."""
 
 
 class Call(NamedTuple):
@@ -102,7 +102,7 @@ class Call(NamedTuple):
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = MappingProxyType({})
     columns: tuple[int, ...] = ()
-    """Where each positional argument begins, then the name of each keyword argument; counted from 1 in the tool text."""
+    """Column of each positional argument, then of the name of each keyword argument, from 1 in the tool text."""
 
 
 def split_reply(text: str, use_thinking: bool = True) -> Reply:
@@ -142,7 +142,7 @@ def as_thought(text: str) -> str:
 
 
 def _end_of_thought(text: str) -> int:
-    """Where the `</think>` stands that ends the first thought; -1 for none."""
+    """Index of the `</think>` that ends the first thought; -1 for none."""
     if text.find(_THINK_END) < 0:
         return -1
     at = 0
@@ -210,7 +210,7 @@ class _Splitter:
                 return
 
     def _think(self, start: int) -> int:
-        """Where a think block ends; -1 when it is not closed: all that follows is thought."""
+        """Index of the end of a think block; -1 when it is not closed: all that follows is thought."""
         end = self.text.find(_THINK_END, start + len(_THINK))
         if end < 0:
             self.spans.append(TagSpan("unclosed", start, start + len(_THINK)))
@@ -223,7 +223,7 @@ class _Splitter:
         return end
 
     def _tool(self, start: int) -> int:
-        """Where a tool tag ends; -1 when no later one counts."""
+        """Index of the end of a tool tag; -1 when no later one counts."""
         begin = start + len(_TOOL)
         end = self.text.find(_TOOL_END, begin)
         body: str | None = None

@@ -31,7 +31,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 @dataclass
 class FormatCount:
-    """How many replies kept to the expected form, without the replies themselves."""
+    """Number of replies that kept to the expected form, without the replies themselves."""
 
     replies: int = 0
     tags: int = 0
@@ -113,7 +113,7 @@ def why_no_reward(result: ToolResult) -> str:
 
 
 def reward_warning(completion: float) -> str | None:
-    """What to tell the user, once in a run, of a reward outside 0 to 1; None for any other."""
+    """Warning about a reward outside 0 to 1, shown once in a run; None for any other."""
     if -_NOISE <= completion <= 1 + _NOISE:
         return None
     return f"an evaluator gave the reward {completion:g}, outside 0 to 1: it counts as it is, and outweighs the other parts"
@@ -131,7 +131,7 @@ def _first_number(result: ToolResult) -> float | None:
 
 
 def _unwrapped(answer: Any) -> Any:
-    """What a text or a wrapping object holds: the value of JSON, also of a fenced block, and of `{"result": value}`."""
+    """Value inside a text or a wrapping object: that of JSON, also of a fenced block, and of `{"result": value}`."""
     for _ in range(_MOST_WRAPPINGS):
         if isinstance(answer, str):
             read = _json_in(answer)
@@ -146,7 +146,7 @@ def _unwrapped(answer: Any) -> Any:
 
 
 def _json_in(text: str) -> Any:
-    """What a text says as JSON, also in a fenced block: an object, or a text in quotes; or the number in a block that is all.
+    """Value of a text as JSON, also in a fenced block: an object, or a text in quotes; or the number in a block that is all.
 
     None for any other text.
     """

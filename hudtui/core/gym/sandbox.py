@@ -87,7 +87,7 @@ def _too_big() -> BudgetExceededError:
 
 
 class Size(NamedTuple):
-    """How large a value is, with everything in it."""
+    """Size of a value, with everything in it."""
 
     items: int
     characters: int
@@ -95,7 +95,7 @@ class Size(NamedTuple):
 
     @property
     def work(self) -> int:
-        """What it costs to go through the value."""
+        """Cost of going through the value."""
         return _ITEM * self.items + self.characters + _LEVEL * self.levels
 
 
@@ -153,7 +153,7 @@ def check_argument(value: Any) -> None:
 
 
 class Budget:
-    """What is left to one run."""
+    """Steps and work that remain to one run."""
 
     steps = MAX_STEPS
     work = MAX_WORK
@@ -723,7 +723,7 @@ GUARDS |= {"int": _number(int), "float": _number(float)}
 TYPES: Mapping[str, type] = {
     kind.__name__: kind for kind in (int, float, str, bool, list, tuple, dict, set, range, enumerate, zip, reversed)
 }
-"""What `isinstance` may ask for."""
+"""Types that `isinstance` may ask for."""
 
 
 # Methods

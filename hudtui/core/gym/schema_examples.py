@@ -93,7 +93,7 @@ class SchemaProperty:
 
     @property
     def description(self) -> str:
-        """What the schema says about it, as it says it; not cleaned."""
+        """Description in the schema, as it stands there; not cleaned."""
         text = self.schema.get("description") or self.schema.get("title") or ""
         return text if isinstance(text, str) else ""
 
@@ -106,7 +106,7 @@ class ToolSchema:
         self._tool = tool
         self._validator = Validator(root)
         self._work = WorkBudget()
-        """What the search for an example may still take."""
+        """Steps that remain to the search for an example."""
 
     def properties(self) -> tuple[SchemaProperty, ...]:
         """The parameters, required ones first, each group in the order of the schema.
@@ -118,14 +118,14 @@ class ToolSchema:
         return tuple(self._property(name, shape) for name in dict.fromkeys(names))
 
     def accepts(self, arguments: Any) -> bool:
-        """Whether the arguments of a call fit.
+        """True if the arguments of a call fit.
 
         Everything fits a schema that makes no sense; nothing fits where the check takes too long.
         """
         return self._valid(self.root, arguments, WorkBudget(), too_long=False)
 
     def unchecked(self, arguments: Any) -> str | None:
-        """Why it cannot be told whether the arguments of a call fit; None where it can."""
+        """Reason why the arguments of a call cannot be checked; None where they can."""
         try:
             self._validator.errors(arguments, most=1)
         except NotCheckedError as error:
@@ -133,7 +133,7 @@ class ToolSchema:
         return None
 
     def fits(self, schema: Any, value: Any) -> bool:
-        """Whether a value fits a part of this schema."""
+        """True if a value fits a part of this schema."""
         return self._valid(schema, value, WorkBudget())
 
     def resolved(self, schema: Any) -> Mapping[str, Any]:
@@ -152,7 +152,7 @@ class ToolSchema:
         return {}
 
     def words(self, schema: Any, depth: int = 0) -> str:
-        """What values a schema allows, in a few words: `integer from 1 to 10`, `one of "left", "right"`."""
+        """Values that a schema allows, in a few words: `integer from 1 to 10`, `one of "left", "right"`."""
         plain = self.resolved(schema)
         if "const" in plain:
             return f"always {literal(plain['const'])}"
@@ -254,7 +254,7 @@ class ToolSchema:
         return at
 
     def _valid(self, schema: Any, value: Any, work: WorkBudget, *, too_long: bool = True) -> bool:
-        """Whether a value fits a part of this schema; `too_long` where the check takes too long."""
+        """True if a value fits a part of this schema; `too_long` where the check takes too long."""
         work.left -= _CHECK
         try:
             return not self._validator.errors(value, part=None if schema is self.root else schema, most=1, work=work)

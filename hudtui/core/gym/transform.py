@@ -88,7 +88,7 @@ class Transform:
         return compile_transform, (self.source,)
 
     def wants_context(self, use_context: bool = False) -> bool:
-        """Whether a run is given the arguments of the action.
+        """True if a run is given the arguments of the action.
 
         The signature decides: a second parameter is given them. A second parameter with a default is given them only when the
         configuration says `use_context`.
@@ -341,7 +341,7 @@ class _Rewriter:
         raise _NotAllowedError(f"{_REFUSED.get(type(node), type(node).__name__)} is not allowed", node)
 
     def known(self, name: str) -> bool:
-        """Whether a name is one of the lambda's own."""
+        """True if a name is one of the lambda's own."""
         return any(name in scope for scope in self.scopes)
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
@@ -582,7 +582,7 @@ def _is_singleton(node: ast.expr) -> bool:
 
 
 def _is_constant(node: ast.expr) -> bool:
-    """Whether an expression is a constant, a sign and a constant, or a list, tuple or set of those."""
+    """True if an expression is a constant, a sign and a constant, or a list, tuple or set of those."""
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.op, ast.USub | ast.UAdd) and isinstance(node.operand, ast.Constant)
     return isinstance(node, ast.Constant) or (

@@ -34,7 +34,7 @@ class ParserSettings:
     """The `parser` section."""
 
     use_thinking: bool = True
-    """Whether a reply is expected to carry a think block."""
+    """True if a reply is expected to carry a think block."""
     xml_weight: float = 0.6
     action_weight: float = 0.4
     """Both as written, not normalised."""
@@ -72,7 +72,7 @@ Parameter: TypeAlias = Static | FromArg | FromArgs
 
 @dataclass(frozen=True)
 class ActionMapping:
-    """What one action of the agent becomes."""
+    """Tool call that one action of the agent becomes."""
 
     name: str
     tool: str
@@ -129,7 +129,7 @@ class GymConfig:
     reward: str = ""
     """`rubric.reward`: the code of the user's own parts of the reward, as `FILE.py:NAME` or `package.module:NAME`."""
     own_parts: RewardParts | None = None
-    """That code, loaded. None in a configuration that was only read."""
+    """Loaded code of `reward`. None in a configuration that was only read."""
     max_turns: int = DEFAULT_MAX_TURNS
     allow_unmapped: bool = False
     job: Mapping[str, Any] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""What an editor of gym configurations needs: completion, preview, sample replies and autosave."""
+"""Tools of an editor of gym configurations: completion, preview, sample replies and autosave."""

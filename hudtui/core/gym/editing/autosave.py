@@ -21,7 +21,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """What identifies the state of a file, to notice a change. All zero: the file does not exist."""
+    """State of a file, to notice a change. All zero: the file does not exist."""
 
     modified: int = 0
     size: int = 0

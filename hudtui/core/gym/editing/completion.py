@@ -1,4 +1,4 @@
-"""What can stand at a place of a configuration that is being written, and where a new action goes.
+"""Completions at a place of a configuration that is being written, and the place of a new action.
 
 Works on lines and their indentation alone, because a text is hardly ever valid YAML while something is being typed into it.
 """
@@ -54,14 +54,14 @@ class Candidate:
     """Something that can stand at the cursor."""
 
     label: str
-    """What is matched against what is typed."""
+    """Text that is matched against what is typed."""
     insert: str
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What is offered at a place."""
+    """Candidates that are offered at a place."""
 
     start: int
     """Column (from 0) from which the inserted text replaces what stands before the cursor."""
@@ -70,7 +70,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class CursorContext:
-    """Where the cursor is."""
+    """Place of the cursor."""
 
     path: tuple[str, ...]
     """Keys around it, outermost first, without its own."""
@@ -83,7 +83,7 @@ class CursorContext:
 
 
 def cursor_context(lines: Sequence[str], row: int, column: int) -> CursorContext | None:
-    """What is being written at a place, or None inside a comment or a block of text."""
+    """Return the kind of text that is being written at a place; None inside a comment or a block of text."""
     line = lines[row][:column]
     if _commented(line):
         return None
@@ -145,7 +145,7 @@ def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] 
 
 
 def complete(lines: Sequence[str], row: int, column: int, tools: Mapping[str, Tool] | None) -> Completion | None:
-    """What can stand at a place and goes with what is typed there already.
+    """Return the candidates at a place that go with what is typed there already.
 
     Row and column of the cursor count from 0.
     """
@@ -328,9 +328,9 @@ class NewAction:
     edits: tuple[TextEdit, ...]
     """In the order of their places."""
     line: int
-    """Where its entry will begin, from 0, once the edits are done."""
+    """Row of its entry, from 0, once the edits are done."""
     described: bool
-    """Whether the prompt is extended, too."""
+    """True if the prompt is extended, too."""
 
 
 def new_action(lines: Sequence[str], tool: Tool) -> NewAction | str:

@@ -1,4 +1,4 @@
-"""What a configuration makes of replies while it is being written: one example of every action, and calls in words."""
+"""Meaning of replies under a configuration that is being written: one example of every action, and calls in words."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class SampleReply:
     """A reply to try."""
 
     label: str
-    """Where the reply comes from."""
+    """Origin of the reply."""
     text: str
 
 

@@ -135,7 +135,7 @@ def _insertion(report: LintReport, section: str, key: str, value: str) -> Fix | 
 
 
 def _ends_in_block(report: LintReport) -> bool:
-    """Whether the last value of the document is a text over several lines."""
+    """True if the last value of the document is a text over several lines."""
     path: YamlPath = ()
     value = report.document.data
     while value and isinstance(value, dict | list):

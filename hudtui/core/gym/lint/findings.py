@@ -1,4 +1,4 @@
-"""What can be wrong with a gym configuration, as values with a place in its text."""
+"""Findings about a gym configuration, as values with a place in its text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Fix:
     """A change that certainly removes the finding, and changes nothing else."""
 
     title: str
-    """What the change does, as an order: `rename to "click"`."""
+    """Title of the change, as an order: `rename to "click"`."""
     edits: tuple[TextEdit, ...]
 
 
@@ -50,7 +50,7 @@ class Finding:
     column: int = 1
     """Both count from 1."""
     end_column: int | None = None
-    """Where the marked text ends on `line` (exclusive); None for the end of the line."""
+    """End of the marked text on `line` (exclusive); None for the end of the line."""
     mapping: str | None = None
     """The action that the finding is about."""
     parameter: str | None = None

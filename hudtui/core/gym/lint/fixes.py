@@ -79,7 +79,7 @@ def fix_file(path: Path | str, *, tools: Mapping[str, Tool] | None = None) -> Fi
 
 
 def _better(before: str, after: str, done: Iterable[Finding], left: Iterable[Finding], name: str) -> bool:
-    """Whether the fixed findings are gone and no mapping has become unreadable. Findings that appear only now were hidden."""
+    """True if the fixed findings are gone and no mapping has become unreadable. Findings that appear only now were hidden."""
     gone = {_same(finding) for finding in done}.isdisjoint(_same(finding) for finding in left)
     return gone and len(errors_of(parse_config(after, name=name)[1])) <= len(errors_of(parse_config(before, name=name)[1]))
 
@@ -119,5 +119,5 @@ def _span(edit: TextEdit, starts: list[int], ends: list[int]) -> tuple[int, int,
 
 
 def _overlap(one: tuple[int, int, str], two: tuple[int, int, str]) -> bool:
-    """Whether two edits touch the same characters, or put something in at the same place."""
+    """True if two edits touch the same characters, or put something in at the same place."""
     return one[0] == two[0] or max(one[0], two[0]) < min(one[1], two[1])

@@ -50,7 +50,7 @@ class UsageExample:
     text: str
     """Stripped."""
     start: int
-    """Where `text` begins in the prompt, from 0."""
+    """Index of `text` in the prompt."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Heading:
     name: str
     start: int
     call: bool
-    """It has a parenthesis: it is meant as a call, not as any other item of a list."""
+    """True if it has a parenthesis: it is meant as a call, not as any other item of a list."""
 
 
 def usage_examples(prompt: str) -> tuple[UsageExample, ...]:
@@ -216,7 +216,7 @@ class _Reader:
 
 
 def _explains(usage: UsageExample, call: Call, positional: tuple[str, ...]) -> bool:
-    """Whether an example shows the names of its arguments, or dots, instead of values: `click(x, y)`."""
+    """True if an example shows the names of its arguments, or dots, instead of values: `click(x, y)`."""
     values = [*call.args, *call.kwargs.values()]
     if any(value in _DOTS for value in values if isinstance(value, str)):
         return True

@@ -1,4 +1,4 @@
-"""What the checks of `lint` share: the configuration they look at, and where their findings go."""
+"""Report that the checks of `lint` share: the configuration, and the findings."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class LintReport:
 def suggest(
     word: str, known: Collection[str], change: Callable[[str], Fix | None], otherwise: str = ""
 ) -> tuple[str, Fix | None, Fix | None]:
-    """What to suggest for a word that is not known.
+    """Return suggestions for a word that is not known.
 
     Args:
         word: What the configuration says.

@@ -118,7 +118,7 @@ def _listed(known: Collection[str]) -> str:
 
 
 def _openness(schema: ToolSchema, name: str) -> tuple[bool, bool]:
-    """Whether unlisted parameters are refused, and whether a rule of the schema covers this parameter."""
+    """Return two flags: unlisted parameters are refused, and a rule of the schema covers this parameter."""
     plain = schema.resolved(schema.root)
     extra = plain.get("additionalProperties")
     patterns = plain.get("patternProperties")
@@ -164,7 +164,7 @@ def _check_value(
 def _check_list(
     report: LintReport, mapping: ActionMapping, prop: SchemaProperty, schema: ToolSchema, source: FromArgs, path: YamlPath
 ) -> None:
-    """What `from_args` builds is always a list, whatever the agent says."""
+    """The value of `from_args` is always a list, whatever the agent says."""
     kinds = _kinds(schema, prop.schema)
     if kinds and "array" not in kinds:
         report.add(

@@ -31,7 +31,7 @@ _PATIENCE = 0.25
 
 @dataclass(frozen=True)
 class TransformTraits:
-    """What the text of a transform shows."""
+    """Traits that the text of a transform shows."""
 
     ignores_value: bool
     ignores_context: bool
