@@ -120,7 +120,8 @@ async def asked(
         if paid or "prime" in names:
             raise
         console.say(f"warning: {'; '.join(error.lines())}")  # the user's own machines are there all the same
-    found = find_providers(lookup.get, machines=machines, whole_config="ssh" in names, sky="sky" in names)
+    ssh, sky = "ssh" in names, "sky" in names
+    found = await asyncio.to_thread(find_providers, lookup.get, machines=machines, whole_config=ssh, sky=sky)
     async with runlog.machines():
         try:
             chosen = {name: open_provider(name, lookup.get, providers=found) for name in names} or dict(found)

@@ -77,7 +77,8 @@ async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
         ledger = _ledger()
         found = await _look(providers, ledger)
         silent = {one.provider for one in found.silent}
-        unseen = [owned for name in found.unclear if (owned := ledger.get(name)) and owned.provider not in silent]
+        unclear = await ledger.run(lambda: [ledger.get(name) for name in found.unclear])
+        unseen = [owned for owned in unclear if owned and owned.provider not in silent]
         simulated = frozenset(one.name for one in providers.values() if one.features.simulated)
     spending = found.spending
     if as_json:
@@ -435,7 +436,8 @@ async def wallet(provider: Providers = None, as_json: Json = False) -> None:
     async with compute.asked(compute.settings(), provider or (), paid=True) as providers, compute.busy("asking for the wallet"):
         found = {one.name: (one.title, one.features.simulated, await one.account()) for one in providers.values()}
         accounts = {name: account for name, (_, _, account) in found.items()}
-        spending = sum_costs(_ledger(), accounts, time.time(), here=tuple(providers.values()), elsewhere=False)
+        ledger, here = _ledger(), tuple(providers.values())
+        spending = await ledger.run(sum_costs, ledger, accounts, time.time(), here=here, elsewhere=False)
     if as_json:
         console.out_json(
             [

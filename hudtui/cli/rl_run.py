@@ -159,7 +159,7 @@ async def carry_out(request: RunRequest, how: How, *, as_json: bool) -> None:
     if not await agree_to_start(prepared, project, Terminal(yes=how.yes)):
         raise typer.Abort
     if record.spec.rent is not None:
-        runlog.say_event(store.add(record))
+        runlog.say_event(await store.run(store.add, record))
         await manage(project, record.id, tmux=not how.no_tmux)
     else:
         await _run_here(record, project, how, as_json)
@@ -289,7 +289,7 @@ async def _follow_quietly(store: RunStore, run: str) -> None:
     from hudtui.core.runs.watch import Monitor
 
     with contextlib.suppress(HudtuiError):
-        await runlog.follow_run(Monitor(store), store.record(run))
+        await runlog.follow_run(Monitor(store), await store.run(store.record, run))
 
 
 def _may_detach(record: RunRecord) -> None:

@@ -171,7 +171,7 @@ async def follow_all(monitor: Monitor, run: str, windows: list[str], part: LogPa
     try:
         await follow_logs({window: monitor.log(run, window) for window in windows}, part, sink)
     except asyncio.CancelledError:
-        if monitor.store.summary(run).active:
+        if await monitor.is_active(run):
             console.say("The run continues; hudtui runs stop ends it.")
         raise
 

@@ -124,12 +124,12 @@ async def show(run: Run = None, as_json: Json = False) -> None:
 
     store, monitor = runlog.open_store()
     await runlog.reconcile_runs(store)
-    wanted = store.find(run)
+    wanted = await store.run(store.find, run)
     try:
         view = await monitor.view(wanted, within=PATIENCE)
     except MachineError as error:  # what is known of a run is worth more than that its machine is silent
         view = await monitor.stored_view(wanted, f"{error.what}; this is what was known before")
-    record = store.record(view.summary.id)
+    record = await store.run(store.record, wanted)
     job = read_job(results_folder(record, store) / "out" / JOB_FILE)
     if as_json:
         found = record.spec.continues
@@ -164,16 +164,17 @@ async def logs(
     count = log.lines if log.lines is not None or everything or pattern is not None else _LINES
     part = runlog.LogPart(None if everything else count, pattern)
     store, monitor = runlog.open_store()
-    chosen = store.find(run)
+    chosen = await store.run(store.find, run)
     await monitor.refresh()
     if not follow:
-        monitor.require_answer(chosen)
-    windows = [window] if window else [stage.name for stage in store.record(chosen).plan.stages]
+        await monitor.require_answer(chosen)
+    record = await store.run(store.record, chosen)
+    windows = [window] if window else [stage.name for stage in record.plan.stages]
     sink = runlog.Sink(as_json, windows)
     if follow:
         async with notifying(chosen, open_project(), console.say):
             await runlog.follow_all(monitor, chosen, windows, part, sink)
-        summary = store.summary(chosen)
+        summary = await store.run(store.summary, chosen)
         console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
     else:
         for name in windows:
@@ -224,7 +225,8 @@ async def stop(
 
     project = open_project()
     await runlog.reconcile_runs(project.runs)
-    stopped = await stop_flow(project.runs.find(run), project, Terminal(yes=yes), now=now, progress=runlog.progress())
+    chosen = await project.runs.run(project.runs.find, run)
+    stopped = await stop_flow(chosen, project, Terminal(yes=yes), now=now, progress=runlog.progress())
     if stopped is None:
         raise typer.Abort
     console.say(stopped.report)
@@ -254,7 +256,7 @@ async def _attach_command(run: str | None) -> tuple[str, ...]:
     from hudtui.core.runs.watch import attach_command
 
     store, monitor = runlog.open_store()
-    return await attach_command(monitor, store.find(run))
+    return await attach_command(monitor, await store.run(store.find, run))
 
 
 @app.command("resume")
@@ -265,13 +267,14 @@ async def resume(run: Run = None, as_json: Json = False) -> None:
 
     project = open_project()
     store = project.runs
-    chosen = store.find(run)
-    if not store.summary(chosen).active and not store.summary(chosen).holds_machine:
-        console.say(f"run {chosen} has ended, and nothing is left to do")
+    summary = await store.run(lambda: store.summary(store.find(run)))
+    if not summary.active and not summary.holds_machine:
+        console.say(f"run {summary.id} has ended, and nothing is left to do")
     else:
-        await manage(project, chosen, tmux=True)
+        await manage(project, summary.id, tmux=True)
+        summary = await store.run(store.summary, summary.id)
     if as_json:
-        console.out_json(store.summary(chosen).to_json())
+        console.out_json(summary.to_json())
 
 
 @app.command("rerun")
@@ -288,7 +291,8 @@ async def rerun(run: Run = None, spot: Spot = None, *, how: How, as_json: Json =
     from hudtui.core.project import open_project
 
     project = open_project()
-    request = await rerun_request(project.runs.find(run), project, Terminal(yes=how.yes), spot=spot)
+    chosen = await project.runs.run(project.runs.find, run)
+    request = await rerun_request(chosen, project, Terminal(yes=how.yes), spot=spot)
     await carry_out(request, how, as_json=as_json)
 
 
@@ -315,7 +319,7 @@ async def continue_run(
 
     project, (_, monitor) = open_project(), runlog.open_store()
     await monitor.refresh()
-    chosen = project.runs.find(run)
+    chosen = await project.runs.run(project.runs.find, run)
     request = await continue_request(chosen, project, step=step, steps=steps, spot=spot, progress=runlog.progress())
     await carry_out(request, how, as_json=as_json)
 
@@ -337,9 +341,9 @@ async def pull(
     from hudtui.core.project import open_project
 
     store, monitor = runlog.open_store()
-    chosen = store.find(run)
+    chosen = await store.run(store.find, run)
     await monitor.refresh()
-    monitor.require_answer(chosen)
+    await monitor.require_answer(chosen)
     found = await pull_flow(chosen, open_project(), output=output, progress=runlog.progress())
     if as_json:
         told = {"folder": str(found.folder), "files": found.files, "bytes": found.size, "fetched": found.fetched}
@@ -368,7 +372,7 @@ async def limits(
     from hudtui.core.project import open_project
 
     project = open_project()
-    chosen = project.runs.find(run)
+    chosen = await project.runs.run(project.runs.find, run)
     given = {"max_hours": max_hours, "run_budget": budget, "idle_minutes": idle_minutes}
     wishes = {name: text for name, text in given.items() if text is not None}
     async with compute.busy(f"telling the machine of {chosen}") as line:
@@ -459,7 +463,7 @@ async def acknowledge(
     from hudtui.core.flows.acknowledge import acknowledge as acknowledge_flow
 
     store, monitor = runlog.open_store()
-    chosen = store.find(run)
+    chosen = await store.run(store.find, run)
     changed = await acknowledge_flow(await monitor.view(chosen), store, kinds or (), undo=undo)
     alarms = (await monitor.view(chosen)).alarms if changed or as_json else ()
     if as_json:
@@ -544,7 +548,8 @@ async def remove(
     from hudtui.core.project import open_project
 
     project = open_project()
-    chosen = [project.runs.find(run) for run in runs or (None,)]
+    store = project.runs
+    chosen = await store.run(lambda: [store.find(run) for run in runs or (None,)])
     removed: list[dict[str, Any]] = []
     async with aclosing(remove_flow(chosen, project, Terminal(yes=yes), keep_results=keep_results)) as steps:
         async for step in steps:

@@ -41,7 +41,8 @@ async def metrics(
     """Show the metrics of runs: reward, loss, KL and others, with their curves."""
     store, monitor = runlog.open_store()
     async with runlog.machines():
-        views = [await monitor.view(store.find(run)) for run in runs or (None,)]
+        chosen = await store.run(lambda: [store.find(run) for run in runs or (None,)])
+        views = [await monitor.view(run) for run in chosen]
     if as_json:
         told = [{"id": view.summary.id, "name": view.summary.name, **_data(view.metrics)} for view in views]
         console.out_json({"runs": told})

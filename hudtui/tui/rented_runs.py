@@ -166,10 +166,10 @@ class RentedRuns:
             session = await self._app.spending.open()
             store = self._app.project.runs
             if not again:
-                await asyncio.to_thread(store.add, record)
+                await store.run(store.add, record)
                 self._app.reload()
-            summary = await asyncio.to_thread(store.summary, record.id)
-            if summary.active and not await asyncio.to_thread(may_have_begun, store, record.id):
+            summary, stored = await store.run(lambda: (store.summary(record.id), store.events(record.id)))
+            if summary.active and not may_have_begun(summary, stored):
                 self.getting[record.id] = f"a machine is being prepared for {record.name}"
             steps = manage_run(record.id, self._app.project, providers=session.overview.providers)
             async with aclosing(steps) as events:

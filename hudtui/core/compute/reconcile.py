@@ -188,7 +188,7 @@ class _Notes:
     async def update(self, entry: PodRecord, state: RecordState, **facts: Any) -> PodRecord:
         """The entry with what became of its pod, written down where that is possible."""
         try:
-            return await asyncio.to_thread(self._ledger.update, entry.name, state, **facts)
+            return await self._ledger.run(self._ledger.update, entry.name, state, **facts)
         except MachineError as error:
             self._failed(error)
             return replace(entry, state=state, **facts)
@@ -196,10 +196,11 @@ class _Notes:
     async def seen(self, pods: Mapping[str, Pod], at: float, account: str | None = None) -> dict[str, PodRecord]:
         """The entries of living pods by name, with what their provider said; empty where that cannot be written down."""
         try:
-            return {entry.name: entry for entry in await asyncio.to_thread(self._ledger.update_seen, pods, at, account)}
+            entries = await self._ledger.run(self._ledger.update_seen, pods, at, account)
         except MachineError as error:
             self._failed(error)
             return {}
+        return {entry.name: entry for entry in entries}
 
     async def gone(self, entry: PodRecord, provider: Provider, pod: Pod | None) -> PodRecord:
         """The entry of a pod that has ended; see `mark_terminated`."""
@@ -297,14 +298,19 @@ async def _compare(
             lost.append(found)
     if ours:
         account = await ask_account()
-    orphans, alive, by_hand = [], [], []
+    noted = [entry for _, entry in ours if entry is not None]
+    wanted = [entry for entry in noted if entry.name not in closed and entry.state != "ending"]
+    by_hand = [entry for entry in wanted if entry.by_hand]
+
+    def read() -> set[str]:
+        return {entry.name for entry in wanted if entry.by_hand or entry.held or active(entry)}
+
+    kept = await asyncio.to_thread(read)  # `active` reads the store of a project
+    orphans, alive = [], []
     for pod, entry in ours:
-        if entry is not None and entry.name not in closed and entry.state != "ending":
-            if entry.by_hand:
-                by_hand.append(entry)
-            if entry.by_hand or entry.held or active(entry):
-                alive.append(pod)
-                continue
+        if entry is not None and entry.name in kept:
+            alive.append(pod)
+            continue
         orphans.append(_orphan(pod, entry, entry is not None and entry.name in closed, account, now()))
     known = {pod.id for pod, _ in ours}
     others = tuple(pod for pod in pods if pod.id not in known)

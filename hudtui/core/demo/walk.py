@@ -129,10 +129,10 @@ async def walk(
             if isinstance(happened, RunBegun):
                 run = happened.run
             yield happened
-    summary = store.summary(run)
+    summary, record = await store.run(lambda: (store.summary(run), store.record(run)))
     if summary.state != "finished":
         raise RunError(f"the run {run} {summary.state}", why=summary.why, fix=f"Its log: hudtui -C {folder} runs logs {run}")
-    rows = tuple(_rows(folder, store.record(run)))
+    rows = tuple(_rows(folder, record))
     ended = perf_counter()
     seconds = {"prepare": prepared - began, "check": checked - prepared, "run": ended - checked, "total": ended - began}
     yield DemoResult(workspace, summary, rows, findings, {name: round(value, 3) for name, value in seconds.items()})
@@ -197,7 +197,7 @@ async def _run(
             run = event.run
             if event.type == "step":
                 yield Progress("launch", f"{run}: {event.data.get('name')}")
-    summary = store.summary(run)
+    summary = await store.run(store.summary, run)
     for note in summary.notes:
         yield Notice("warning", note)
     yield Progress("run", f"{run} in {f'the tmux session {summary.session}' if summary.mode == 'tmux' else 'detached processes'}")

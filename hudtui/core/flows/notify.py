@@ -83,10 +83,11 @@ async def notifying(run: str, project: Project, say: Callable[[str], object]) ->
         say: Called with the first failure of the command.
     """
     monitor = Monitor(project.runs)
-    if user_setting(NOTIFY_COMMAND) is None or not project.runs.summary(run).active:
+    summary = await project.runs.run(project.runs.summary, run)
+    if user_setting(NOTIFY_COMMAND) is None or not summary.active:
         yield
         return
-    seen, busy, failed = RunView(project.runs.summary(run)), asyncio.Lock(), False
+    seen, busy, failed = RunView(summary), asyncio.Lock(), False
 
     async def tell(view: RunView) -> None:
         nonlocal seen, failed

@@ -95,7 +95,7 @@ async def end(
         Untrusted: The user did not start this run.
     """
     store = project.runs
-    record, grace = store.record(run), 0.0 if now else None
+    record, grace = await store.run(store.record, run), 0.0 if now else None
     if record.spec.rent is None:
         summary = await stop_run(run, find_host(record.host), store, grace=grace)
     else:
@@ -128,7 +128,7 @@ async def rental(
     if providers is None:
         settings.require_trust(*OF_MACHINES)
         await asyncio.to_thread(ensure_simulator, settings.get)
-    context = open_rental_context(record, settings, providers=providers, say=say)
+    context = await asyncio.to_thread(open_rental_context, record, settings, providers=providers, say=say)
     try:
         yield context
     finally:

@@ -33,7 +33,7 @@ class Log(ABC):
         """Return the log's name."""
 
     @abstractmethod
-    def place(self) -> LogPlace | None:
+    async def place(self) -> LogPlace | None:
         """Return where the log is now; None while it does not exist."""
 
     @abstractmethod
@@ -42,17 +42,17 @@ class Log(ABC):
 
     async def tail(self, *, lines: int = 1000) -> int:
         """Return the byte offset of the last `lines` lines. It reads backwards from the end, so a large log is cheap."""
-        place = self.place()
+        place = await self.place()
         return 0 if place is None else await offset_of_last_lines(place.host, place.path, lines)
 
     async def offset_before(self, *, offset: int, lines: int) -> int:
         """Return the byte offset of the line that is `lines` lines before `offset`; 0 at the beginning of the log."""
-        place = self.place()
+        place = await self.place()
         return 0 if place is None else await offset_of_last_lines(place.host, place.path, lines, end=offset)
 
     async def lines_before(self, *, offset: int, lines: int) -> tuple[int, list[str]]:
         """Return the lines before the line at `offset`, and the offset of the first of them; see `logs.lines_before`."""
-        place = self.place()
+        place = await self.place()
         return (offset, []) if place is None else await lines_before(place.host, place.path, offset, lines)
 
     async def search(
@@ -65,7 +65,7 @@ class Log(ABC):
         progress: Callable[[int | None], None] = lambda _: None,
     ) -> AsyncGenerator[LogMatch, None]:
         """Yield the lines that match, from the first line or from `offset`; see `search_log`."""
-        if (place := self.place()) is None:
+        if (place := await self.place()) is None:
             return
         host, path = place
         search = search_log(host, path, pattern, offset=offset, stop=stop, most=most, progress=progress)
@@ -75,7 +75,7 @@ class Log(ABC):
 
     async def read(self, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
         """Yield the bytes of the log from `offset` to its current end."""
-        if (place := self.place()) is None:
+        if (place := await self.place()) is None:
             return
         host, path = place
         facts = await host.stat(path)
@@ -136,7 +136,7 @@ class LogFile(Log):
     def name(self) -> str:
         return PurePosixPath(self.at.path).name.removesuffix(".log")
 
-    def place(self) -> LogPlace:
+    async def place(self) -> LogPlace:
         return self.at
 
     def follow(self, *, offset: int = 0) -> AsyncIterator[FileChunk]:

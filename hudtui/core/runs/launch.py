@@ -44,7 +44,7 @@ _SHORTEST_SECRET = 6
 
 
 def draft_run(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
-    """Plan a run. Nothing is stored or started.
+    """Plan a run. Nothing is stored or started. Reads the store and files: call it in a thread.
 
     Raises:
         InputError: The engine does not exist, or the spec is incomplete.
@@ -75,7 +75,7 @@ async def launch(
         RunError: A secret is missing, or the store cannot be written.
         MachineError: A step failed; the run is kept as failed, with the reason.
     """
-    record = spec if isinstance(spec, RunRecord) else draft_run(spec, host, store)
+    record = spec if isinstance(spec, RunRecord) else await asyncio.to_thread(draft_run, spec, host, store)
     values = _secrets(record.plan, lookup)
     yield await store.run(store.add, record)
     async with contextlib.aclosing(continue_launch(record.id, host, store, lookup=values.get, tmux=tmux)) as events:
@@ -117,9 +117,9 @@ async def continue_launch(
     Raises:
         Untrusted: The user did not start this run.
     """
-    store.require_own(run)
-    machine = RunFolder(host, store.record(run))
-    reports = reports or MachineEvents(machine, store)
+    record, stored = await store.run(lambda: (store.own_record(run), store.events(run)))
+    machine = RunFolder(host, record)
+    reports = reports or MachineEvents(machine, store, stored)
     try:
         if not await machine.begun():
             async with contextlib.aclosing(_prepare(machine, store, tmux=tmux)) as events:
@@ -137,7 +137,7 @@ async def continue_launch(
                 break  # the run has started and continues; its followers read the events again
             for event in reported:
                 yield event
-            if store.summary(run).started is not None or time.monotonic() >= until:
+            if time.monotonic() >= until or (await store.run(store.summary, run)).started is not None:
                 break
             await asyncio.sleep(0.02)
     except HudtuiError as error:
@@ -247,24 +247,25 @@ async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None
         MachineError: The machine does not answer, or a process of the run is left.
         Untrusted: The user did not start this run.
     """
-    store.require_own(run)
-    machine = RunFolder(host, store.record(run))
+    machine = RunFolder(host, await store.run(store.own_record, run))
     with contextlib.suppress(RunError):
         await machine.sync(store)
-    if not store.summary(run).active and store.summary(run).state != "lost":
-        return store.summary(run)
+    summary = await store.run(store.summary, run)
+    if not summary.active and summary.state != "lost":
+        return summary
     with contextlib.suppress(RunError):  # a full disk must not prevent the stop
         await store.run(store.append, run, "stop_requested", {"grace": grace}, once="stop_requested")
     if not await machine.begun():
-        if store.summary(run).started is not None:
-            return store.summary(run)  # the folder is gone, and so is the supervisor
+        summary = await store.run(store.summary, run)
+        if summary.started is not None:
+            return summary  # the folder is gone, and so is the supervisor
         # If it is being launched, the supervisor finds the request when it starts.
         if await host.stat(machine.record.folder) is not None:
             await host.put(json.dumps({"why": "stopped before it started"}).encode(), machine.path("stop.json"))
         if not await machine.begun():
             with contextlib.suppress(RunError):
                 await store.run(store.append, run, "stopped", {"why": "stopped before it started"})
-            return store.summary(run)
+            return await store.run(store.summary, run)
     await machine.request_stop(grace, why)
     stages = machine.record.plan.stages
     patience = sum(stage.grace if grace is None else grace for stage in stages) + 8.0 * len(stages) + 30.0
@@ -276,7 +277,7 @@ async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None
             raise MachineError(f"run {run} did not end within {patience:.0f} s", why=left)
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, 0.5)
-    return store.summary(run)
+    return await store.run(store.summary, run)
 
 
 async def set_time_limit(run: str, host: Host, store: RunStore, hours: float | None) -> None:
@@ -287,11 +288,11 @@ async def set_time_limit(run: str, host: Host, store: RunStore, hours: float | N
         RunError: The run has ended.
         Untrusted: The user did not start this run.
     """
-    if not store.summary(run).active:
+    if not (await store.run(store.summary, run)).active:
         raise RunError(f"run {run} has ended")
-    store.require_own(run)
+    record = await store.run(store.own_record, run)
     limits = {"max_seconds": None if hours is None else hours * 3600}
-    await host.put(json.dumps(limits).encode(), RunFolder(host, store.record(run)).path("limits.json"), mode=0o600)
+    await host.put(json.dumps(limits).encode(), RunFolder(host, record).path("limits.json"), mode=0o600)
     await store.run(store.append, run, "limits", {"max_hours": hours})
 
 
@@ -308,8 +309,7 @@ async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -
         MachineError: The machine does not answer, and nothing is removed; or a file here cannot be removed.
         Untrusted: The user did not start this run.
     """
-    store.require_own(run)
-    summary, record = store.summary(run), store.record(run)
+    record, summary = await store.run(lambda: (store.own_record(run), store.summary(run)))
     if summary.active or summary.holds_machine:
         raise RunError(f"run {run} has not ended, or its machine may still be there", fix=f"hudtui runs stop {run}")
     gone = []
@@ -345,7 +345,7 @@ async def _left(machine: RunFolder, store: RunStore) -> str | None:
             text = f"run {machine.record.id} has ended, but its end could not be recorded"
             raise MachineError(text, why=error.what, fix=error.fix) from None
         return "the run is still ending"
-    if store.summary(machine.record.id).active:
+    if (await store.run(store.summary, machine.record.id)).active:
         return "the run is still ending"
     status = await machine.status()
     if status.processes or status.stages:

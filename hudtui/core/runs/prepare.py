@@ -155,7 +155,7 @@ async def prepare_run(
         spec = replace(spec, shape=None if demand is None else demand.shape)
         if host is None:
             assert choice is not None and provider is not None
-            spec, estimate = _with_rental(spec, request, choice.offer, provider, key, settings)
+            spec, estimate = await asyncio.to_thread(_with_rental, spec, request, choice.offer, provider, key, settings)
             assert spec.rent is not None
             target = find_host(pod_host(spec.rent.machine))
         else:

@@ -46,18 +46,24 @@ async def reconcile_runs(
         except HudtuiError as error:
             return Notice("warning", f"run {summary.id}: {error_sentence(error)}")
 
-    open_runs = [run for run in store.runs() if run.active or run.holds_machine or run.state == "lost"]
-    found = await asyncio.gather(*(one(run) for run in open_runs if store.is_own(run.id)))
-    notices = [notice for notice in found if notice]
-    if others := [run.id for run in open_runs if not store.is_own(run.id)]:
+    own, others = await store.run(_open_runs, store)
+    notices = [notice for notice in await asyncio.gather(*map(one, own)) if notice]
+    if others:
         told = f"{', '.join(others[:5])}{f' and {len(others) - 5} more' if len(others) > 5 else ''}"
         text = f"not started here by you, and not touched: {told}. `hudtui trust --show` lists what they would do"
         notices.append(Notice("warning", text))
     return tuple(notices)
 
 
+def _open_runs(store: RunStore) -> tuple[list[RunSummary], list[str]]:
+    """Return the user's runs that may change or cost money, and the ids of such runs of others."""
+    runs = [run for run in store.runs() if run.active or run.holds_machine or run.state == "lost"]
+    own = [run for run in runs if store.is_own(run.id)]
+    return own, [run.id for run in runs if run not in own]
+
+
 async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lookup: Lookup | None, now: float) -> Notice | None:
-    run, record = summary.id, store.record(summary.id)
+    run, record = summary.id, await store.run(store.record, summary.id)
     if host is None:
         return Notice("warning", f"run {run} is on {summary.host}, which cannot be reached from here")
     if record.host == LOCAL and not is_this_machine(record.machine):
@@ -70,7 +76,7 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     async with answering(host.name, within=within):
         await machine.sync(store)
         begun = await machine.begun()
-    summary = store.summary(run)
+    summary = await store.run(store.summary, run)
     if not begun:
         return await _unbegun(summary, machine, store, lookup, now)
     if not summary.active and summary.state != "lost":
@@ -97,11 +103,11 @@ async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunSto
         return None
     if summary.active and summary.machine == "none":
         return await _unordered(summary, store, now)
-    if not summary.final and may_have_begun(store, summary.id):
+    if not summary.final and may_have_begun(summary, await store.run(store.events, summary.id)):
         with contextlib.suppress(MachineError):
             async with answering(machine.host.name, within=_ANSWERS):
                 await machine.sync(store)
-    return open_machine_notice(store.summary(summary.id))
+    return open_machine_notice(await store.run(store.summary, summary.id))
 
 
 async def _unordered(summary: RunSummary, store: RunStore, now: float) -> Notice | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,8 +148,7 @@ async def run_remote(
         MachineError: A step failed. The machine is ended unless the error says otherwise.
         Untrusted: The user did not start this run.
     """
-    store.require_own(run)
-    remote = RemoteRun(store.record(run), store, context, lookup, tmux, progress)
+    remote = await RemoteRun.read(run, store, context, lookup=lookup, tmux=tmux, progress=progress)
     async with lock_run(store, run):
         try:
             async with aclosing(remote.steps()) as events:
@@ -173,8 +172,7 @@ async def end_remote_run(
         MachineError: The machine does not answer, or its end could not be verified.
         Untrusted: The user did not start this run.
     """
-    store.require_own(run)
-    remote = RemoteRun(store.record(run), store, context, None, True, progress)
+    remote = await RemoteRun.read(run, store, context, progress=progress)
     try:
         await remote.stop(grace)
         fetching = "fetches the results, and then ends the machine"
@@ -184,7 +182,7 @@ async def end_remote_run(
     except HudtuiError as error:
         await remote.say_what_lives(error)
         raise
-    return store.summary(run)
+    return await remote.summary()
 
 
 async def change_limits(run: str, store: RunStore, context: RentalContext, limits: Limits) -> None:
@@ -196,14 +194,13 @@ async def change_limits(run: str, store: RunStore, context: RentalContext, limit
         RunError: The run has ended, and holds no machine any more.
         Untrusted: The user did not start this run.
     """
-    store.require_own(run)
-    summary = store.summary(run)
+    remote = await RemoteRun.read(run, store, context)
+    summary = await remote.summary()
     if not (summary.active or summary.holds_machine):
         raise RunError(f"run {run} has ended")
-    remote = RemoteRun(store.record(run), store, context, None, True, None)
     await remote.grant(limits)
     await remote.append("limits", limits.to_json())
-    if store.summary(run).started is not None:
+    if (await remote.summary()).started is not None:
         await remote.machine.rule(await remote.rules())
 
 
@@ -217,11 +214,14 @@ class RemoteRun:
     def __init__(
         self,
         record: RunRecord,
+        events: tuple[RunEvent, ...],
         store: RunStore,
         context: RentalContext,
         lookup: Lookup | None,
         tmux: bool,
         progress: Progress | None,
+        *,
+        begun: bool,
     ) -> None:
         if record.spec.rent is None:
             raise RunError(f"run {record.id} is on {record.host}, which was not rented for it")
@@ -230,17 +230,42 @@ class RemoteRun:
         self.lookup, self.tmux, self.progress = lookup, tmux, progress
         self.host = find_host(record.host)
         self.machine = RunFolder(self.host, record)
-        self.reports = MachineEvents(self.machine, store)
+        self.reports = MachineEvents(self.machine, store, events)
         self.warned: set[str] = set()
         self.told: set[str] = set()
         self.unwanted = False
         self.joined = False
         """Whether this process has started the run on its machine, or has joined it."""
-        self.begun = may_have_begun(store, record.id)
+        self.begun = begun
         """Whether an earlier process has started the run, or may have: then only the end of the run ends the machine."""
         self._offset = time.time() - boot_clock()
         self.judged_by = record.spec.limits, LimitUsage(0.0, 0.0, 0.0, currency=self.rent.currency), record.created
         """The limits and the usage that were read last, and when."""
+
+    @classmethod
+    async def read(
+        cls,
+        run: str,
+        store: RunStore,
+        context: RentalContext,
+        *,
+        lookup: Lookup | None = None,
+        tmux: bool = True,
+        progress: Progress | None = None,
+    ) -> RemoteRun:
+        """Return the user's run, with what the store says of it now.
+
+        Raises:
+            RunError: The run does not exist, or was not rented for.
+            Untrusted: The user did not start this run.
+        """
+
+        def stored() -> tuple[RunRecord, RunSummary, tuple[RunEvent, ...]]:
+            return store.own_record(run), store.summary(run), store.events(run)
+
+        record, summary, events = await store.run(stored)
+        begun = may_have_begun(summary, events)
+        return cls(record, events, store, context, lookup, tmux, progress, begun=begun)
 
     @property
     def run(self) -> str:
@@ -269,7 +294,7 @@ class RemoteRun:
         """Add to an error that the machine of the run may be alive, and how to end it, unless it says so or it is gone."""
         machine = self.rent.machine
         try:
-            owned = self.owned()
+            owned = await self.owned()
             if owned is None or not owned.open or isinstance(error, EndUnrecorded):
                 return
             hourly = f" {money(owned.hourly, owned.currency)} an hour" if owned.hourly else " money"
@@ -282,29 +307,32 @@ class RemoteRun:
             )
             error.fix = f"{error.fix} {lives}" if error.fix else lives
 
-    @property
-    def summary(self) -> RunSummary:
-        return self.store.summary(self.run)
+    async def summary(self) -> RunSummary:
+        return await self.store.run(self.store.summary, self.run)
 
-    def owned(self) -> PodRecord | None:
-        return self.context.ledger.get(self.rent.machine)
+    async def events(self) -> tuple[RunEvent, ...]:
+        return await self.store.run(self.store.events, self.run)
+
+    async def owned(self) -> PodRecord | None:
+        """Return the machine's record in the ledger."""
+        return await self.context.ledger.run(self.context.ledger.get, self.rent.machine)
 
     async def steps(self) -> AsyncGenerator[RunEvent, None]:
         """Do the steps from the current state to the end of the machine."""
         await self.recover()
         trouble: HudtuiError | None = None
         try:
-            if self.summary.active:
+            if (await self.summary()).active:
                 async with aclosing(self.work()) as events:
                     async for event in events:
                         yield event
         except HudtuiError as error:
             early = isinstance(error, _StoppedEarly)
-            if isinstance(error, RunError) and not early and (self.begun or self.summary.started is not None):
+            if isinstance(error, RunError) and not early and (self.begun or (await self.summary()).started is not None):
                 raise  # the store cannot be written: the run continues
             trouble = None if early else error
             ended = ("stopped", {"why": error.what}) if early else ("failed", {"why": error_sentence(error)})
-            if self.summary.active and (failed := await self.append(*ended)):
+            if (await self.summary()).active and (failed := await self.append(*ended)):
                 yield failed
         async with aclosing(self.settle()) as events:
             async for event in events:
@@ -319,11 +347,11 @@ class RemoteRun:
 
         Otherwise a second machine would be ordered, or this machine would count as never created.
         """
-        summary, context = self.summary, self.context
-        if self.owned() is not None or not summary.holds_machine:
+        summary, context = await self.summary(), self.context
+        if await self.owned() is not None or not summary.holds_machine:
             return
         pod = await context.provider.find(self.rent.machine)
-        events = [event for event in self.store.events(self.run) if event.type == "machine" and event.data.get("pod")]
+        events = [event for event in await self.events() if event.type == "machine" and event.data.get("pod")]
         known = pod.id if pod is not None else str(events[-1].data["pod"]) if events else None
 
         def write(ledger: Ledger) -> None:
@@ -338,12 +366,12 @@ class RemoteRun:
 
     async def work(self) -> AsyncGenerator[RunEvent, None]:
         """Do the steps from the current state to the end of the run."""
-        owned = self.owned()
+        owned = await self.owned()
         if owned is not None and (not owned.open or owned.state == "ending"):
             how = "is being ended" if owned.open else "has ended"
             raise MachineError(f"the machine of run {self.run} {how}", why=owned.why)
         if not self.begun:
-            if self.summary.state == "stopping":
+            if (await self.summary()).state == "stopping":
                 raise _StoppedEarly("stopped before it started")
             await check_inputs(self.record.plan, self.lookup)  # before anything costs money
         async with contextlib.AsyncExitStack() as open_ports:
@@ -361,14 +389,15 @@ class RemoteRun:
 
     async def get_machine(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Rent the machine, or find the machine that is rented already. End it if renting fails or is cancelled."""
-        context, owned, began = self.context, self.owned(), time.monotonic()
+        context, began = self.context, time.monotonic()
+        owned, limits = await context.ledger.run(self.read_ledger)
         if owned is None:
             steps = acquire(
                 self.rent.order,
                 context.provider,
                 context.ledger,
                 login=self.login,
-                limits=self.limits(),
+                limits=limits,
                 tail=GRACE,
                 run=self.run,
                 workspace=self.record.spec.workspace,
@@ -395,14 +424,14 @@ class RemoteRun:
                     ready = ready or step.kind == "ready"
         finally:
             if not ready:
-                self.record_failed_order()
+                await self.store.run(self.record_failed_order)  # which a cancellation does not interrupt
         if event := await self.step("ready", began):
             yield event
 
     async def pause(self, seconds: float) -> None:
         """Wait. Raises _StoppedEarly once if the run was stopped meanwhile."""
         await self.context.sleep(seconds)
-        if not self.unwanted and self.summary.state == "stopping":
+        if not self.unwanted and (await self.summary()).state == "stopping":
             self.unwanted = True  # only once, because cancelling the order also pauses
             raise _StoppedEarly(f"run {self.run} was stopped before its machine was ready")
 
@@ -423,9 +452,9 @@ class RemoteRun:
         return await self.append("machine", data, at=step.at, once=f"machine:{step.kind}:{step.text}")
 
     def record_failed_order(self) -> None:
-        """Record the ledger's state of a machine whose order failed. Not async, because it is also called during cancellation."""
+        """Record the ledger's state of a machine whose order failed. Reads and writes files: call it in the store's thread."""
         with contextlib.suppress(RunError, MachineError):
-            owned = self.owned()
+            owned = self.context.ledger.get(self.rent.machine)
             if owned is None or owned.state == "never":
                 self.store.append(self.run, "machine", {"kind": "never"})
             elif owned.state == "ended":
@@ -436,11 +465,11 @@ class RemoteRun:
 
         A run that has started continues.
         """
-        owned, summary = self.owned(), self.summary
+        owned, summary = await self.owned(), await self.summary()
         gone, started = owned is None or not owned.open, self.begun or summary.started is not None
-        if started and (summary.active or not _has_step(self.store, self.run, "collect")):
+        if started and (summary.active or not _has_step(await self.events(), "collect")):
             return
-        if not summary.active and (gone or self.keeps(summary)):
+        if not summary.active and (gone or await self.keeps(summary)):
             return
         if summary.active and not gone and owned is not None and owned.state != "ready":
             return  # the order was cancelled without a verified end, which was reported already
@@ -456,11 +485,11 @@ class RemoteRun:
         if self.context.say is not None:
             self.context.say(outcome)
 
-    def keeps(self, summary: RunSummary) -> bool:
+    async def keeps(self, summary: RunSummary) -> bool:
         """Return whether the machine is kept: its run has failed, and the user wants to keep it and has not stopped the run."""
         if summary.state != "failed" or not self.rent.keep_on_failure:
             return False
-        return all(event.type != "stop_requested" for event in self.store.events(self.run))
+        return all(event.type != "stop_requested" for event in await self.events())
 
     async def step(self, name: str, began: float, **data: Any) -> RunEvent | None:
         seconds = round(time.monotonic() - began, 3)
@@ -475,7 +504,7 @@ class RemoteRun:
         await self.arm()
         if event := await self.step("guard", began):
             yield event
-        if self.summary.state == "stopping":  # `stop` asks the machine only after this step
+        if (await self.summary()).state == "stopping":  # `stop` asks the machine only after this step
             raise _StoppedEarly("stopped before it started")
         rest = continue_launch(self.run, self.host, self.store, lookup=self.lookup, tmux=self.tmux, reports=self.reports)
         async with aclosing(rest) as events:
@@ -485,8 +514,9 @@ class RemoteRun:
 
     async def join(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Join a run that has started: open its tunnels, send the rules to its watchdog, and restart processes after a reboot."""
-        if self.summary.state == "stopping":  # the process that requested the end may have been killed before it told the machine
-            asked = [event.data.get("grace") for event in self.store.events(self.run) if event.type == "stop_requested"]
+        summary = await self.summary()
+        if summary.state == "stopping":  # the process that requested the end may have been killed before it told the machine
+            asked = [event.data.get("grace") for event in await self.events() if event.type == "stop_requested"]
             await stop_run(self.run, self.host, self.store, grace=asked[-1] if asked else None)
             return
         async with contextlib.AsyncExitStack() as opened, aclosing(self.tunnels(opened)) as events:
@@ -505,7 +535,8 @@ class RemoteRun:
 
     async def rules(self) -> dict[str, Any]:
         """Return the watchdog's rules, counted from now: a reboot starts a new watchdog."""
-        limits, owned, now = self.limits(), self.owned(), self.now
+        owned, limits = await self.context.ledger.run(self.read_ledger)
+        now = self.now
         if owned is not None and owned.until is None:  # its hudtui ended before the guard was on it
             with contextlib.suppress(MachineError):  # a ledger that cannot be written takes no guard away
                 owned = await self.grant()
@@ -525,13 +556,18 @@ class RemoteRun:
 
     async def grant(self, limits: Limits | None = None) -> PodRecord | None:
         """Reserve the machine's share of the day's budget, under new limits or its current ones."""
-        owned, ledger = self.owned(), self.context.ledger
+        ledger = self.context.ledger
+        owned, current = await ledger.run(self.read_ledger)
         if owned is None:
             if limits is not None:
-                await asyncio.to_thread(ledger.set_limits, self.rent.machine, limits)
+                await ledger.run(ledger.set_limits, self.rent.machine, limits)
             return None
-        change = grant_changed(owned, limits or self.limits(), tail=GRACE)
-        return await asyncio.to_thread(lambda: ledger.grant(owned.name, change, limits=limits))
+        change = grant_changed(owned, limits or current, tail=GRACE)
+        return await ledger.run(ledger.grant, owned.name, change, limits=limits)
+
+    def read_ledger(self) -> tuple[PodRecord | None, Limits]:
+        """Read the machine's record, and its limits. Reads a file: call it in the ledger's thread."""
+        return self.context.ledger.get(self.rent.machine), self.limits()
 
     def limits(self) -> Limits:
         return self.context.ledger.limits(self.rent.machine) or self.record.spec.limits
@@ -552,11 +588,11 @@ class RemoteRun:
                 for event in await self.sync():
                     yield event
                 away = False
-                if self.summary.active and not self.joined:
+                if not self.joined and (await self.summary()).active:
                     async with aclosing(self.join(open_ports)) as events:
                         async for event in events:
                             yield event
-                if self.summary.active and time.monotonic() - looked > self.context.look:
+                if time.monotonic() - looked > self.context.look and (await self.summary()).active:
                     looked = time.monotonic()
                     if revived := await self.revive():
                         yield revived
@@ -567,7 +603,7 @@ class RemoteRun:
             except RunError as error:  # the machine keeps its events until the store can be written
                 away = False
                 self.tell(error)
-            if not self.summary.active:
+            if not (await self.summary()).active:
                 for event in await self.reports.stored():
                     yield event
                 return
@@ -625,7 +661,7 @@ class RemoteRun:
 
     async def check_exists(self, error: HudtuiError) -> None:
         """Ask the provider whether a machine that does not answer still exists; raise MachineError if it is gone."""
-        owned = self.owned()
+        owned = await self.owned()
         if owned is None or owned.pod is None:
             return
         try:
@@ -642,11 +678,11 @@ class RemoteRun:
 
     async def lost(self, error: HudtuiError) -> PodRecord | None:
         """Return the record of a machine that no longer exists according to its provider; None if it may still exist."""
-        owned = self.owned()
+        owned = await self.owned()
         if owned is not None and owned.open:
             with contextlib.suppress(MachineError):
                 await self.check_exists(error)
-            owned = self.owned()
+            owned = await self.owned()
         return owned if owned is not None and not owned.open else None
 
     async def stop(self, grace: float | None) -> None:
@@ -654,15 +690,16 @@ class RemoteRun:
         try:
             await self.store.run(self.store.append, self.run, "stop_requested", {"grace": grace}, once="stop_requested")
         except RunError as error:
-            if self.summary.started is None and is_managed(self.store, self.run):
+            if (await self.summary()).started is None and is_managed(self.store, self.run):
                 raise  # the hudtui that rents the machine would not learn of it
             self.tell(error)
-        if not self.summary.active:
+        summary = await self.summary()
+        if not summary.active:
             return
-        if self.summary.started is None and not is_guarded(self.store, self.run):
+        if summary.started is None and not is_guarded(await self.events()):
             # The hudtui that rents it sees the request and cancels.
             async with self.turn(_GIVEN_UP_WITHIN, "cancels the order of the machine"):
-                if self.summary.active:
+                if (await self.summary()).active:
                     await self.append("stopped", {"why": "stopped before it started"})
             return
         try:
@@ -692,7 +729,7 @@ class RemoteRun:
     async def settle(self, *, keep: bool = True) -> AsyncGenerator[RunEvent, None]:
         """Fetch the results and end the machine. With `keep`, the machine of a failed run is kept if the user wants that."""
         await self.recover()
-        owned, summary = self.owned(), self.summary
+        owned, summary = await self.owned(), await self.summary()
         if owned is None or not owned.open:
             if event := await self.gone(owned):
                 yield event
@@ -718,7 +755,7 @@ class RemoteRun:
                 text = f"its results could not be fetched: {error_sentence(error)}"
                 if event := await self.append("note", {"message": text}):
                     yield event
-            if keep and self.keeps(summary):
+            if keep and await self.keeps(summary):
                 text = f"the machine is kept, as you wished, and costs money: hudtui pods terminate {self.rent.machine}"
                 if event := await self.append("note", {"message": text}):
                     yield event
@@ -757,7 +794,7 @@ class RemoteRun:
             try:
                 return await terminate_pod(self.rent.machine, context.provider, context.ledger, why=why, sleep=context.sleep)
             except TerminationUnverified:
-                owned = self.owned()
+                owned = await self.owned()
                 if owned is None or owned.state != "intended" or time.time() - owned.created > GRACE_UNSEEN:
                     raise
             await context.sleep(_FETCH_PAUSE)
@@ -795,24 +832,24 @@ class RemoteRun:
     async def gone(self, owned: PodRecord | None) -> RunEvent | None:
         """Record that the machine no longer exists."""
         forget_address(self.record.host)
-        if not self.summary.holds_machine:
+        if not (await self.summary()).holds_machine:
             return None
         data = self._released(owned.billed if owned else None, never=owned is None or owned.state == "never")
         return await self.append("machine", data)
 
 
-def is_guarded(store: RunStore, run: str) -> bool:
-    """Return whether a watchdog was put onto the machine of a run."""
-    return _has_step(store, run, "guard")
+def is_guarded(events: Iterable[RunEvent]) -> bool:
+    """Return whether a watchdog was put onto the machine of a run, by the run's events."""
+    return _has_step(events, "guard")
 
 
-def may_have_begun(store: RunStore, run: str) -> bool:
+def may_have_begun(summary: RunSummary, events: Iterable[RunEvent]) -> bool:
     """Return whether a run has started on its rented machine, or was about to when its hudtui was killed."""
-    return store.summary(run).started is not None or _has_step(store, run, "plan")
+    return summary.started is not None or _has_step(events, "plan")
 
 
-def _has_step(store: RunStore, run: str, name: str) -> bool:
-    return any(event.type == "step" and event.data.get("name") == name for event in store.events(run))
+def _has_step(events: Iterable[RunEvent], name: str) -> bool:
+    return any(event.type == "step" and event.data.get("name") == name for event in events)
 
 
 def is_run_active(owned: PodRecord) -> bool:

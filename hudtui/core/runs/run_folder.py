@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import PurePosixPath
@@ -196,14 +196,14 @@ class RunFolder:
 
 
 class MachineEvents:
-    """The events that a run's machine reports from now on.
+    """The events that a run's machine reports after `events`, those that are stored of the run by now.
 
     Each event is returned once, even if another reader, such as a screen that shows the run, has copied it into the store.
     """
 
-    def __init__(self, machine: RunFolder, store: RunStore) -> None:
+    def __init__(self, machine: RunFolder, store: RunStore, events: Iterable[RunEvent]) -> None:
         self._machine, self._store = machine, store
-        self._after = max((event.number for event in store.events(machine.record.id)), default=0)
+        self._after = max((event.number for event in events), default=0)
 
     async def read(self) -> tuple[RunEvent, ...]:
         """Copy the machine's events into the store, and return those that were not returned yet.

@@ -124,7 +124,7 @@ class RunStore:
             private_folder(self.state_dir)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a method that writes in the store's thread: another process may hold the lock for seconds."""
+        """Run work that reads or writes the store in the store's thread, off the event loop; see `Database.run`."""
         return await self.database.run(work, *args, **kwargs)
 
     @property
@@ -370,6 +370,13 @@ class RunStore:
         row = self._row(run)
         if not self._is_own(row):
             raise trust.Untrusted(self.state_dir.parent, [self._power(row)])
+
+    def own_record(self, run: str) -> RunRecord:
+        """Return the record of a run that is the user's own; see `record` and `require_own` for the errors."""
+        row = self._row(run)
+        if not self._is_own(row):
+            raise trust.Untrusted(self.state_dir.parent, [self._power(row)])
+        return self._record(row)
 
     def powers(self) -> tuple[trust.Power, ...]:
         """Return one power for each run that may still change and that the user has not started; see `core.trust`."""

@@ -67,8 +67,9 @@ def find_unattended(
             continue
         provider = next((provider for provider in providers.values() if one.is_at(provider)), None)
         known = _known(store, one.run)
-        guarded = one.why != UNGUARDED and (known is None or store is None or is_guarded(store, known[0].id))
-        begun = known is not None and store is not None and may_have_begun(store, known[0].id)
+        events = store.events(known[0].id) if store is not None and known is not None else ()
+        guarded = one.why != UNGUARDED and (known is None or is_guarded(events))
+        begun = known is not None and may_have_begun(known[1], events)
         left = _Left(one, known, provider, guarded, begun)
         guard = left.guard(ledger, spending, settings)
         words = (*left.purpose(folder), *((guard,) if guard else ()))

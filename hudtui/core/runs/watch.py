@@ -119,8 +119,11 @@ class Monitor:
             self._read_settings = time.monotonic() + SETTINGS_AGAIN
         return self._thresholds
 
-    def _events_of(self, run: str) -> tuple[RunEvent, ...]:
+    async def _events_of(self, run: str) -> tuple[RunEvent, ...]:
         """Return the events of a run. The store is read only if its file has changed since the last read."""
+        return await self.store.run(self._read_events, run)
+
+    def _read_events(self, run: str) -> tuple[RunEvent, ...]:
         stamp, events = self._events.get(run, (None, ()))
         if stamp is None or stamp != self.store.database.stamp():
             stamp = self.store.database.stamp()
@@ -128,14 +131,24 @@ class Monitor:
         return events
 
     def record(self, run: str) -> RunRecord:
-        """Return the record of a run; see `RunStore.record`. The store is read only the first time, if the run is the user's own.
+        """Return the record of a run; see `RunStore.record`. Call it in a thread: it reads the store.
 
         Raises:
             RunError: The run does not exist, was stored by another version of hudtui, or its record is invalid.
         """
         return self._record(self.store.summary(run))
 
+    async def _read(self, run: str) -> tuple[RunSummary, RunRecord]:
+        """Return a run and its record, in one read of the store; see `record`."""
+
+        def read() -> tuple[RunSummary, RunRecord]:
+            summary = self.store.summary(run)
+            return summary, self._record(summary)
+
+        return await self.store.run(read)
+
     def _record(self, summary: RunSummary) -> RunRecord:
+        """Return the record of a run. It is read only once, if the run is the user's own."""
         run, home = summary.id, results_folder_of(summary)
         record = self._records.get((run, home)) or self.store.record(run)
         if record.own:
@@ -146,14 +159,11 @@ class Monitor:
         homes = {run.id: results_folder_of(run) for run in self.store.runs()}
         return {(run, homes.get(run)): record for run, record in self.store.records().items() if record.own}
 
-    def _machine(self, summary: RunSummary) -> RunFolder:
+    def _machine(self, summary: RunSummary, record: RunRecord) -> RunFolder:
         run, home = summary.id, results_folder_of(summary)
         known = self._machines.get((run, home))
         if known is not None:
             return known
-        record = self._record(summary)
-        if not record.own:
-            self.store.require_own(run)
         # The local copy has the same layout as the run's folder on its machine, which may be gone.
         host = LocalHost() if home is not None else self._hosts(record.host)
         if host is None:
@@ -162,18 +172,10 @@ class Monitor:
         machine = self._machines[run, home] = RunFolder(host, replace(record, folder=home or record.folder))
         return machine
 
-    def _waits(self, summary: RunSummary) -> bool:
-        """Return whether the run's machine cannot be read: it is still being rented, or the user did not start the run."""
-        record = self._record(summary)
-        return not record.own or (record.spec.rent is not None and summary.started is None)
-
-    def _folder(self, summary: RunSummary) -> RunFolder:
-        """Return the folder of a run; one without files if its machine cannot be read."""
-        return self._nowhere(summary) if self._waits(summary) else self._machine(summary)
-
-    def _nowhere(self, summary: RunSummary) -> RunFolder:
-        nowhere = str(self.store.folder / summary.id / "not there yet")
-        return RunFolder(LocalHost(), replace(self._record(summary), folder=nowhere, own=True))
+    def _nowhere(self, record: RunRecord) -> RunFolder:
+        """Return a folder without files, for a run whose machine cannot be read."""
+        nowhere = str(self.store.folder / record.id / "not there yet")
+        return RunFolder(LocalHost(), replace(record, folder=nowhere, own=True))
 
     async def refresh(self) -> tuple[RunSummary, ...]:
         """Return all runs, oldest first, with the newest reports of their machines.
@@ -184,22 +186,28 @@ class Monitor:
 
         async def one(run: RunSummary) -> bool:
             try:
+                record = await self.store.run(self._record, run)
                 async with answering(run.host, within=PATIENCE):
-                    return bool(await self._machine(run).sync(self.store))
+                    return bool(await self._machine(run, record).sync(self.store))
             except (MachineError, RunError):
                 return False
 
-        runs = self.store.runs()
-        active = [run for run in runs if (run.active or run.state == "lost") and self.store.is_own(run.id)]
-        return self.store.runs() if any(await asyncio.gather(*map(one, active))) else runs
+        def read() -> tuple[tuple[RunSummary, ...], list[RunSummary]]:
+            runs = self.store.runs()
+            return runs, [run for run in runs if (run.active or run.state == "lost") and self.store.is_own(run.id)]
 
-    def require_answer(self, run: str) -> None:
+        runs, active = await self.store.run(read)
+        changed = any(await asyncio.gather(*map(one, active)))
+        return await self.store.run(self.store.runs) if changed else runs
+
+    async def require_answer(self, run: str) -> None:
         """Check that the machine of an active run answered when it was asked last; see `hosts.answering`.
 
         Raises:
             MachineError: It did not.
         """
-        if (summary := self.store.summary(run)).active:
+        summary = await self.store.run(self.store.summary, run)
+        if summary.active:
             require_answer(summary.host)
 
     async def views(self, runs: Iterable[str]) -> AsyncGenerator[RunView, None]:
@@ -235,12 +243,13 @@ class Monitor:
             RunError: The run does not exist.
             MachineError: The run's machine does not answer.
         """
-        if within is not None:
-            async with answering(self.store.summary(run).host, within=within):
-                return await self.view(run, brief=brief)
-        summary = self.store.summary(run)
-        waits, machine = self._waits(summary), self._folder(summary)
-        return await self._view(summary, machine, waits=waits, brief=brief)
+        summary, record = await self._read(run)
+        waits = _waits(summary, record)
+        async with contextlib.AsyncExitStack() as stack:
+            if within is not None:
+                await stack.enter_async_context(answering(summary.host, within=within))
+            machine = self._nowhere(record) if waits else self._machine(summary, record)
+            return await self._view(summary, machine, waits=waits, brief=brief)
 
     async def stored_view(self, run: str, problem: str) -> RunView:
         """Return what the store knows of a run whose machine does not answer, with `problem` as the reason.
@@ -248,8 +257,8 @@ class Monitor:
         Raises:
             RunError: The run does not exist.
         """
-        summary = self.store.summary(run)
-        view = await self._view(summary, self._nowhere(summary), waits=True, brief=False)
+        summary, record = await self._read(run)
+        view = await self._view(summary, self._nowhere(record), waits=True, brief=False)
         return replace(view, problem="; ".join(filter(None, (problem, view.problem))))
 
     async def _view(self, summary: RunSummary, machine: RunFolder, *, waits: bool, brief: bool) -> RunView:
@@ -257,7 +266,7 @@ class Monitor:
         if summary.active:
             with problems:
                 await machine.sync(self.store)
-            summary = self.store.summary(run)
+            summary = await self.store.run(self.store.summary, run)
         seen = _Seen(machine) if waits else self._seen.setdefault(run, _Seen(machine))
         host = machine.host
         with problems:
@@ -310,11 +319,12 @@ class Monitor:
             memory_used=load.memory_used,
             memory_total=load.memory_total,
         )
-        known = seen.still_acknowledged(summary.acknowledged, self._events_of(run) if seen.over else ())
+        events = () if brief and not (seen.over or seen.acknowledged) else await self._events_of(run)
+        known = seen.still_acknowledged(summary.acknowledged, events)
         alarms = find_alarms(facts, await self._thresholds_now(), acknowledged=known)
         if summary.active and not problems.words:
             if gone := seen.acknowledged - {alarm.key for alarm in alarms}:
-                seen.over |= dict.fromkeys(gone, len(self._events_of(run)))
+                seen.over |= dict.fromkeys(gone, len(events))
             seen.acknowledged = {alarm.key for alarm in alarms if alarm.acknowledged}
         left = time_left(seen.metrics) if summary.active else None
         return RunView(
@@ -326,7 +336,7 @@ class Monitor:
             result=seen.result,
             metrics=seen.metrics,
             disk_free=status.disk_free,
-            events=() if brief else self._events_of(run),
+            events=() if brief else events,
             problem="; ".join(word for word in (summary.passed_over, seen.passed_over, *problems.words) if word) or None,
             alarms=alarms,
             gpus=seen.gpus,
@@ -354,10 +364,10 @@ class Monitor:
             yield view
             while view.summary.active or view.summary.holds_machine:
                 await asyncio.sleep(every)
-                summary = self.store.summary(run)
+                summary = await self.store.run(self.store.summary, run)
                 if not (view.summary.active or summary.active):
                     # The run has ended: its files no longer change, and its machine may end at any moment.
-                    events, cost = self._events_of(run), summary.cost(self._now())
+                    events, cost = await self._events_of(run), summary.cost(self._now())
                     view = replace(view, summary=summary, events=events, cost=cost, expected_cost=None, away=None)
                     yield view
                     continue
@@ -374,7 +384,7 @@ class Monitor:
                     look = None
                 silent = time.monotonic() - heard
                 if why is not None or view.away is not None or silent > _LATE:
-                    view = self._away(view, summary, silent, why)
+                    view = self._away(view, summary, await self._events_of(run), silent, why)
                 yield view
             if view.away is not None:  # the run has ended meanwhile, and its results may be on this computer by now
                 with contextlib.suppress(MachineError, RunError):
@@ -384,13 +394,13 @@ class Monitor:
                 look.cancel()
                 await asyncio.gather(look, return_exceptions=True)
 
-    def _away(self, view: RunView, summary: RunSummary, silent: float, why: str | None) -> RunView:
+    def _away(self, view: RunView, summary: RunSummary, events: tuple[RunEvent, ...], silent: float, why: str | None) -> RunView:
         """Return a view without asking the machine: the last known state, and how long the machine has been silent."""
         now = self._now()
         return replace(
             view,
             summary=summary,
-            events=self._events_of(summary.id),
+            events=events,
             elapsed=summary.elapsed(now - view.ahead),
             cost=summary.cost(now),
             left=None,
@@ -399,38 +409,34 @@ class Monitor:
             problem=why or view.problem,
         )
 
-    def log_path(self, run: str, window: str | None = None) -> str:
-        """Return the path of a window's log on the run's machine; by default of the current or last stage.
+    async def log_place(self, run: str, window: str | None = None) -> LogPlace | None:
+        """Return the place of a stage's log, by default of the current or last stage; None while its machine cannot be read.
 
         Raises:
-            RunError: The run has no such window.
+            RunError: The run has no such stage.
         """
-        summary = self.store.summary(run)
-        machine = self._folder(summary)
-        names = [stage.name for stage in machine.record.plan.stages]
+        summary, record = await self._read(run)
+        if _waits(summary, record):
+            return None
+        names = [stage.name for stage in record.plan.stages]
         chosen = window or summary.stage or names[0]
         if chosen not in names:
             raise RunError(f"run {run} has no window {clean_line(chosen)!r}", fix=f"Its windows: {', '.join(names)}.")
-        return machine.path("logs", f"{chosen}.log")
+        machine = self._machine(summary, record)
+        return LogPlace(machine.host, machine.path("logs", f"{chosen}.log"))
 
-    def log_place(self, run: str, window: str | None = None) -> LogPlace | None:
-        """Return the place of a stage's log; None while its machine cannot be read (see `_waits`)."""
-        summary = self.store.summary(run)
-        if self._waits(summary):
-            return None
-        machine = self._machine(summary)
-        return LogPlace(machine.host, self.log_path(run, window))
-
-    def is_active(self, run: str) -> bool:
+    async def is_active(self, run: str) -> bool:
         """Return whether a run is active according to the store."""
-        return self.store.summary(run).active
+        return (await self.store.run(self.store.summary, run)).active
 
     async def ask_active(self, run: str) -> bool:
         """Return whether a run is active according to its machine, or to the store if the machine does not answer."""
-        if self.is_active(run):
-            with contextlib.suppress(RunError, MachineError):  # waits for a silent machine, like the log itself
-                await self._machine(self.store.summary(run)).sync(self.store)
-        return self.is_active(run)
+        summary, record = await self._read(run)
+        if not summary.active:
+            return False
+        with contextlib.suppress(RunError, MachineError):  # waits for a silent machine, like the log itself
+            await self._machine(summary, record).sync(self.store)
+        return await self.is_active(run)
 
     def log(self, run: str, window: str | None = None) -> RunLog:
         """Return the log of a stage; by default of the current or last stage."""
@@ -450,8 +456,8 @@ class RunLog(Log):
     def name(self) -> str:
         return f"{self.run}-{self.window}" if self.window else self.run
 
-    def place(self) -> LogPlace | None:
-        return self.monitor.log_place(self.run, self.window)
+    async def place(self) -> LogPlace | None:
+        return await self.monitor.log_place(self.run, self.window)
 
     async def follow(self, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
         """Yield the bytes of the log from `offset`, as they are written, until the run has ended and its log is read.
@@ -461,11 +467,11 @@ class RunLog(Log):
         Args:
             offset: First byte; see `tail`.
         """
-        while (place := self.place()) is None:
-            if not self.monitor.is_active(self.run):
+        while (place := await self.place()) is None:
+            if not await self.monitor.is_active(self.run):
                 return
             await asyncio.sleep(0.25)
-        if not self.monitor.is_active(self.run):
+        if not await self.monitor.is_active(self.run):
             async with contextlib.aclosing(self.read(offset=offset)) as there:
                 async for piece in there:
                     yield piece
@@ -498,6 +504,11 @@ class RunLog(Log):
         async with contextlib.aclosing(self.read(offset=end)) as rest:
             async for chunk in rest:
                 yield chunk
+
+
+def _waits(summary: RunSummary, record: RunRecord) -> bool:
+    """Return whether the run's machine cannot be read: it is still being rented, or the user did not start the run."""
+    return not record.own or (record.spec.rent is not None and summary.started is None)
 
 
 class _Problems:

@@ -352,7 +352,7 @@ async def test_silent_machines_cost_one_wait_in_all(store: RunStore, make: Make,
     seen = [view async for view in monitor.views(run.id for run in runs)]
     assert len(runs) == 20 and seen == [] and time.monotonic() - began < 10.0, "not once for each run"
     with pytest.raises(MachineError, match="did not answer within 1 s"):
-        monitor.require_answer("b-3")
+        await monitor.require_answer("b-3")
 
 
 async def test_a_single_look_waits_as_long_as_it_is_told(store: RunStore, make: Make) -> None:

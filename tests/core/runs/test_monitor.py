@@ -260,7 +260,7 @@ async def test_a_run_that_never_began_can_be_looked_at(store: RunStore, make: Ma
 async def test_windows_that_are_none_are_refused(store: RunStore, make: Make) -> None:
     store.add(make("true", "true", run="a-1"))
     with pytest.raises(RunError, match="no window 'zzz'") as caught:
-        Monitor(store).log_path("a-1", "zzz")
+        await Monitor(store).log("a-1", "zzz").tail()
     assert caught.value.fix == "Its windows: s0, s1."
 
 

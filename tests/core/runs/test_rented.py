@@ -946,7 +946,7 @@ async def test_a_guard_that_is_started_anew_gives_no_more_time_than_is_left(
     first = await world.rules(record)
     later = SimpleNamespace(time=lambda: time.time() + 3600, monotonic=time.monotonic)
     monkeypatch.setattr(remote_run, "time", later)
-    again = await remote_run.RemoteRun(record, world.store, world.broker, None, True, None).rules()
+    again = await (await remote_run.RemoteRun.read(record.id, world.store, world.broker)).rules()
     assert 7000 < first["max_seconds"] <= 7200 and 3400 < again["max_seconds"] <= 3600
     assert first["count_from"] != again["count_from"], "one that is at work counts from there, too"
     monkeypatch.undo()
