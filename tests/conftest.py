@@ -72,6 +72,15 @@ def own_terminals() -> Iterator[None]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(autouse=True)
+def stores_off_the_loop() -> Iterator[None]:
+    """Product code that uses a store on the event loop fails the test."""
+    from support import loop_guard
+
+    with loop_guard.stores_off_the_loop():
+        yield
+
+
 _numbers = itertools.count()
 
 
