@@ -458,7 +458,7 @@ async def acknowledge(
 ) -> None:
     """Acknowledge the alarms of a run: they stay listed, and are neither counted nor announced until they come again.
 
-    The kinds are heartbeat, quiet, memory, nan, flat, server, disk and training.
+    An unknown kind is refused with the list of them.
     """
     from hudtui.core.flows.acknowledge import acknowledge as acknowledge_flow
 

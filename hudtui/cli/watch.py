@@ -194,13 +194,13 @@ class _Sink:
         self._watching = watching
         self._several = len(watching.foreign.sources) > 1
         self._log, self._json = log, as_json
-        self._told: set[str] = set()
+        self._told: set[tuple[str, ...]] = set()
 
     def _alarms(self) -> list[Alarm]:
         """New alarms that no line reports."""
-        there = {alarm.kind: alarm for alarm in self._watching.alarms if alarm.kind in ("nan", "flat")}
-        fresh = [alarm for kind, alarm in there.items() if kind not in self._told]
-        self._told = set(there)
+        alarms = {alarm.identity: alarm for alarm in self._watching.alarms if not alarm.logged}
+        fresh = [alarm for identity, alarm in alarms.items() if identity not in self._told]
+        self._told = set(alarms)
         return fresh
 
     def put(self, seen: SessionUpdate) -> None:

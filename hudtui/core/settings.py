@@ -129,7 +129,7 @@ ALARM_SETTINGS: Mapping[str, Setting] = {
         maximum=10_000,
     ),
 }
-"""Name of a threshold in `runs.alarms.Thresholds` -> the setting that gives it."""
+"""Name of the threshold of an alarm -> the setting that gives it; see `runs.alarms`."""
 
 _COMMON = (
     Setting("WANDB_API_KEY", "Weights & Biases: training metrics", "secret", get_it="https://wandb.ai/authorize"),

@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from hudtui.cli.app import build
 from hudtui.core.process import machine_label
+from hudtui.core.runs.alarms import ALARMS, Alarm, RunFacts, alarm
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.plan import Plan, PlanOutput, Stage
@@ -265,6 +266,48 @@ def test_alarms_of_a_followed_log(tmp_path: Path) -> None:
     done = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json")
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert {one["alarm"]["kind"] for one in told if "alarm" in one} == {"nan", "flat"}
+
+
+@pytest.fixture
+def surge() -> Iterator[None]:
+    """A new kind of alarm, declared here and nowhere else."""
+
+    @alarm("surge", threshold="flat")
+    def find(facts: RunFacts, limit: float) -> Iterator[Alarm]:
+        points = facts.metrics.series("custom")
+        if points and points[-1].y >= limit:
+            yield Alarm("surge", "warning", f"custom is {points[-1].y:g}", "Look at it.")
+
+    yield
+    del ALARMS["surge"]
+
+
+@pytest.mark.usefixtures("surge")
+def test_a_new_alarm_is_shown_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run("first", [0.1] * 6)
+    path = tmp_path / "their.log"
+    path.write_text("".join(f"{{'loss': 0.1, 'custom': {number}}}\n" for number in range(7)))
+    watch = ("runs", "watch", "local", "--file", str(path), "--once")
+    shown = json.loads(hudtui("runs", "show", "--json").stdout)
+    assert {"kind": "surge", "text": "custom is 6"}.items() <= shown["alarms"][-1].items()
+    assert "! custom is 6\n  Look at it.\n" in hudtui(*watch).stderr
+    told = [json.loads(line) for line in hudtui(*watch, "--json").stdout.splitlines()]
+    assert [one["alarm"] for one in told if "alarm" in one] == [{"kind": "surge", "text": "custom is 6", "fix": "Look at it."}]
+    done = hudtui("runs", "acknowledge", "--alarm", "surge")
+    assert done.exit_code == 0 and "custom is 6 (acknowledged)" in done.stderr
+    assert "surge" in hudtui("runs", "acknowledge", "--alarm", "sruge").stderr, "the kinds are named"
+    monkeypatch.setenv("HUDTUI_ALARM_FLAT_STEPS", "none")
+    assert "custom" not in hudtui(*watch).stderr
+    assert all(one["kind"] != "surge" for one in json.loads(hudtui("runs", "show", "--json").stdout)["alarms"])
+
+
+def test_an_alarm_that_a_line_reports_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "their.log"
+    line = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
+    path.write_text(f"{{'loss': 0.1}}\n{line}\nEngineDeadError: the engine is gone\n")
+    said = hudtui("runs", "watch", "local", "--file", str(path), "--once").stderr
+    assert said.count("CUDA out of memory") == said.count("EngineDeadError") == 1
+    assert "ran out of memory" not in said and "is dead" not in said
 
 
 def test_steps_of_a_training_are_its_result() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import get_args
 
 from hudtui.core.errors import InputError
-from hudtui.core.runs.alarms import Alarm, Kind
+from hudtui.core.runs.alarms import ALARMS, Alarm
 from hudtui.core.runs.status import RunView
 from hudtui.core.runs.store import RunStore
 from hudtui.core.text import clean_line
@@ -28,9 +27,8 @@ async def acknowledge(view: RunView, store: RunStore, kinds: Collection[str] = (
         InputError: There is no such kind of alarm.
         RunError: The run does not exist, or the list cannot be written.
     """
-    known: tuple[str, ...] = get_args(Kind)
-    if wrong := [kind for kind in kinds if kind not in known]:
-        raise InputError(f"there is no alarm {clean_line(wrong[0], 40)!r}", fix=f"The kinds are {', '.join(known)}.")
+    if wrong := [kind for kind in kinds if kind not in ALARMS]:
+        raise InputError(f"there is no alarm {clean_line(wrong[0], 40)!r}", fix=f"The kinds are {', '.join(ALARMS)}.")
     chosen = tuple(alarm for alarm in view.alarms if alarm.acknowledged is undo and (not kinds or alarm.kind in kinds))
     if chosen:
         await store.run(store.acknowledge, view.summary.id, [alarm.key for alarm in chosen], undo=undo)

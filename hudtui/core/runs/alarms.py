@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from math import isfinite
 from pathlib import Path
@@ -28,36 +28,10 @@ DISK_FULL = 512 * 1024**2
 """Free bytes below which a disk is full."""
 
 Level = Literal["warning", "error"]
-Kind = Literal["heartbeat", "quiet", "memory", "nan", "flat", "server", "disk", "training"]
+Thresholds = Mapping[str, float]
+"""The threshold of each row of `settings.ALARM_SETTINGS`. An infinite threshold switches its alarm off."""
 
-
-def _usual(name: str) -> float:
-    return float(ALARM_SETTINGS[name].default or "inf")
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """The thresholds of alarms. An infinite threshold switches its alarm off; see `settings.ALARM_SETTINGS`."""
-
-    heartbeat: float = _usual("heartbeat")
-    """Seconds without a heartbeat."""
-    quiet: float = _usual("quiet")
-    """Minutes without a log line of the running stage; three steps if those take longer."""
-    flat: float = _usual("flat")
-    """Consecutive steps without any reward spread."""
-    nan: float = _usual("nan")
-    """Consecutive values that are not finite."""
-    broken: float = _usual("broken")
-    """Per cent of a step's episodes that broke off."""
-    server: float = _usual("server")
-    """Seconds without an answer, from a server that has answered before."""
-    memory: float = _usual("memory")
-    """Per cent of the machine's memory in use. That of GPUs does not count: servers and trainers reserve it in advance."""
-    disk: float = _usual("disk")
-    """Free GiB below which a checkpoint of a medium-sized model may no longer fit."""
-
-
-USUAL = Thresholds()
+USUAL: Thresholds = {name: float(setting.default or "inf") for name, setting in ALARM_SETTINGS.items()}
 
 
 def read_thresholds(folder: Path) -> Thresholds:
@@ -67,14 +41,15 @@ def read_thresholds(folder: Path) -> Thresholds:
     except InputError:  # of the platform
         return USUAL
     given = {name: values.get(setting.name) for name, setting in ALARM_SETTINGS.items()}
-    return replace(USUAL, **{name: value for name, value in given.items() if isinstance(value, float)})
+    return {**USUAL, **{name: value for name, value in given.items() if isinstance(value, float)}}
 
 
 @dataclass(frozen=True)
 class Alarm:
     """A problem that the user should know about now."""
 
-    kind: Kind
+    kind: str
+    """A kind of `ALARMS`."""
     level: Level
     text: str
     """The problem, in one sentence."""
@@ -85,6 +60,8 @@ class Alarm:
     """A text that distinguishes this alarm from earlier ones of its identity, such as the step at which it began."""
     acknowledged: bool = False
     """Whether the user has acknowledged the alarm: it is then listed, but not counted or announced."""
+    logged: bool = False
+    """Whether a log line reports the problem: whoever shows the lines as they come does not repeat it."""
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -102,7 +79,7 @@ class Alarm:
         return f"{self.text} (acknowledged)" if self.acknowledged else self.text
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "mark"}
+        return {name: value for name, value in vars(self).items() if name not in ("mark", "logged")}
 
 
 @dataclass(frozen=True)
@@ -147,6 +124,8 @@ class RunFacts:
     """When it was, by the machine's clock."""
     stages: tuple[StageFacts, ...] = ()
     signs: tuple[LogSymptom, ...] = ()
+    metrics: MetricsReader = field(default_factory=MetricsReader, compare=False)
+    """All metrics of the run; the next four follow from them, see `with_metrics`."""
     wrong: tuple[NotFiniteStreak, ...] = ()
     spread: Sequence[Point] = ()
     """Spread of the rewards within a group, one point per step; empty if a group has only one reward."""
@@ -158,6 +137,46 @@ class RunFacts:
     memory_used: float | None = None
     """Used memory of the machine in bytes; in a container, that of the container."""
     memory_total: float | None = None
+
+    def with_metrics(self, metrics: MetricsReader, group: int | None = None) -> RunFacts:
+        """Return these facts with those that metrics tell, of runs and of sessions that hudtui did not start.
+
+        `group` is the number of episodes of a task, where it is known; see `reward_spread`.
+        """
+        return replace(
+            self,
+            metrics=metrics,
+            wrong=metrics.wrong,
+            spread=reward_spread(metrics, group),
+            step_times=metrics.quantity("step_time")[-20:],
+            broken=metrics.series("broken"),
+        )
+
+
+Finder = Callable[[RunFacts, float], Iterable[Alarm]]
+"""Yields the alarms of one kind, from the facts of a run and the threshold of the kind."""
+
+
+@dataclass(frozen=True)
+class AlarmRule:
+    """A kind of alarm: the name of its threshold in `settings.ALARM_SETTINGS`, and the function that finds such alarms."""
+
+    threshold: str
+    find: Finder
+
+
+ALARMS: dict[str, AlarmRule] = {}
+"""Every kind of alarm. All faces show alarms of a kind as soon as it stands here."""
+
+
+def alarm(kind: str, *, threshold: str) -> Callable[[Finder], Finder]:
+    """Return a decorator that declares a function to find the alarms of a kind."""
+
+    def declare(find: Finder) -> Finder:
+        ALARMS[kind] = AlarmRule(threshold, find)
+        return find
+
+    return declare
 
 
 _ANY_TRAINER_FIX = f"{ANY_MODEL} With ART: max_seq_length or rollouts_per_group."
@@ -256,14 +275,16 @@ def find_alarms(facts: RunFacts, from_when: Thresholds = USUAL, *, acknowledged:
         from_when: The thresholds.
         acknowledged: The keys of the alarms that the user has acknowledged.
     """
-    checks = (_heartbeat, _memory, _server, _disk, _quiet, _nan, _flat, _training)
-    found = [alarm for check in checks for alarm in check(facts, from_when)]
-    found = [replace(alarm, acknowledged=alarm.key in acknowledged) for alarm in found]
-    return tuple(sorted(found, key=lambda alarm: (alarm.acknowledged, alarm.level != "error")))
+    alarms = []
+    for rule in ALARMS.values():
+        for one in rule.find(facts, from_when[rule.threshold]):
+            alarms.append(replace(one, acknowledged=one.key in acknowledged))
+    return tuple(sorted(alarms, key=lambda one: (one.acknowledged, one.level != "error")))
 
 
-def _heartbeat(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
-    if facts.active and facts.silent is not None and facts.silent > from_when.heartbeat:
+@alarm("heartbeat", threshold="heartbeat")
+def _heartbeat(facts: RunFacts, limit: float) -> Iterable[Alarm]:
+    if facts.active and facts.silent is not None and facts.silent > limit:
         yield Alarm(
             "heartbeat",
             "error",
@@ -282,34 +303,41 @@ def _memory_fix(sign: LogSymptom, advice: Advice | None) -> str | None:
     return sign.fix
 
 
-def _memory(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
+@alarm("memory", threshold="memory")
+def _memory(facts: RunFacts, limit: float) -> Iterable[Alarm]:
     told: set[str] = set()
     for sign in facts.signs:
         if sign.kind == "memory" and sign.stage not in told:
             told.add(sign.stage)
             fix = _memory_fix(sign, facts.advice)
-            yield Alarm("memory", "error", f"{sign.stage} ran out of memory: {sign.line}", fix, sign.stage, sign.line)
+            text = f"{sign.stage} ran out of memory: {sign.line}"
+            yield Alarm("memory", "error", text, fix, sign.stage, sign.line, logged=True)
     for stage in facts.stages:
         if stage.state == "ended" and stage.exit == -9 and stage.name not in told and facts.active:
             yield Alarm("memory", "error", f"{stage.name} was killed (SIGKILL), mostly for want of memory", _HOST_FIX, stage.name)
     used, total = facts.memory_used, facts.memory_total
-    if facts.active and used is not None and total and 100 * used >= from_when.memory * total:
+    if facts.active and used is not None and total and 100 * used >= limit * total:
         text = f"{used / total:.0%} of the machine's memory of {size(int(total))} is in use"
         fix = "Use a machine with more memory, or fewer episodes at once, before the system kills a process."
         yield Alarm("memory", "warning", text, fix)
 
 
-def _server(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
+@alarm("server", threshold="server")
+def _server(facts: RunFacts, limit: float) -> Iterable[Alarm]:
     if not facts.active:
         return
+    signs = {sign.stage: sign for sign in reversed(facts.signs) if sign.kind == "server"}
+    if not facts.stages:  # a session that hudtui did not start: only its lines tell of its servers
+        for name, sign in signs.items():
+            yield Alarm("server", "error", f"the server of {name} is dead: {sign.line}", None, name, logged=True)
     working = [stage for stage in facts.stages if not stage.service and stage.state in ("running", "starting")]
     quiet = max((stage.quiet or 0.0 for stage in working), default=0.0)
     for stage in facts.stages:
-        sign = next((sign for sign in facts.signs if sign.kind == "server" and sign.stage == stage.name), None)
-        how = _trouble(stage, sign, from_when)
+        reported = signs.get(stage.name)
+        how = _trouble(stage, reported, limit)
         if not working or how is None:
             continue
-        why = f" ({sign.line})" if sign else ""
+        why = f" ({reported.line})" if reported else ""
         if quiet > DEAD_QUIET:
             who = ", ".join(one.name for one in working)
             text = f"{stage.name} {how}{why}, and {who} has said nothing for {seconds(quiet)}: it waits in vain"
@@ -318,20 +346,21 @@ def _server(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
             yield Alarm("server", "warning", f"{stage.name} {how}{why} while the run continues", None, stage.name)
 
 
-def _trouble(stage: StageFacts, sign: LogSymptom | None, from_when: Thresholds) -> str | None:
+def _trouble(stage: StageFacts, sign: LogSymptom | None, limit: float) -> str | None:
     """Return the problem of a model server; None without a problem, or if the stage is not a server."""
     if stage.service and stage.state == "ended":
         return "is dead" if stage.exit is None else f"ended with status {stage.exit}"
-    if stage.unanswered > from_when.server:
+    if stage.unanswered > limit:
         return f"has not answered for {seconds(stage.unanswered)}"
     if stage.stuck > STUCK:
         return f"has requests, but has made no token for {seconds(stage.stuck)}"
     return "is dead" if sign else None
 
 
-def _disk(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
+@alarm("disk", threshold="disk")
+def _disk(facts: RunFacts, limit: float) -> Iterable[Alarm]:
     free = facts.disk_free
-    if facts.active and free is not None and isfinite(from_when.disk) and free < from_when.disk * 2**30:
+    if facts.active and free is not None and isfinite(limit) and free < limit * 2**30:
         full = free < DISK_FULL
         yield Alarm(
             "disk",
@@ -341,11 +370,12 @@ def _disk(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
         )
 
 
-def _quiet(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
+@alarm("quiet", threshold="quiet")
+def _quiet(facts: RunFacts, limit: float) -> Iterable[Alarm]:
     if not facts.active:
         return
     usual = median(point.y for point in facts.step_times) if facts.step_times else 0.0
-    patience = max(60 * from_when.quiet, 3 * usual)
+    patience = max(60 * limit, 3 * usual)
     for stage in facts.stages:
         if not stage.service and stage.state == "running" and stage.quiet is not None and stage.quiet > patience:
             text = f"{stage.name} has logged nothing for {seconds(stage.quiet)}"
@@ -353,8 +383,9 @@ def _quiet(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
             yield Alarm("quiet", "warning", text, None, stage.name, mark)
 
 
-def _nan(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
-    wrong = [streak for streak in facts.wrong if streak.count >= from_when.nan]
+@alarm("nan", threshold="nan")
+def _nan(facts: RunFacts, limit: float) -> Iterable[Alarm]:
+    wrong = [streak for streak in facts.wrong if streak.count >= limit]
     if wrong:
         first = min(wrong, key=lambda streak: streak.x)
         names = ", ".join(dict.fromkeys(clean_line(streak.name, 40) for streak in wrong[:4]))
@@ -367,9 +398,10 @@ def _nan(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
         )
 
 
-def _flat(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
+@alarm("flat", threshold="flat")
+def _flat(facts: RunFacts, limit: float) -> Iterable[Alarm]:
     count = sum(1 for _ in takewhile(lambda point: abs(point.y) < 1e-9, reversed(facts.spread)))
-    if facts.active and count and count >= from_when.flat:
+    if facts.active and count and count >= limit:
         yield Alarm(
             "flat",
             "warning",
@@ -379,12 +411,13 @@ def _flat(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
         )
 
 
-def _training(facts: RunFacts, from_when: Thresholds) -> Iterable[Alarm]:
+@alarm("training", threshold="broken")
+def _training(facts: RunFacts, limit: float) -> Iterable[Alarm]:
     if not facts.active:
         return
     for sign in dict.fromkeys(sign for sign in facts.signs if sign.kind == "training"):
-        yield Alarm("training", "warning", f"{sign.stage}: {sign.line}", sign.fix, sign.stage)
-    many = tuple(takewhile(lambda point: 100 * point.y >= from_when.broken, reversed(facts.broken)))
+        yield Alarm("training", "warning", f"{sign.stage}: {sign.line}", sign.fix, sign.stage, logged=True)
+    many = tuple(takewhile(lambda point: 100 * point.y >= limit, reversed(facts.broken)))
     if many:
         text = f"{many[0].y:.0%} of the episodes of step {many[0].x:g} broke off: nothing is learned from them"
         yield Alarm("training", "warning", text, "The log and the results name the reasons.", mark=f"{many[-1].x:g}")

@@ -30,7 +30,7 @@ from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.remote.log_file import LogFile, LogPlace
 from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
-from hudtui.core.runs.alarms import USUAL, Alarm, LogSymptom, RunFacts, Thresholds, find_alarms, find_symptoms, reward_spread
+from hudtui.core.runs.alarms import USUAL, Alarm, LogSymptom, RunFacts, Thresholds, find_alarms, find_symptoms
 from hudtui.core.runs.reports import read_status
 from hudtui.core.runs.tracker_folder import TrackedRun, newest_run, run_files
 from hudtui.core.text import clean, clean_line, plural
@@ -286,14 +286,8 @@ class SessionWatcher:
     @property
     def alarms(self) -> tuple[Alarm, ...]:
         """Return the alarms that can be found in the lines, the worst first."""
-        numbers, signs = self.numbers, tuple(reversed(self._signs))
-        dead = dict.fromkeys(sign.stage for sign in signs if sign.kind == "server")
-        lines = {sign.stage: sign.line for sign in reversed(signs) if sign.kind == "server"}
-        servers = tuple(Alarm("server", "error", f"the server of {stage} is dead: {lines[stage]}", None, stage) for stage in dead)
-        facts = RunFacts(
-            active=True, signs=signs, wrong=numbers.wrong, spread=reward_spread(numbers), broken=numbers.series("broken")
-        )
-        return (*servers, *find_alarms(facts, self._from_when))
+        facts = RunFacts(active=True, signs=tuple(reversed(self._signs)))
+        return find_alarms(facts.with_metrics(self.numbers), self._from_when)
 
     def log(self, source: str) -> LogFile | None:
         """Return the log of a followed source; None for a terminal, which keeps no earlier lines, and for a tracker's file."""

@@ -24,6 +24,7 @@ from hudtui.core.remote.log_file import Log, LogPlace
 from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.alarms import (
     SILENT,
+    USUAL,
     LogSymptom,
     RunFacts,
     StageFacts,
@@ -31,7 +32,6 @@ from hudtui.core.runs.alarms import (
     find_alarms,
     find_symptoms,
     read_thresholds,
-    reward_spread,
 )
 from hudtui.core.runs.forecast import expected_cost
 from hudtui.core.runs.launch import error_sentence
@@ -108,7 +108,7 @@ class Monitor:
         self._machines: dict[tuple[str, str | None], RunFolder] = {}
         self._seen: dict[str, _Seen] = {}
         self._events: dict[str, tuple[object, tuple[RunEvent, ...]]] = {}
-        self._thresholds = Thresholds()
+        self._thresholds = USUAL
         self._read_settings = 0.0
         """Monotonic time at which the settings are read again."""
 
@@ -311,17 +311,13 @@ class Monitor:
                 for stage in stages
             ),
             signs=seen.signs if summary.state != "finished" else (),
-            wrong=seen.metrics.wrong,
-            spread=reward_spread(seen.metrics, group),
-            step_times=seen.metrics.quantity("step_time")[-20:],
-            broken=seen.metrics.series("broken"),
             disk_free=status.disk_free,
             memory_used=load.memory_used,
             memory_total=load.memory_total,
         )
         events = () if brief and not (seen.over or seen.acknowledged) else await self._events_of(run)
         known = seen.still_acknowledged(summary.acknowledged, events)
-        alarms = find_alarms(facts, await self._thresholds_now(), acknowledged=known)
+        alarms = find_alarms(facts.with_metrics(seen.metrics, group), await self._thresholds_now(), acknowledged=known)
         if summary.active and not problems.words:
             if gone := seen.acknowledged - {alarm.key for alarm in alarms}:
                 seen.over |= dict.fromkeys(gone, len(events))

@@ -15,11 +15,12 @@ from hudtui.core.platform import HUD
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.alarms import (
+    ALARMS,
+    USUAL,
     Alarm,
     LogSymptom,
     RunFacts,
     StageFacts,
-    Thresholds,
     find_alarms,
     find_symptom,
     find_symptoms,
@@ -86,12 +87,16 @@ def test_each_trouble_is_told(facts: dict[str, Any], alarm: tuple[str, str]) -> 
 def test_the_user_says_from_when_on_there_is_an_alarm(name: str, value: float, facts: dict[str, Any], own_world: Path) -> None:
     found = RunFacts(active=True, **facts)
     setting = ALARM_SETTINGS[name].name
-    assert len(find_alarms(found)) == 1 and read_thresholds(own_world) == Thresholds()
+    assert len(find_alarms(found)) == 1 and read_thresholds(own_world) == USUAL
     for text in (str(value), "none"):
         save_user_setting(setting, text)
         assert find_alarms(found, read_thresholds(own_world)) == ()
     save_user_setting(setting, "soon")
     assert find_alarms(found, read_thresholds(own_world)) == find_alarms(found), "what cannot be read silences nothing"
+
+
+def test_each_alarm_has_a_threshold_among_the_settings() -> None:
+    assert {rule.threshold for rule in ALARMS.values()} == set(ALARM_SETTINGS) and len(ALARMS) == len(ALARM_SETTINGS)
 
 
 def test_memory_that_is_nearly_full_is_told_with_its_share(own_world: Path) -> None:
@@ -110,11 +115,11 @@ def test_memory_that_is_nearly_full_is_told_with_its_share(own_world: Path) -> N
 def test_a_folder_silences_no_alarm_before_it_is_trusted(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HUDTUI_TRUST", raising=False)
     (own_world / ".env").write_text("HUDTUI_ALARM_FLAT_STEPS=none\n")
-    assert read_thresholds(own_world).flat == 5
+    assert read_thresholds(own_world)["flat"] == 5
     trust.agree(own_world, folder_powers(own_world, HUD))
-    assert read_thresholds(own_world).flat == math.inf
+    assert read_thresholds(own_world)["flat"] == math.inf
     (own_world / ".env").write_text("HUDTUI_ALARM_FLAT_STEPS=90\n")
-    assert read_thresholds(own_world).flat == 5, "the user has not agreed to this one"
+    assert read_thresholds(own_world)["flat"] == 5, "the user has not agreed to this one"
 
 
 def test_an_alarm_that_is_acknowledged_comes_last_until_it_comes_anew() -> None:

@@ -216,7 +216,7 @@ async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None
         stream.write("EngineDeadError: gone\ntorch.OutOfMemoryError: CUDA out of memory\n")
     again = SessionWatcher(HOST, watch.foreign)
     assert [seen async for seen in again.follow(once=True)]
-    assert [alarm.kind for alarm in again.alarms] == ["server", "memory", "nan", "flat"]
+    assert [alarm.kind for alarm in again.alarms] == ["memory", "server", "nan", "flat"]
 
 
 @pytest.mark.parametrize(
