@@ -40,7 +40,7 @@ async def export(
         from hudtui.cli import runlog
 
         store, _ = runlog.open_store()
-        runlog.print_script(store.record(store.find(run)))
+        runlog.print_script(await store.run(lambda: store.record(store.find(run))))
         return
     from hudtui.core.flows.export import Exported, ExportRequest, export_model
     from hudtui.core.project import open_project

@@ -207,7 +207,12 @@ async def launch(record: RunRecord, project: Project, *, tmux: bool) -> None:
             async for event in events:
                 say_event(event)
     except asyncio.CancelledError:
-        if record.id in project.runs.ids() and project.runs.summary(record.id).started is None:
+        store = project.runs
+
+        def waits() -> bool:
+            return record.id in store.ids() and store.summary(record.id).started is None
+
+        if await store.run(waits):
             await end(record.id, project)
             console.say(f"run {record.id} is not started")
         raise
