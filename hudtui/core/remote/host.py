@@ -10,6 +10,7 @@ from typing import Protocol
 
 from hudtui.core.errors import MachineError
 from hudtui.core.events import Notice
+from hudtui.core.text import clean_line
 
 Progress = Callable[[int, int], None]
 """Receives the bytes that are transferred and the bytes in all."""
@@ -197,3 +198,16 @@ class Host(Protocol):
             MachineError: The port there is in use, or the machine does not allow it.
         """
         ...
+
+
+async def file_size(host: Host, path: PurePosixPath | str) -> int:
+    """Return the bytes of a file; 0 if it does not exist.
+
+    Raises:
+        FileRefused: It is not a regular file.
+        MachineError: The machine does not answer.
+    """
+    facts = await host.stat(path)
+    if facts is not None and not facts.regular:
+        raise FileRefused(f"{path} on {clean_line(host.name)} is not read", why=NOT_A_FILE)
+    return 0 if facts is None else facts.size

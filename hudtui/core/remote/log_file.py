@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hudtui.core.pattern import Pattern
 from hudtui.core.remote.follow import CHUNK
-from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, Host
+from hudtui.core.remote.host import FileChunk, Host, file_size
 from hudtui.core.remote.log_search import LogMatch, search_log
 from hudtui.core.remote.logs import LineBatch, LineSplitter, lines_before, offset_of_last_lines
 
@@ -78,10 +78,7 @@ class Log(ABC):
         if (place := await self.place()) is None:
             return
         host, path = place
-        facts = await host.stat(path)
-        if facts is not None and not facts.regular:
-            raise FileRefused(f"{path} on {host.name} is not read", why=NOT_A_FILE)
-        end = facts.size if facts else 0
+        end = await file_size(host, path)
         while offset < end:
             data = await host.get(path, offset=offset, limit=min(CHUNK, end - offset))
             if not data:

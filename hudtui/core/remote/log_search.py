@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from hudtui.core.errors import MachineError
 from hudtui.core.pattern import Pattern
-from hudtui.core.remote.host import NOT_A_FILE, FileRefused, Host
+from hudtui.core.remote.host import Host, file_size
 from hudtui.core.remote.logs import offset_of_last_lines
 from hudtui.core.text import clean, clean_line, failure_text
 
@@ -85,10 +85,7 @@ async def search_log(
     Raises:
         MachineError: The machine does not answer within two minutes, or cannot read the log.
     """
-    facts = await host.stat(path)
-    if facts is not None and not facts.regular:
-        raise FileRefused(f"{path} on {clean_line(host.name)} is not searched", why=NOT_A_FILE)
-    size = 0 if facts is None else facts.size
+    size = await file_size(host, path)
     end = size if stop is None else min(size, stop)
     search = _Search(host, str(path), pattern)
     remaining = most

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from hudtui.core.remote.follow import Cursor
-from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, FileStat, Host
+from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, FileStat, Host, file_size
 from hudtui.core.text import clean
 
 _PIECE = 1024 * 1024
@@ -97,10 +97,8 @@ async def offset_of_last_lines(
     Raises:
         MachineError: The file cannot be read.
     """
-    there = await host.stat(path)
-    if there is not None and not there.regular:
-        raise FileRefused(f"{path} on {host.name} is not read", why=NOT_A_FILE)
-    size = 0 if there is None else there.size if end is None else min(end, there.size)
+    size = await file_size(host, path)
+    size = size if end is None else min(end, size)
     if lines <= 0:
         return size
     block, position, floor = 64 * 1024, size, max(size - most, 0)

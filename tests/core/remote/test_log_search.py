@@ -152,11 +152,11 @@ async def test_without_the_tools_the_log_is_read(ssh_box: Any, tmp_path: Path, m
 
 
 async def test_what_cannot_be_searched_is_an_error_with_its_reason(host: Host, tmp_path: Path) -> None:
-    with pytest.raises(MachineError, match="is not searched") as refused:
+    with pytest.raises(MachineError, match="is not read") as refused:
         await found(host, tmp_path, "x")
     assert "not a regular file" in str(refused.value.why)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(MachineError, match="is not searched"):
+    with pytest.raises(MachineError, match="is not read"):
         await found(host, tmp_path / "pipe", "x")
 
 
