@@ -21,9 +21,6 @@ from hudtui.cli.sources import TakesCommand, given_command, read_source
 from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
-    from hudtui.core.environment.source import Source
-    from hudtui.core.environment.values import Analysis
-    from hudtui.core.flows.new_task import NewTask, TaskDraft
     from hudtui.core.flows.trial import Trial
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.read import OpenedSource
@@ -160,66 +157,26 @@ async def new(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Task file (.json or .jsonl). An existing file gets one more task."),
+        typer.Option("--output", "-o", metavar="FILE", help="New task file, .json or .jsonl; by default named after it."),
     ] = None,
-    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="What the agent is asked to do.")] = None,
-    setup: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--setup", metavar="TOOL[=ARGS]", help="Call that sets the task up, with its arguments as JSON; repeatable."
-        ),
-    ] = None,
-    no_setup: Annotated[bool, typer.Option("--no-setup", help="The environment begins as it is when it starts.")] = False,
-    evaluate: Annotated[
-        list[str] | None, typer.Option("--evaluate", metavar="TOOL[=ARGS]", help="Call that judges the outcome; repeatable.")
-    ] = None,
-    no_evaluate: Annotated[
-        bool, typer.Option("--no-evaluate", help="No call judges the outcome: `rubric.reward` of the configuration does.")
-    ] = False,
-    task: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="Id of the task; by default the environment's name and a number.")
-    ] = None,
-    test: Annotated[bool, typer.Option("--test/--no-test", help="Set the task up and evaluate it before it is written.")] = True,
     live: Annotated[bool, typer.Option("--live", help="Inspect the environment again, even if it is known.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Add to a file that exists without asking.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a new task for an environment into a task file.
+    """Write the template of a task for an environment: its servers, and calls of its tools to fill in.
 
-    TOOL is a tool of the environment or a function of its hubs, e.g. --evaluate max_number='{"target": 64}'. In a terminal,
-    hudtui asks for what is left out. Exit code 1 if nothing is written, or the test fails.
+    Comments in the file list the tools that can set the task up and judge it. A file that exists is not changed.
     """
-    from hudtui.core.flows.new_task import TaskDraft, read_call
+    from hudtui.core.flows.new_task import write_template
+    from hudtui.core.project import open_project
 
-    if setup and no_setup:
-        raise typer.BadParameter("give one of --setup and --no-setup", param_hint="--no-setup")
-    if evaluate and no_evaluate:
-        raise typer.BadParameter("give one of --evaluate and --no-evaluate", param_hint="--no-evaluate")
-    given = {"--prompt": prompt is not None, "--evaluate": bool(evaluate) or no_evaluate, "--output": output is not None}
-    if (missing := [name for name, known in given.items() if not known]) and not console.interactive():
-        raise typer.BadParameter("required, because this is not a terminal and hudtui cannot ask", param_hint=missing[0])
     place = read_source(source, given_command(ctx))
     analysis = await look(place, live=live, timeout=60.0)
     say_warnings(analysis)
-    calls = tuple(read_call(text, "setup", analysis) for text in setup or ())
-    draft = TaskDraft(
-        prompt=prompt,
-        setup=calls if calls or no_setup or not console.interactive() else None,
-        evaluate=tuple(read_call(text, "evaluate", analysis) for text in evaluate or ()) or (() if no_evaluate else None),
-        id=task,
-        file=output,
-        test=test,
-    )
-    made, trial = await _new(place, analysis, draft, yes=yes)
+    made = await asyncio.to_thread(write_template, open_project(), place, analysis, output)
     if as_json:
-        empty = {"file": None, "tasks": None, "task": None, "test": None if trial is None else trial.to_json()}
-        console.out_json(empty if made is None else made.to_json())
-    elif made is not None:
-        console.out(made.report)
+        console.out_json(made.to_json())
     else:
-        console.say("nothing is written")
-    if made is None or (trial is not None and trial.severity == "error"):
-        raise typer.Exit(console.FOUND)
+        console.out(made.report)
 
 
 @app.command("convert")
@@ -270,28 +227,6 @@ async def _opened(tasks: str, split: str | None) -> OpenedSource:
     for notice in opened.notices:
         console.tell(notice)
     return await asyncio.to_thread(download_source, opened)
-
-
-async def _new(source: Source, analysis: Analysis, draft: TaskDraft, *, yes: bool) -> tuple[NewTask | None, Trial | None]:
-    from hudtui.cli.person import Terminal
-    from hudtui.core.flows.new_task import NewTask, new_task
-    from hudtui.core.flows.trial import Trial
-    from hudtui.core.project import open_project
-
-    trial = None
-    async with contextlib.aclosing(new_task(open_project(), source, analysis, Terminal(yes=yes), draft)) as steps:
-        async for step in steps:
-            if isinstance(step, NewTask):
-                return step, trial
-            if isinstance(step, Trial):
-                trial = step
-                _show_trial(step, console.say)
-                if step.severity == "error" and (yes or not console.interactive()):
-                    console.say("--no-test writes the task all the same")  # --yes is no answer to a failure
-                    break
-            else:
-                console.tell(step)
-    return None, trial
 
 
 def _show_trial(trial: Trial, out: Callable[[str], None]) -> None:

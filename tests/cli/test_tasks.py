@@ -162,31 +162,17 @@ def test_statistics() -> None:
     assert (found["valid"], found["prompt_tokens"], found["groups"]) == (0, None, [])
 
 
-NEW = ("new", "text-2048", "--prompt", "Play.", "--setup", 'board={"board_size": 3, "seed": 2}', "--evaluate")
-
-
 def test_new() -> None:
-    result = tasks(*NEW, 'max_number={"target": 64}', "-o", "n.json")
-    assert result.exit_code == 0 and result.stdout == "Added text-2048-1 to n.json (1 task)\n", result.output
-    assert "reward" in result.stderr and json.loads(tasks("test", "n.json", "--json").stdout)["ok"]
-    again = (*NEW, 'max_number={"target": 128}', "-o", "n.json", "--no-test")
-    assert tasks(*again).exit_code == 2  # a file that exists: nobody can be asked here
-    made = json.loads(tasks(*again, "--yes", "--id", "far", "--json").stdout)
-    assert (made["tasks"], made["task"]["id"], made["test"]) == (2, "far", None)
-    assert json.loads(tasks("check", "n.json", "--env", "text-2048", "--json").stdout)["valid"] == 2
-
-
-def test_a_new_task_that_fails_is_not_written() -> None:
-    wrong = (*NEW, 'max_number={"goal": 64}', "-o", "n.json", "--yes")
-    result = tasks(*wrong)
-    assert result.exit_code == 1 and "does not know goal" in result.stderr and not Path("n.json").exists()
-    found = json.loads(tasks(*wrong, "--json").stdout)
-    assert found["file"] is None and found["test"]["severity"] == "error"
-    assert tasks(*wrong, "--no-test").exit_code == 0 and Path("n.json").exists()
-
-
-def test_a_new_task_needs_everything_where_nothing_can_be_asked() -> None:
-    result = tasks(*NEW[:-1], "-o", "n.json")
-    assert result.exit_code == 2 and "--evaluate" in result.stderr
-    result = tasks(*NEW, "max_numbr", "-o", "n.json")
-    assert result.exit_code == 2 and "did you mean 'max_number'" in result.stderr
+    result = tasks("new", "text-2048", "-o", "n.json")
+    assert result.exit_code == 0 and result.stdout.startswith("Wrote n.json: replace each TODO"), result.output
+    (record,) = json.loads(Path("n.json").read_text())
+    assert record["id"] == "text-2048-1" and "setup.board(" in str(record["metadata"])
+    record["setup_tool"] = {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 2}}}
+    record["evaluate_tool"] = {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}}
+    Path("n.json").write_text(json.dumps([record]))
+    assert json.loads(tasks("check", "n.json", "--env", "text-2048", "--json").stdout)["valid"] == 1
+    assert json.loads(tasks("test", "n.json", "--json").stdout)["ok"]
+    again = tasks("new", "text-2048", "-o", "n.json")
+    assert again.exit_code == 2 and "already" in again.stderr and json.loads(Path("n.json").read_text()) == [record]
+    made = json.loads(tasks("new", "text-2048", "--json").stdout)
+    assert made["file"] == "text-2048-tasks.json" and made["task"]["id"] == "text-2048-1"

@@ -81,14 +81,6 @@ def read_form(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
     return arguments
 
 
-def typed_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """What is typed into the form of a tool to call it with these arguments; `read_form` reads it. Others are left out."""
-    fields = form_fields(tool)
-    if [field.name for field in fields] == [ALL_ARGUMENTS]:
-        return {ALL_ARGUMENTS: json.dumps(arguments, ensure_ascii=False, default=repr)}
-    return {field.name: _as_typed(field, arguments[field.name]) for field in fields if field.name in arguments}
-
-
 def hub_call(tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name and the arguments to send: a hub's function is called through its hub."""
     if tool.hub is None:
@@ -132,17 +124,6 @@ def _all_text(choices: Any) -> bool:
 
 def _typed(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
-
-
-def _as_typed(field: FormField, value: Any) -> str:
-    if field.type == "string" and isinstance(value, str):
-        return value or ('""' if field.required else "")
-    if isinstance(value, str):
-        try:
-            parse_json(value, field.name)
-        except InputError:
-            return value
-    return json.dumps(value, ensure_ascii=False, default=repr)
 
 
 def _chosen(field: FormField, text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,6 @@ from hudtui.core.tasks.task import Task
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Session, Tool, ToolResult
-    from hudtui.core.trust import Power
     from hudtui.core.variables import Lookup
 
 
@@ -51,11 +50,6 @@ class Trial:
     """Why the test failed, and what to do."""
     seconds: float = 0.0
 
-    @property
-    def at(self) -> int:
-        """Position of the call at which a failed test ended, among the set-up calls and the evaluation calls together."""
-        return next((place for place, step in enumerate(self.steps) if step.failed), max(len(self.steps) - 1, 0))
-
     def to_json(self) -> dict[str, Any]:
         """Return the form of `hudtui tasks test --json`."""
         return {
@@ -86,7 +80,6 @@ async def try_task(
     tasks: str,
     *,
     agreed: set[str] | None = None,
-    powers: Sequence[Power] | None = None,
 ) -> AsyncGenerator[Progress | Trial, None]:
     """Test a task after the person has agreed to start its servers.
 
@@ -96,7 +89,6 @@ async def try_task(
         task: The task.
         tasks: The source of the task, as the user named it.
         agreed: Configurations of servers that the person has agreed to; this task's is added, so that the person agrees once.
-        powers: What needs the user's agreement; None for all that the task starts or connects to, as a file names it.
 
     Yields:
         A `Progress` when the test begins, then a `Trial`, whatever the environment did. Nothing when the person declines.
@@ -120,8 +112,7 @@ async def try_task(
         if not await person.confirm(f"Test {task.id}?", lines, yes="Test"):
             return
         agreed.add(servers)
-    if powers is None:
-        powers = task_powers([task.mcp_config], tasks_file(tasks, project.folder))
+    powers = task_powers([task.mcp_config], tasks_file(tasks, project.folder))
     await asyncio.to_thread(trust.require, project.folder, powers)
     settings = await asyncio.to_thread(project.settings)
     yield Progress("test", f"testing {task.id}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +16,6 @@ from textual.widgets import Static
 from hudtui.core.environment.form_args import hub_call, read_form
 from hudtui.core.environment.images import image_bytes
 from hudtui.core.environment.values import Analysis, Tool
-from hudtui.core.events import Progress
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE_FOLDER
 from hudtui.tui.actions import AppAction, by_key, cancel_action
@@ -82,14 +80,14 @@ class EnvironmentScreen(HudtuiScreen):
         "Name an environment: a bundled one (text-2048), an image (org/name:tag), a folder, a lock file, a URL, an mcp_config, "
         "tcp://host:port, or a command after `--`. The last analysis is shown at once; {key:environment.look} analyzes again. "
         "A call by hand shows what the agent would see. {key:environment.generate} writes a configuration for the environment, "
-        "{key:environment.new-task} a task: a prompt, a call that sets it up, and a call that judges the outcome."
+        "{key:environment.new-task} the template of a task: a prompt, and calls that set it up and judge the outcome, to fill in."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("environment.source", "Source", "Name the environment to open.", "a"),
         AppAction("environment.look", "Refresh", "Connect to the environment and analyze it again.", "r"),
         AppAction("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
         AppAction("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
-        AppAction("environment.new-task", "New task", "Write a task for this environment into a task file.", "n", asks=True),
+        AppAction("environment.new-task", "New task", "Write the template of a task for this environment.", "n"),
         AppAction("environment.play", "Play", "Play a task of this project: by hand, or by a policy.", "p"),
         AppAction("environment.serve", "Serve", "Serve this environment, or tasks, to trainers over OpenEnv.", "H", show=False),
         AppAction("environment.image", "Open image", "Open the image of the last answer outside the terminal.", "o", show=False),
@@ -478,17 +476,9 @@ class EnvironmentScreen(HudtuiScreen):
 
     @started("new-task")
     async def action_new_task(self) -> None:
-        from hudtui.core.flows.new_task import NewTask, new_task
+        from hudtui.core.flows.new_task import write_template
 
         assert self.source is not None and self.analysis is not None
-        async with aclosing(new_task(self.app.project, self.source, self.analysis, self.app)) as steps:
-            async for step in steps:
-                if isinstance(step, Progress):
-                    self.connection.show_progress(step)
-                    continue
-                self.clear_message()
-                if isinstance(step, NewTask):
-                    self.app.reload()
-                    trial = step.trial
-                    told = f"; {clean_line(trial.verdict, 200)}" if trial is not None else ""
-                    self.say(f"{step.report}{told}", "success" if trial is None else trial.severity)
+        made = await asyncio.to_thread(write_template, self.app.project, self.source, self.analysis)
+        self.app.reload()
+        self.say(made.report, "success")
