@@ -12,8 +12,6 @@ import gc
 import json
 import os
 import re
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -591,7 +589,7 @@ def scan(source: TaskSource, rules: Rules) -> Iterator[TaskBatch]:
     """
     from hudtui.core.tasks.validate import TaskChecker
 
-    checker, ids, start = TaskChecker(rules), _SeenIds(), 0
+    checker, ids, start = TaskChecker(rules), dict[str, int](), 0
     with _fewer_collections():
         for chunk, done, size in read_chunks(source):
             batch = _check_chunk(chunk, checker, ids, TaskBatch(start, 0, [], [], [], done, size), source.name)
@@ -599,14 +597,16 @@ def scan(source: TaskSource, rules: Rules) -> Iterator[TaskBatch]:
             start += batch.count
 
 
-def _check_chunk(chunk: RecordChunk | TableChunk, checker: TaskChecker, ids: _SeenIds, batch: TaskBatch, name: str) -> TaskBatch:
+def _check_chunk(
+    chunk: RecordChunk | TableChunk, checker: TaskChecker, ids: dict[str, int], batch: TaskBatch, name: str
+) -> TaskBatch:
     """Check the records of a chunk, and reject the tasks whose id an earlier task has."""
     from hudtui.core.tasks.prefilter import check_fine
 
     (records, lines), sound = chunk.records(), chunk.sound
     batch.count = len(records)
     fine = check_fine(records, batch.start, checker) if sound else None
-    if fine is not None and ids.add_new([task.id for task in fine], batch.start):
+    if fine is not None and _are_new(fine, ids):
         batch.tasks = fine
         return batch
     found: list[CheckedTask] = []
@@ -615,8 +615,8 @@ def _check_chunk(chunk: RecordChunk | TableChunk, checker: TaskChecker, ids: _Se
         task.index = index
         if task.usable:
             task.id = task.id or f"task-{index:04d}"
-            first = ids.add(task.id, index)
-            if first is not None:
+            first = ids.setdefault(task.id, index)
+            if first != index:
                 task.add("id", f"task {first} has this id already", "duplicate-id")
         if task.problems:
             found.append(task)
@@ -655,56 +655,13 @@ def _fewer_collections() -> Iterator[None]:
             gc.set_threshold(*before)
 
 
-class _SeenIds:
-    """The ids of the tasks so far, as 64-bit hashes: 16 bytes each once there are many.
-
-    Two different ids among ten million have the same hash with a probability of three in a million.
-    """
-
-    def __init__(self) -> None:
-        self._recent: dict[int, int] = {}
-        self._hashes, self._indexes = array("q"), array("q")
-        """The older hashes in order, and the index of the task with each."""
-
-    def add(self, name: str, index: int) -> int | None:
-        """Add an id; return the index of the task that had it before, if one had."""
-        key = hash(name)
-        first = self._packed(key)
-        if first is not None:
-            return first
-        first = self._recent.setdefault(key, index)
-        if len(self._recent) >= _RECENT_IDS:
-            self._pack()
-        return first if first != index else None
-
-    def add_new(self, names: list[str], start: int) -> bool:
-        """Add the ids of consecutive tasks if all of them are new; otherwise add none and return False."""
-        new = {hash(name): index for index, name in enumerate(names, start)}
-        if len(new) < len(names) or not self._recent.keys().isdisjoint(new):
-            return False
-        if self._hashes and any(self._packed(key) is not None for key in new):
-            return False
-        self._recent.update(new)
-        if len(self._recent) >= _RECENT_IDS:
-            self._pack()
-        return True
-
-    def _packed(self, key: int) -> int | None:
-        place = bisect_left(self._hashes, key)
-        return self._indexes[place] if place < len(self._hashes) and self._hashes[place] == key else None
-
-    def _pack(self) -> None:
-        import numpy as np
-
-        self._hashes.extend(self._recent)
-        self._indexes.extend(self._recent.values())
-        self._recent.clear()
-        hashes, indexes = np.frombuffer(self._hashes, np.int64), np.frombuffer(self._indexes, np.int64)
-        order = np.argsort(hashes, kind="stable")
-        self._hashes, self._indexes = array("q", hashes[order].tobytes()), array("q", indexes[order].tobytes())
-
-
-_RECENT_IDS = 500_000
+def _are_new(tasks: list[CheckedTask], ids: dict[str, int]) -> bool:
+    """Add the ids of tasks if all of them are new; otherwise add none and return False."""
+    new = {task.id: task.index for task in tasks}
+    if len(new) < len(tasks) or not ids.keys().isdisjoint(new):
+        return False
+    ids.update(new)
+    return True
 
 
 # -- tasks in memory -------------------------------------------------------------------------------------------------------

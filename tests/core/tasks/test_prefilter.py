@@ -17,7 +17,7 @@ from hudtui.core.platform import HUD
 from hudtui.core.tasks import prefilter
 from hudtui.core.tasks.json_records import RecordChunk, decode_array
 from hudtui.core.tasks.prefilter import check_fine
-from hudtui.core.tasks.read import TaskBatch, _check_chunk, _SeenIds
+from hudtui.core.tasks.read import TaskBatch, _check_chunk
 from hudtui.core.tasks.servers import config_rewriter
 from hudtui.core.tasks.validate import Rules, TaskChecker
 from tests.core.tasks.conftest import GOOD
@@ -81,7 +81,7 @@ def records(draw: st.DrawFn) -> Any:
 
 def checked(chunks: Sequence[Sequence[Any]], rules: Rules) -> list[TaskBatch]:
     """Check chunks of a source one after another, as `scan` does."""
-    checker, ids, start, batches = TaskChecker(rules), _SeenIds(), 0, []
+    checker, ids, start, batches = TaskChecker(rules), dict[str, int](), 0, list[TaskBatch]()
     for values in chunks:
         data = json.dumps(values).encode()
         chunk = RecordChunk("array", data[1:-1], 1, "tasks.json", decode_array(data))
