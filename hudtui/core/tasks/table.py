@@ -1,7 +1,6 @@
-"""The table of a source's tasks: rows, search, sorting and statistics for a million tasks in little memory.
+"""The table of a source's tasks: rows, search, sorting and statistics.
 
-The rows are packed by the batch in memory; the tasks themselves go to a temporary file. One thread adds tasks, and other threads
-may read at any time.
+A task is kept as a row and as JSON text. One thread adds tasks, and other threads may read at any time.
 
 Imports msgspec: import this module late.
 """
@@ -10,21 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import re
-import tempfile
-import weakref
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from math import ceil, floor
-from threading import Event, Lock
+from threading import Event
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.row_filter import Fields, parse_filter
 from hudtui.core.tasks.json_records import decode_json
@@ -41,10 +37,6 @@ HEAD = 120
 LISTED_VALUES = 12
 """Values of a field that the statistics list; the others are summed up."""
 
-_IN_MEMORY = 64 << 20
-_AS_IT_IS = 8 << 20
-"""Bytes that are stored without compression. The compressor itself, with all that its import loads, takes 40 MB."""
-_REMEMBERED_BATCHES = 32
 _CATEGORY_FIELDS = ("category", "categories", "type", "domain", "topic", "game", "difficulty", "level", "split")
 _MOST_FIELDS, _MOST_VALUES = 24, 200
 _FUNCTION = re.compile(r"[A-Za-z_][\w.-]{0,63}")
@@ -81,11 +73,9 @@ class _Stored(_Text, array_like=True, gc=False):
     columns: dict[str, Any]
 
 
-_pack_rows = msgspec.msgpack.Encoder().encode
-_unpack_rows = msgspec.msgpack.Decoder(list[TaskRow]).decode
-_pack_tasks = msgspec.json.Encoder().encode  # JSON has whole numbers of any size
-_unpack_texts = msgspec.json.Decoder(list[_Text]).decode
-_unpack_tasks = msgspec.json.Decoder(list[_Stored]).decode
+_pack = msgspec.json.Encoder().encode  # JSON has whole numbers of any size
+_unpack_text = msgspec.json.Decoder(_Text).decode
+_unpack = msgspec.json.Decoder(_Stored).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,51 +149,6 @@ class ProblemTable:
         """Return the indexes of the tasks that have a problem with this severity and code."""
         kinds = {number for number, kind in enumerate(self.kinds) if (kind.severity, kind.code) == (severity, code)}
         return {self.tasks[number] for number in range(len(self)) if self._which[number] in kinds}
-
-
-class _Spool:
-    """Packed batches in memory, and on disk when there are many."""
-
-    def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
-        weakref.finalize(self, self._file.close)
-        self._lock = Lock()
-        self._places: list[tuple[int, int, int]] = []
-
-    def put(self, data: bytes) -> None:
-        size = 0
-        if self._places and sum(self._places[-1][:2]) > _AS_IT_IS:
-            import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
-
-            size, data = len(data), pa.compress(data, codec="lz4", asbytes=True)
-        with self._lock:
-            place = sum(self._places[-1][:2]) if self._places else 0
-            try:
-                self._file.seek(place)
-                self._file.write(data)
-            except OSError as error:
-                raise InputError(
-                    "there is no room for the tasks in the folder for temporary files",
-                    why=error.strerror or str(error),
-                    fix="Make room there, or set TMPDIR to another folder.",
-                    where=Location(tempfile.gettempdir()),
-                ) from None
-            self._places.append((place, len(data), size))
-
-    def get(self, number: int) -> bytes:
-        place, length, size = self._places[number]
-        with self._lock:
-            self._file.seek(place)
-            data = self._file.read(length)
-        if size:
-            import pyarrow as pa
-
-            data = pa.decompress(data, decompressed_size=size, codec="lz4", asbytes=True)
-        return data
-
-    def close(self) -> None:
-        with self._lock:
-            self._file.close()
 
 
 class TaskText(NamedTuple):
@@ -304,33 +249,25 @@ class TaskIndex:
         self.inferred = 0
         self.other_servers: Counter[str] = Counter()
         self._starts: list[int] = []
-        self._rows: list[bytes] = []
-        self._spool = _Spool()
-        self._unpacked: OrderedDict[int, list[TaskRow]] = OrderedDict()
-        self._batch: tuple[int, list[_Stored]] = (-1, [])
-        """The batch that a task was read from last."""
-
-    def close(self) -> None:
-        """Delete the temporary file. The tasks cannot be read afterwards."""
-        self._spool.close()
+        self._rows: list[TaskRow] = []
+        self._texts: list[bytes | None] = []
+        """Each task as JSON; None where it is unusable."""
 
     # -- adding ------------------------------------------------------------------------------------------------------
 
     def add(self, batch: TaskBatch) -> None:
-        """Add the next batch of the source.
-
-        Raises:
-            InputError: There is no room for the batch on disk.
-        """
+        """Add the next batch of the source."""
         broken: dict[int, TaskProblem] = {}
         for problem in batch.problems:
             if problem.severity == "error":
                 broken.setdefault(problem.index, problem)
         rows: list[TaskRow | None] = [None] * batch.count
+        texts: list[bytes | None] = [None] * batch.count
         for task in batch.tasks:
             self._count(task)
             state: State = "warning" if task.problems else "ok"
             category = _plain(task.metadata.get(self.category_field)) if self.category_field is not None else None
+            texts[task.index - batch.start] = _pack((task.id, task.prompt, _columns(task)))
             rows[task.index - batch.start] = TaskRow(
                 task.index,
                 task.id,
@@ -345,8 +282,8 @@ class TaskIndex:
         for task in batch.rejected:
             rows[task.index - batch.start] = _broken_row(task, broken[task.index])
         made = cast("list[TaskRow]", rows)
-        self._rows.append(_pack_rows(made))
-        self._spool.put(_pack_tasks([(task.id, task.prompt, _columns(task)) for task in batch.tasks]))
+        self._rows += made
+        self._texts += texts
         self.problems.add(batch.problems)
         self.longest_id = max(self.longest_id, max((len(task.id) for task in batch.tasks), default=0))
         states = bytes(_STATE_NUMBERS[row.state] for row in made)
@@ -380,30 +317,18 @@ class TaskIndex:
 
     def row(self, index: int) -> TaskRow:
         """Return a task as the table shows it."""
-        number, place = self.place(index)
-        rows = self._unpacked.get(number)
-        if rows is None:
-            rows = self._unpacked[number] = _unpack_rows(self._rows[number])
-            if len(self._unpacked) > _REMEMBERED_BATCHES:
-                with contextlib.suppress(KeyError):  # another thread was faster
-                    self._unpacked.popitem(last=False)
-        return rows[place]
+        return self._rows[index]
 
     def rows(self) -> Iterator[TaskRow]:
         """Yield all tasks as the table shows them."""
-        for packed in self._rows[: len(self._starts)]:
-            yield from _unpack_rows(packed)
+        yield from self._rows[: self.total]
 
     def record(self, index: int) -> TaskRecord | None:
         """Return a task in full; None if it is unusable (`raw_record` reads it from the source)."""
-        if self.states[index] == 2:
+        text = self._texts[index]
+        if text is None:
             return None
-        number, place = self.place(index)
-        start = index - place
-        batch = self._batch
-        if batch[0] != number:
-            batch = self._batch = number, _unpack_tasks(self._spool.get(number))
-        stored = batch[1][place - self.states.count(2, start, index)]
+        stored = _unpack(text)
         return TaskRecord(stored.id, stored.prompt, stored.columns)
 
     def place(self, index: int) -> tuple[int, int]:
@@ -439,16 +364,13 @@ class TaskIndex:
                 indexes = [index for index in indexes if self.states[index] in wanted.states]
             if coded is not None:
                 indexes = [index for index in indexes if index in coded]
-            if holds is not None and indexes:
-                holding = self._matching(number, holds)
-                indexes = [index for index in indexes if index in holding]
+            if holds is not None:
+                indexes = [index for index in indexes if holds(self._searched(index))]
             yield array("I", indexes), end
 
-    def _matching(self, number: int, holds: Callable[[TaskText], bool]) -> set[int]:
-        """Return the tasks of a batch that match."""
-        texts = iter(_unpack_texts(self._spool.get(number)))
-        rows = _unpack_rows(self._rows[number])
-        return {row.index for row in rows if holds(TaskText(row, row.head if row.state == "error" else next(texts).prompt))}
+    def _searched(self, index: int) -> TaskText:
+        row, text = self._rows[index], self._texts[index]
+        return TaskText(row, row.head if text is None else _unpack_text(text).prompt)
 
     def arranged(self, rows: Sequence[int], key: str, *, reverse: bool = False) -> array[int]:
         """Sort tasks. Equal ones stay in the order of the source.
@@ -661,10 +583,7 @@ def read_stats(opened: OpenedSource) -> Iterator[Progress | TaskStats]:
         InputError: The source as a whole cannot be read.
     """
     index = TaskIndex()
-    with (
-        contextlib.closing(index),
-        contextlib.closing(cast("Generator[TaskBatch, None, None]", scan(opened.source, opened.rules))) as batches,
-    ):
+    with contextlib.closing(cast("Generator[TaskBatch, None, None]", scan(opened.source, opened.rules))) as batches:
         for batch in batches:
             index.add(batch)
             yield Progress("read", f"{index.total:,} tasks", batch.done, batch.size)

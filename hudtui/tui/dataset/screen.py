@@ -221,9 +221,7 @@ class DatasetScreen(HudtuiScreen):
             return
         self.open.source = text
         self.tasks.forget()
-        if self.open.index is not None:
-            self.open.index.close()
-            self.open.index = None
+        self.open.index = None
         self.problems.show(None)
         self.detail.clear()
         self._show_head()
@@ -290,7 +288,7 @@ class DatasetScreen(HudtuiScreen):
         from hudtui.core.tasks.table import TaskIndex, read_into
 
         self._return_to, self.tasks.chosen = self.tasks.chosen, None
-        before, index = self.open.index, TaskIndex()
+        index = TaskIndex()
         self.open.index = index
         if opened.source.kind != "hub":
             self._print = await asyncio.to_thread(fingerprint, opened.source)
@@ -309,8 +307,6 @@ class DatasetScreen(HudtuiScreen):
             await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
             self._begin(index)
             self.call_after_refresh(drawn.set)
-            if before is not None:
-                before.close()
             ticks = 0
             while not work.done():
                 ticks += 1
@@ -330,11 +326,6 @@ class DatasetScreen(HudtuiScreen):
             self.tasks.table.focus()
         self._show_progress()
         self.refresh_bindings()
-
-    def on_unmount(self) -> None:
-        """Let go of the temporary file."""
-        if self.open.index is not None:
-            self.open.index.close()
 
     async def _look_outside(self) -> None:
         """Read again when the file has changed outside; and notice the first analysis of an environment."""
