@@ -15,10 +15,9 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
-from hudtui.core.files import temporary_folder
 from hudtui.core.tasks.options import TaskSelection
 from hudtui.core.tasks.read import TaskBatch, TaskSource, download, scan
-from hudtui.core.tasks.select import Spool, task_filter
+from hudtui.core.tasks.select import split_rows, task_filter
 from hudtui.core.tasks.servers import LOCAL
 from hudtui.core.tasks.task import TaskProblem
 from hudtui.core.tasks.validate import Rules
@@ -175,9 +174,7 @@ def _convert(
             passed += len(tasks)
             fits = (layout.covers(tasks) or writer is None) and fits
             if tasks and fits:
-                writer = writer or stack.enter_context(
-                    _Writer(targets, layout.schema(), selection, min_tasks, expected=batch.size)
-                )
+                writer = writer or stack.enter_context(_Writer(targets, layout.schema(), selection, min_tasks))
                 writer.add(layout.record_batch(tasks))
         result.written = {"train": passed}
         _check_result(result, rules, selection, bool(targets))
@@ -207,26 +204,21 @@ def _check_result(result: ConversionResult, rules: Rules, selection: TaskSelecti
 
 
 class _Writer:
-    """Writes rows to all targets, through a spool on disk where the selection needs all rows first."""
+    """Writes rows to all targets: at once, or at the end where the selection needs all rows first."""
 
-    def __init__(
-        self, targets: Sequence[Target], schema: pa.Schema, selection: TaskSelection, min_tasks: int, *, expected: int
-    ) -> None:
+    def __init__(self, targets: Sequence[Target], schema: pa.Schema, selection: TaskSelection, min_tasks: int) -> None:
         self.counts = dict.fromkeys(selection.splits, 0)
         self.duplicated = 0
         self._targets, self._schema, self._selection, self._min_tasks = targets, schema, selection, min_tasks
-        self._expected = expected
         self._outputs = [DatasetWriter(target, schema, selection.splits) for target in targets]
-        self._spool: Spool | None = None
+        self._rows: list[pa.RecordBatch] = []
+        """Rows that wait for the selection."""
         self._stack = ExitStack()
         self._head: list[pa.RecordBatch] = []
 
     def __enter__(self) -> _Writer:
         for output in self._outputs:
             self._stack.enter_context(output)
-        if self._outputs and self._selection.needs_all:
-            place = self._stack.enter_context(temporary_folder(self._outputs[0].target.path))
-            self._spool = Spool(place, self._schema, self._selection, self._expected)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -236,11 +228,11 @@ class _Writer:
         """Add rows; does nothing without a target."""
         if not self._targets:
             return
+        if self._selection.needs_all:
+            self._rows.append(rows)
+            return
         with disk_errors(self._targets[0].path):
-            if self._spool is not None:
-                self._spool.add(rows)
-            else:
-                self._write("train", rows)
+            self._write("train", rows)
 
     def _write(self, split: str, rows: pa.RecordBatch) -> None:
         if split == "train" and self.counts[split] < self._min_tasks:
@@ -251,9 +243,11 @@ class _Writer:
 
     def finish(self) -> tuple[tuple[Path, ...], ...]:
         """Complete the targets; return the files of each."""
-        if self._spool is not None:
-            for split, rows in self._spool.drain():
-                self._write(split, rows)
+        if self._rows:
+            table = pa.Table.from_batches(self._rows, self._schema)
+            for split, part in split_rows(table, self._selection).items():
+                for rows in part.combine_chunks().to_batches(max_chunksize=4096):
+                    self._write(split, rows)
         for rows in self._copies():
             self._write("train", rows)
         return tuple(tuple(output.finish()) for output in self._outputs)

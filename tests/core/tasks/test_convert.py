@@ -118,9 +118,7 @@ class TestSelection:
         train = [one.id for one in read_tasks(tmp_path / "o", split="train").tasks]
         return train, [one.id for one in read_tasks(tmp_path / "o", split="test").tasks] if more.get("test") else []
 
-    @pytest.mark.parametrize("bucket", [64 << 20, 1000])
-    def test_shuffle_sample_and_split(self, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int) -> None:
-        monkeypatch.setattr("hudtui.core.tasks.select.BUCKET", bucket)
+    def test_shuffle_sample_and_split(self, path: Path, tmp_path: Path) -> None:
         everything = [f"t{n}" for n in range(200)]
         train, test = self.ids(path, tmp_path, shuffle=True, seed=3)
         assert sorted(train) == sorted(everything) and train != everything and test == []
