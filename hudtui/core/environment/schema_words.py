@@ -85,9 +85,13 @@ def _resolve(root: Mapping[str, Any], schema: Any, seen: tuple[str, ...]) -> tup
         seen = (*seen, reference)
         target: Any = root
         for part in reference[2:].split("/"):
-            target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**target, **rest} if isinstance(target, Mapping) else {"type": "unknown reference"}
+            key = part.replace("~1", "/").replace("~0", "~")
+            target = target.get(key) if isinstance(target, Mapping) else None
+        if isinstance(target, Mapping):
+            rest = {key: value for key, value in schema.items() if key != "$ref"}
+            schema = {**target, **rest}
+        else:
+            schema = {"type": "unknown reference"}
     return (schema if isinstance(schema, Mapping) else {}), seen
 
 

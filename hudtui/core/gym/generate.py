@@ -257,9 +257,13 @@ def _environment(analysis: Analysis) -> str:
 
 
 def _action_names(tools: Collection[Tool], taken: Collection[str] = ()) -> tuple[str, ...]:
-    plain = [f"{tool.name} tool" if tool.name in RESERVED else tool.name for tool in tools]
-    short = [name if len(name) <= _LONGEST_ACTION else as_identifier(name, empty="tool")[:_LONGEST_ACTION] for name in plain]
-    return unique_identifiers(short, empty="tool", taken={*RESERVED, *taken})
+    names = []
+    for tool in tools:
+        name = f"{tool.name} tool" if tool.name in RESERVED else tool.name
+        if len(name) > _LONGEST_ACTION:
+            name = as_identifier(name, empty="tool")[:_LONGEST_ACTION]
+        names.append(name)
+    return unique_identifiers(names, empty="tool", taken={*RESERVED, *taken})
 
 
 def _why_renamed(name: str) -> str:
@@ -420,11 +424,12 @@ def _value_actions(tool: Tool, values: tuple[str, ...], taken: Collection[str]) 
         plain = [f"{as_identifier(tool.name, empty='tool')}_{value}" for value in plain]
     names = unique_identifiers(plain, empty="action", taken=taken)
     text = tidy(tool.description, 1000).rstrip(".")
-    fixed = [f"{tidy(prop.name, 60)}: {tidy(value, 60)}" for value in values]
-    return [
-        DraftAction(name, tool.name, f"{text} ({words})" if text else words, static={prop.name: value}, usage=f"{name}()")
-        for name, value, words in zip(names, values, fixed, strict=True)
-    ]
+    actions = []
+    for name, value in zip(names, values, strict=True):
+        words = f"{tidy(prop.name, 60)}: {tidy(value, 60)}"
+        description = f"{text} ({words})" if text else words
+        actions.append(DraftAction(name, tool.name, description, static={prop.name: value}, usage=f"{name}()"))
+    return actions
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------------------

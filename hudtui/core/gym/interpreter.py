@@ -151,9 +151,7 @@ def bind_arguments(call: Call, positional: Collection[str] | None, keywords: Col
     columns = dict(zip(names, call.columns, strict=False))
     problem: ReplyProblem | None = None
     if positional is not None and len(call.args) > len(positional):
-        expected = f"{len(positional)} argument{'' if len(positional) == 1 else 's'}" if positional else "no arguments"
-        listed = f" ({', '.join(positional)})" if positional else f"; {', '.join(keywords)} by name" if keywords else ""
-        message = f"{call.name} takes {expected}{listed}, not {len(call.args)}"
+        message = f"{call.name} takes {_expected(positional, keywords)}, not {len(call.args)}"
         problem = ReplyProblem("mapping", message, call.columns[len(positional)])
     known = [*(positional or ()), *keywords]
     for (name, value), column in zip(call.kwargs.items(), call.columns[len(call.args) :], strict=True):
@@ -165,6 +163,15 @@ def bind_arguments(call: Call, positional: Collection[str] | None, keywords: Col
         arguments[name] = value
         columns[name] = column
     return BoundArguments(arguments, columns, problem)
+
+
+def _expected(positional: Collection[str], keywords: Collection[str]) -> str:
+    """Words for the arguments of an action: `2 arguments (x, y)`."""
+    if positional:
+        count = len(positional)
+        return f"{count} argument{'' if count == 1 else 's'} ({', '.join(positional)})"
+    by_name = f"; {', '.join(keywords)} by name" if keywords else ""
+    return f"no arguments{by_name}"
 
 
 def _unknown_argument(action: str, name: str, names: list[str]) -> str:
@@ -256,7 +263,9 @@ def _list_of(parameter: FromArgs, given: Mapping[str, Any]) -> tuple[ParameterOr
 def _missing_arguments(mapping: ActionMapping, name: str, used: tuple[str, ...], missing: list[str]) -> ReplyProblem:
     words = " and ".join(missing)
     what = f"the argument {words} is" if len(missing) == 1 else f"the arguments {words} are"
-    why = f"{mapping.tool} requires {name}" if len(missing) == len(used) else f"{name} is made of {', '.join(used)}"
+    why = f"{mapping.tool} requires {name}"
+    if len(missing) < len(used):
+        why = f"{name} is made of {', '.join(used)}"
     return ReplyProblem("mapping", f"{what} missing: {why}", None, name)
 
 

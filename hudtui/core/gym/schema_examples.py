@@ -158,10 +158,7 @@ class ToolSchema:
             return f"always {literal(plain['const'])}"
         choices = plain.get("enum")
         if isinstance(choices, list) and choices:
-            shown = ", ".join(literal(choice) for choice in choices[:20])
-            more = f" and {len(choices) - 20} more" if len(choices) > 20 else ""
-            kinds = _kinds(plain) or tuple(dict.fromkeys(_kind_of(choice) for choice in choices))
-            return f"{' or '.join(kinds)}, one of {shown}{more}" if len(choices) > 1 else f"always {shown}"
+            return _choice_words(choices, _kinds(plain))
         branches = plain.get("anyOf") or plain.get("oneOf")
         if isinstance(branches, list) and branches and depth < 3:
             return " or ".join(dict.fromkeys(self.words(branch, depth + 1) for branch in branches[:6]))
@@ -170,7 +167,8 @@ class ToolSchema:
             merged: dict[str, Any] = {}
             for part in parts:
                 merged.update(self.resolved(part))
-            return self.words({**merged, **{name: item for name, item in plain.items() if name != "allOf"}}, depth + 1)
+            merged.update((name, item) for name, item in plain.items() if name != "allOf")
+            return self.words(merged, depth + 1)
         kinds = _kinds(plain)
         return " or ".join(self._kind_words(kind, plain, depth) for kind in kinds) if kinds else "any value"
 
@@ -482,11 +480,27 @@ def _tidy(number: int | float, whole: bool) -> int | float:
     return int(number) if whole or number == int(number) else number
 
 
+def _choice_words(choices: list[Any], kinds: tuple[str, ...]) -> str:
+    shown = ", ".join(map(literal, choices[:20]))
+    if len(choices) == 1:
+        return f"always {shown}"
+    more = f" and {len(choices) - 20} more" if len(choices) > 20 else ""
+    known = kinds or tuple(dict.fromkeys(map(_kind_of, choices)))
+    return f"{' or '.join(known)}, one of {shown}{more}"
+
+
 def _words_of(name: str) -> set[str]:
     """The words in a name, in the singular too, and each two neighbours as one: `newText` is `new`, `text` and `newtext`."""
-    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200]).lower())
-    singular = {f"{word[:-3]}y" if word.endswith("ies") else word[:-1] for word in words if word.endswith("s")}
-    return {*words, *singular, *(first + second for first, second in itertools.pairwise(words))}
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200])
+    words = re.findall(r"[a-z]+", parted.lower())
+    known = set(words)
+    for word in words:
+        if word.endswith("ies"):
+            known.add(f"{word[:-3]}y")
+        elif word.endswith("s"):
+            known.add(word[:-1])
+    known.update(first + second for first, second in itertools.pairwise(words))
+    return known
 
 
 def _natural_text(name: str, tool: str) -> str:
@@ -507,9 +521,9 @@ def _texts(plain: Mapping[str, Any], name: str, tool: str) -> Iterator[str]:
     least, most = _count(plain, "minLength", _LONGEST_TEXT), _number(plain, "maxLength")
     if isinstance(pattern, str):
         yield from _matches(pattern, least)
+    longest = None if most is None else max(int(most), 0)
     for text in (natural, *_TEXTS):
-        fitted = text + "x" * (least - len(text)) if len(text) < least else text
-        yield fitted if most is None or len(fitted) <= most else fitted[: max(int(most), 0)]
+        yield text.ljust(least, "x")[:longest]
 
 
 def _more_like(like: list[Any], count: int) -> list[Any]:

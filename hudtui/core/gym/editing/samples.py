@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,8 @@ TYPICAL: tuple[tuple[str, str], ...] = (
     ("no tags at all", "I think I should call done()."),
 )
 """Replies as agents write them, with what they show."""
+_MOST_MADE_UP = 100
+"""Actions that an example is made up for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +51,31 @@ class Samples:
 
     def all(self, config: GymConfig | None, tools: Tools) -> tuple[SampleReply, ...]:
         """Return all replies, each text once, in the order in which they are offered."""
-        found: list[SampleReply] = [SampleReply("the last one", self.last)] if self.last is not None else []
-        found += (SampleReply("kept", text) for text in self.kept)
-        found += self.rollouts
+        replies: list[SampleReply] = []
+        if self.last is not None:
+            replies.append(SampleReply("the last one", self.last))
+        replies += (SampleReply("kept", text) for text in self.kept)
+        replies += self.rollouts
         if config is not None:
-            found += (SampleReply(f"example {number}", one.assistant) for number, one in enumerate(config.examples, 1))
-            thinking = config.parser.use_thinking
-            for texts in prompt_examples(config).values():
-                found += (SampleReply("usage in the prompt", reply_of(text, thinking)) for text in texts)
-            given = prompt_examples(config)
-            for name, mapping in list(config.mappings.items())[:100]:
-                if name not in given:
-                    found.append(SampleReply(f"made up for {name}", reply_of(example_call(mapping, tools), thinking)))
-        found += (SampleReply(label, text) for label, text in TYPICAL)
-        once = {sample.text: sample for sample in reversed(found)}
-        return tuple(sample for sample in found if once[sample.text] is sample)
+            replies += _of_config(config, tools)
+        replies += (SampleReply(label, text) for label, text in TYPICAL)
+        by_text = {reply.text: reply for reply in reversed(replies)}
+        return tuple(reply for reply in replies if by_text[reply.text] is reply)
+
+
+def _of_config(config: GymConfig, tools: Tools) -> Iterator[SampleReply]:
+    """Replies that a configuration gives: its examples, those in its prompt, and one for each other action."""
+    thinking = config.parser.use_thinking
+    for number, example in enumerate(config.examples, 1):
+        yield SampleReply(f"example {number}", example.assistant)
+    usages = prompt_examples(config)
+    for texts in usages.values():
+        for text in texts:
+            yield SampleReply("usage in the prompt", reply_of(text, thinking))
+    for name, mapping in list(config.mappings.items())[:_MOST_MADE_UP]:
+        if name not in usages:
+            call = example_call(mapping, tools)
+            yield SampleReply(f"made up for {name}", reply_of(call, thinking))
 
 
 def _file(folder: Path, config: Path) -> Path:

@@ -70,7 +70,8 @@ class Finding:
     def render(self, name: str) -> str:
         """One line for a terminal: `config.yaml:12:5: error[unknown-tool] click.x: ...`."""
         where = ".".join(part for part in (self.mapping, self.parameter) if part is not None)
-        return f"{name}:{self.line}:{self.column}: {self.severity}[{self.code}] {where + ': ' if where else ''}{self.message}"
+        words = f"{where}: {self.message}" if where else self.message
+        return f"{name}:{self.line}:{self.column}: {self.severity}[{self.code}] {words}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as `hudtui config check --json` prints it."""

@@ -80,8 +80,15 @@ def fix_file(path: Path | str, *, tools: Mapping[str, Tool] | None = None) -> Fi
 
 def _better(before: str, after: str, done: Iterable[Finding], left: Iterable[Finding], name: str) -> bool:
     """True if the fixed findings are gone and no mapping has become unreadable. Findings that appear only now were hidden."""
-    gone = {_same(finding) for finding in done}.isdisjoint(_same(finding) for finding in left)
-    return gone and len(errors_of(parse_config(after, name=name)[1])) <= len(errors_of(parse_config(before, name=name)[1]))
+    fixed = set(map(_same, done))
+    if not fixed.isdisjoint(map(_same, left)):
+        return False
+    return _count_errors(after, name) <= _count_errors(before, name)
+
+
+def _count_errors(text: str, name: str) -> int:
+    _, findings = parse_config(text, name=name)
+    return len(errors_of(findings))
 
 
 def _same(finding: Finding) -> tuple[object, ...]:
@@ -120,4 +127,6 @@ def _span(edit: TextEdit, starts: list[int], ends: list[int]) -> tuple[int, int,
 
 def _overlap(one: tuple[int, int, str], two: tuple[int, int, str]) -> bool:
     """True if two edits touch the same characters, or put something in at the same place."""
-    return one[0] == two[0] or max(one[0], two[0]) < min(one[1], two[1])
+    start, end, _ = one
+    other_start, other_end, _ = two
+    return start == other_start or max(start, other_start) < min(end, other_end)

@@ -222,17 +222,21 @@ def _explains(usage: UsageExample, call: Call, positional: tuple[str, ...]) -> b
         return True
     if not call.args or call.kwargs or len(call.args) > len(positional):
         return False
-    bare = all(usage.text[column - 1 : column] not in "\"'" for column in call.columns[: len(call.args)])
-    return bare and all(isinstance(value, str) and value == name for value, name in zip(call.args, positional, strict=False))
+    for value, name, column in zip(call.args, positional, call.columns, strict=False):
+        quoted = usage.text[column - 1 : column] in "\"'"
+        if quoted or not isinstance(value, str) or value != name:
+            return False
+    return True
 
 
 def _add_done(report: LintReport, found: tuple[UsageExample, ...]) -> Fix | None:
     """The fix that describes `done()` below the last usage line, indented as the lines around it."""
     prompt = report.config.system_prompt
-    usage = next(
-        (usage for usage in reversed(found) if _USAGE_LINE.search(prompt[max(usage.start - 100, 0) : usage.start])), None
-    )
-    if usage is None:
+    for usage in reversed(found):
+        before = prompt[max(usage.start - 100, 0) : usage.start]
+        if _USAGE_LINE.search(before):
+            break
+    else:
         return None
     at = prompt.count("\n", 0, usage.start)
     lines = prompt.split("\n")

@@ -172,12 +172,14 @@ def _run_guesses(
             message = f"the transform fails on every argument that was tried, for example on {shown(value)}: {why}"
             add("transform-fails", "error", message)
         return
+    reasons = {(type(value), repr(value)): reason for value, reason in reversed(failures)}
     for value, expected in _EDGES:
-        why = next((reason for tried, reason in failures if tried == value and type(tried) is type(value)), "")
+        why = reasons.get((type(value), repr(value)), "")
         if why.startswith(expected):
             add("transform-fails", "info", f"the transform fails on {shown(value)}: {why}")
     if not fits and kinds is not None and schema is not None and prop is not None:
-        value, result = next((found for found in results if found[0] not in ("", 0)), results[0])
+        telling = [pair for pair in results if pair[0] not in ("", 0)]
+        value, result = (telling or results)[0]
         words = f"nothing that the transform gave fits `{name}` ({schema.words(prop.schema)})"
         code = "enum-mismatch" if "enum" in kinds else "type-mismatch"
         add(code, "warning", f"{words}: {shown(value)} became {shown(result)}")
@@ -188,17 +190,26 @@ def _guesses(traits: TransformTraits, wanted: Mapping[str, Any]) -> Iterator[Any
     listed = wanted.get("enum")
     choices: list[Any] = listed if isinstance(listed, list) else []
     pool: list[Any] = [*choices, *traits.constants]
-    pool += [word for choice in pool if isinstance(choice, str) for word in (choice.upper(), choice.title(), choice.lower())]
-    pool += [word for choice in choices if isinstance(choice, str) for word in (f"a{choice}", f"{choice}a")]
+    for text in _only_texts(pool):
+        pool += (text.upper(), text.title(), text.lower())
+    for text in _only_texts(choices):
+        pool += (f"a{text}", f"{text}a")
     pool += [str(choice) for choice in pool if isinstance(choice, int | float)]
-    pool += [f"a{text}b" for text in traits.constants if isinstance(text, str) and 0 < len(text) <= 3]
-    pool += [f"1{text}2" for text in traits.constants if isinstance(text, str) and 0 < len(text) <= 3]
+    for text in _only_texts(traits.constants):
+        if 0 < len(text) <= 3:  # what an argument may be split at
+            pool += (f"a{text}b", f"1{text}2")
     example = ToolSchema(wanted).example(wanted)
-    for value in (*(edge for edge, _ in _EDGES), *pool[:120], *_TEXTS, *_OTHERS, *([example] if _plain(example) else [])):
+    edges = [edge for edge, _ in _EDGES]
+    examples = [example] if _plain(example) else []
+    for value in (*edges, *pool[:120], *_TEXTS, *_OTHERS, *examples):
         mark = (type(value), repr(value))
         if mark not in seen:
             seen.add(mark)
             yield value
+
+
+def _only_texts(values: Sequence[Any]) -> list[str]:
+    return [value for value in values if isinstance(value, str)]
 
 
 def _plain(value: Any) -> bool:
