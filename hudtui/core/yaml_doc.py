@@ -752,8 +752,7 @@ _Splice = tuple[int, int, str]
 
 
 def _replace(document: YamlDocument, path: YamlPath, new: str) -> _Splice | None:
-    mark = document.value_mark(path)
-    start, end = document.offset(mark.line, mark.column), document.offset(mark.end_line, mark.end_column)
+    start, end = _span(document, path)
     if start == end:  # a key or a dash without a value
         return (start, end, f" {new}") if document.text[start - 1 : start] in (":", "-") else None
     old = document.text[start:end]
@@ -766,28 +765,33 @@ def _insert(document: YamlDocument, known: YamlPath, missing: YamlPath, value: S
     if document.style(known) == "{" and isinstance(around, dict):
         return _insert_in_braces(document, known, missing, value)
     if known and around is None:
-        mark = document.value_mark(known)
-        if (mark.line, mark.column) != (mark.end_line, mark.end_column):
+        start, end = _span(document, known)
+        if start != end:
             return _replace(document, known, f"{{{_in_braces(missing, value, '')}}}")
-        indent, last = document.mark(known).column + 1, mark.line
+        mark = document.mark(known)
+        indent, last = mark.column + 1, document.value_mark(known).line
     elif around is None:  # nothing but comments
         head = re.split(r"^\.\.\.", text, maxsplit=1, flags=re.MULTILINE)[0].rstrip()
         indent, last = 0, len(_LINE_END.findall(head)) + bool(head)
     elif around and document.style(known) == "block":
         first = document.mark((*known, next(iter(around))))
         indent, last = first.column - 1, document.last_line(known)
-        if text[document.offset(first.line, 1) :][:indent].strip():
+        row = document.offset(first.line, 1)
+        if text[row : row + indent].strip():
             return None
     else:
         return None
-    newline = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
-    lines = [f"{' ' * (indent + 2 * depth)}{scalar_text(str(step))}:" for depth, step in enumerate(missing)]
+    lines = []
+    for depth, step in enumerate(missing):
+        lines.append(f"{' ' * (indent + 2 * depth)}{scalar_text(str(step))}:")
     lines[-1] += " " + scalar_text(value, '"')
+    newline = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
     starts = _line_starts(text)
     at = starts[last] if last < len(starts) else len(text)
-    before = newline if at and not text[:at].endswith(("\n", "\r")) else ""
-    end = len(text) if not text[at:].strip() and around is None and not known else at
-    return at, end, before + "".join(line + newline for line in lines)
+    gap = newline if at and not text[:at].endswith(("\n", "\r")) else ""
+    only_comments = around is None and not known and not text[at:].strip()
+    end = len(text) if only_comments else at
+    return at, end, gap + "".join(line + newline for line in lines)
 
 
 def _in_braces(missing: YamlPath, value: Scalar, style: str) -> str:
@@ -856,40 +860,71 @@ def append_items(text: str, key: str, items: Sequence[Mapping[str, str]], *, nam
 def _appended(text: str, key: str, items: Sequence[Mapping[str, str]], name: str, *, blocks: bool) -> str | None:
     """The text with items added; None if there is no simple way."""
     document = load_yaml(text, name=name)
-    body, before, known = document.text, document.at((key,)), key in (document.data or {})
-    newline = "\r\n" if body.partition("\n")[0].endswith("\r") else "\n"
-    value = document.value_mark((key,))
-    start, end = document.offset(value.line, value.column), document.offset(value.end_line, value.end_column)
+    before = document.at((key,))
+    mark = text[: len(text) - len(document.text)]  # a byte order mark stays in front
     try:
         if before and document.style((key,)) == "{":
-            close = body.rfind("]", start, end)
-            flow = ", ".join(map(yaml_value, items))
-            place = len(body[:close].rstrip())
-            comma = "" if body[:place].endswith(",") else ","
-            return None if close < 0 else text[: len(text) - len(body)] + body[:place] + f"{comma} {flow}" + body[place:]
-        if before and document.style((key,)) == "block":
-            first = document.mark((key, 0))
-            indent = body.rfind("-", document.offset(first.line, 1), document.offset(first.line, first.column))
-            indent, last = indent - document.offset(first.line, 1), document.last_line((key,))
-        elif known and not before:  # its empty value goes, and what stands behind it on the line stays
-            body = body[:start] + body[end:]
-            indent, last = document.mark((key,)).column + 1, value.line
-        elif not known and document.style() in ("block", ""):
-            indent, last = 2, document.last_line() if document.data else body.count("\n") + 1
+            body = _appended_in_brackets(document, key, items)
         else:
-            return None
-        lines = [] if known else [f"{yaml_key(key)}:"]
-        for item in items:
-            for number, (one, said) in enumerate(item.items()):
-                head, *rest = _block_lines(said, indent + 4, blocks)
-                lines += [" " * indent + ("  " if number else "- ") + f"{yaml_key(one)}: {head}", *rest]
+            body = _appended_as_lines(document, key, items, blocks=blocks)
     except NotWritable:
         return None
+    return None if body is None else mark + body
+
+
+def _span(document: YamlDocument, path: YamlPath) -> tuple[int, int]:
+    """Begin and end of a value in the text."""
+    mark = document.value_mark(path)
+    return document.offset(mark.line, mark.column), document.offset(mark.end_line, mark.end_column)
+
+
+def _appended_in_brackets(document: YamlDocument, key: str, items: Sequence[Mapping[str, str]]) -> str | None:
+    body = document.text
+    close = body.rfind("]", *_span(document, (key,)))
+    if close < 0:
+        return None
+    place = len(body[:close].rstrip())
+    comma = "" if body[:place].endswith(",") else ","
+    added = ", ".join(map(yaml_value, items))
+    return f"{body[:place]}{comma} {added}{body[place:]}"
+
+
+def _appended_as_lines(document: YamlDocument, key: str, items: Sequence[Mapping[str, str]], *, blocks: bool) -> str | None:
+    """The text with items below those of a list in block style, or as a new list."""
+    body = document.text
+    before, known = document.at((key,)), key in (document.data or {})
+    if before and document.style((key,)) == "block":
+        first = document.mark((key, 0))
+        row = document.offset(first.line, 1)
+        indent = body.rfind("-", row, document.offset(first.line, first.column)) - row
+        last = document.last_line((key,))
+    elif known and not before:  # its empty value goes, and what stands behind it on the line stays
+        start, end = _span(document, (key,))
+        body = body[:start] + body[end:]
+        indent, last = document.mark((key,)).column + 1, document.value_mark((key,)).line
+    elif not known and document.style() in ("block", ""):
+        indent, last = 2, document.last_line() if document.data else body.count("\n") + 1
+    else:
+        return None
+    lines = [] if known else [f"{yaml_key(key)}:"]
+    for item in items:
+        lines += _item_lines(item, indent, blocks)
+    newline = "\r\n" if body.partition("\n")[0].endswith("\r") else "\n"
     starts = _line_starts(body)
     at = starts[last] if last < len(starts) else len(body)
     gap = newline if at and not body[:at].endswith(("\n", "\r")) else ""
-    fresh = gap + "".join(line + newline for line in lines)
-    return text[: len(text) - len(document.text)] + body[:at] + fresh + body[at:]
+    added = "".join(line + newline for line in lines)
+    return body[:at] + gap + added + body[at:]
+
+
+def _item_lines(item: Mapping[str, str], indent: int, blocks: bool) -> list[str]:
+    """The lines of a mapping of texts as an item of a list."""
+    lines: list[str] = []
+    for key, text in item.items():
+        dash = "  " if lines else "- "
+        head, *rest = _block_lines(text, indent + 4, blocks)
+        lines += [f"{' ' * indent}{dash}{yaml_key(key)}: {head}", *rest]
+    return lines
 
 
 def _block_lines(text: str, indent: int, blocks: bool) -> list[str]:

@@ -359,34 +359,48 @@ def _at_end(lines: Sequence[str], text: str) -> TextEdit:
     return TextEdit(last, column, last, column, "\n" + text.rstrip("\n") + "\n")
 
 
+_PROMPT = re.compile(r"system_prompt\s*:\s*\|")
+_MAPPINGS = re.compile(r"action_mappings\s*:")
+_NOT_INDENTED = re.compile(r"\S")
+_SECTION = re.compile(r"[^ #\t\r]")
+_DONE_ITEM = re.compile(r"\s*[-*•]\s+done\b")
+
+
+def _first_row(lines: Sequence[str], start: int, pattern: re.Pattern[str]) -> int | None:
+    """The first row from `start` that begins as the pattern says."""
+    return next((row for row in range(start, len(lines)) if pattern.match(lines[row])), None)
+
+
+def _indented(text: str, indent: int) -> str:
+    margin = " " * indent
+    return "\n".join(margin + line if line else line for line in text.split("\n"))
+
+
 def _into_mappings(lines: Sequence[str], mapping: str) -> tuple[int, str, int]:
     """The row before which an entry goes, its text, and how many lines of that come before the entry."""
-    header = next((row for row, line in enumerate(lines) if re.match(r"action_mappings\s*:", line)), None)
+    header = _first_row(lines, 0, _MAPPINGS)
     if header is None:
-        text = "\n".join(f"  {line}" for line in mapping.split("\n"))
         last = _last_full(lines, 0, len(lines))
-        return last + 1, f"\n{MAPPINGS}:\n{text}\n", 2
+        return last + 1, f"\n{MAPPINGS}:\n{_indented(mapping, 2)}\n", 2
     entries = [entry for entry in outline(lines) if entry.action]
     indent = _indent(lines[entries[0].line]) if entries else 2
-    margin = " " * indent
-    end = next((row for row in range(header + 1, len(lines)) if lines[row] and lines[row][0] not in " #\t\r"), len(lines))
+    end = _first_row(lines, header + 1, _SECTION) or len(lines)
     last = _last_full(lines, header, end)
-    text = "\n".join(margin + line if line else line for line in mapping.split("\n"))
+    text = _indented(mapping, indent)
     return last + 1, ("\n" if entries else "") + text + "\n", 1 if entries else 0
 
 
 def _into_prompt(lines: Sequence[str], described: str) -> TextEdit | None:
-    header = next((row for row, line in enumerate(lines) if re.match(r"system_prompt\s*:\s*\|", line)), None)
+    header = _first_row(lines, 0, _PROMPT)
     if header is None:
         return None
-    end = next((row for row in range(header + 1, len(lines)) if lines[row] and not lines[row][0].isspace()), len(lines))
+    end = _first_row(lines, header + 1, _NOT_INDENTED) or len(lines)
     last = _last_full(lines, header, end)
-    body = [lines[row] for row in range(header + 1, last + 1) if lines[row].strip()]
+    body = [line for line in lines[header + 1 : last + 1] if line.strip()]
     if not body:
         return None
-    margin = " " * (len(body[0]) - len(body[0].lstrip(" ")))
-    text = "\n".join(margin + line if line else line for line in described.split("\n")) + "\n"
-    done = next((row for row in range(header + 1, last + 1) if re.match(r"\s*[-*•]\s+done\b", lines[row])), None)
+    text = _indented(described, _indent(body[0])) + "\n"
+    done = _first_row(lines[: last + 1], header + 1, _DONE_ITEM)
     if done is not None:
         return TextEdit(done + 1, 1, done + 1, 1, text + "\n")
     return TextEdit(last + 2, 1, last + 2, 1, "\n" + text) if last + 1 < len(lines) else _at_end(lines, text)
