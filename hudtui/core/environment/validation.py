@@ -2,6 +2,9 @@
 
 Nothing is ever fetched for a schema. The work of a check is counted, and a check that would take more than `MAX_WORK` steps is
 given up; so is a check against a schema that makes no sense.
+
+The checker is Python's, because its steps can be counted and ended. A compiled one (jsonschema-rs 0.61) holds the interpreter
+until it is done: 39 references that double take 2**39 steps, and a value nested 50,000 deep ends the program.
 """
 
 from __future__ import annotations
