@@ -107,8 +107,7 @@ def _run_folder(project: Project, request: ExportRequest) -> tuple[Path, str]:
         folder = project.folder / request.folder
         return folder, folder.absolute().name
     store = project.runs
-    record = store.record(store.find(request.run))
-    store.require_own(record.id)
+    record = store.own_record(store.find(request.run))
     place = results_folder(record, store)
     if not (place / "out").is_dir():
         raise InputError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from hudtui.core.project import Project
@@ -27,8 +26,7 @@ async def pull(run: str, project: Project, *, output: Path | None = None, progre
         Untrusted: The user did not start this run.
     """
     store = project.runs
-    record = await asyncio.to_thread(store.record, run)
-    await asyncio.to_thread(store.require_own, run)
+    record = await store.run(store.own_record, run)
     target = results_folder(record, store) if output is None else output.absolute()
     return await fetch_results(RunFolder(find_host(record.host), record), target, progress=progress)
 

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
@@ -201,6 +202,33 @@ async def test_an_offer_that_is_gone_fails_the_run_and_rents_nothing(world: Worl
         await world.tend(record)
     summary = world.store.summary(record.id)
     assert (summary.state, summary.holds_machine) == ("failed", False) and not world.sim.alive
+
+
+async def test_what_became_of_an_order_is_written_however_often_its_caller_is_cancelled(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, busy, free, append = asyncio.get_running_loop(), asyncio.Event(), threading.Event(), world.store.append
+
+    def wait(run: str, kind: str, data: Any = None, **more: Any) -> RunEvent | None:
+        if kind == "machine" and data == {"kind": "never"}:
+            loop.call_soon_threadsafe(busy.set)
+            free.wait(60)
+        return append(run, kind, data, **more)
+
+    monkeypatch.setattr(world.store, "append", wait)
+    world.sim.fail_next("POST", "/api/v1/pods/", kind="status", status=404, detail="No capacity")
+    record = world.record(stages=(RUN,))
+    renting = asyncio.create_task(world.tend(record))
+    await busy.wait()
+    for _ in range(3):
+        renting.cancel()
+        await asyncio.sleep(0)
+    assert not renting.done(), "the loop goes on, and nothing is decided before it is written"
+    free.set()
+    with pytest.raises(asyncio.CancelledError):
+        await renting
+    assert any(event.data == {"kind": "never"} for event in world.store.events(record.id))
+    assert world.store.summary(record.id).state == "stopped" and not world.sim.alive
 
 
 async def test_a_run_that_fails_brings_home_what_there_is_and_ends_its_machine(world: World) -> None:
