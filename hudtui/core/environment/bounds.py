@@ -1,13 +1,10 @@
-"""Limits on what a server may send: bytes and values of one message, requests between two of its answers.
-
-A few bytes of JSON become a Python object of hundreds, so values are counted before any of them is parsed.
-"""
+"""Limits on what a server may send: bytes of a message, and requests between two of its answers."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import ConnectError
@@ -15,112 +12,52 @@ from hudtui.core.errors import ConnectError
 if TYPE_CHECKING:
     from hudtui.core.environment.calls import Calls
 
-MAX_MESSAGE_BYTES = 128 * 1024 * 1024
-"""Bytes of one message."""
-MAX_LOGIN_BYTES = 1024 * 1024
+MAX_MESSAGE_BYTES = 64 << 20
+"""Bytes of one message: a few bytes of JSON become a Python object of a hundred."""
+MAX_LOGIN_BYTES = 1 << 20
 """Bytes of an answer of an authorization server."""
-MAX_MESSAGE_VALUES = 1_000_000
-"""Objects, lists and what is in them, in one message."""
 MAX_SERVER_REQUESTS = 1_000
 """Requests of the server between two of its answers."""
 
-_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_EVENT_END = re.compile(rb"\n\r?\n|\r\r|\r\n\r\n")
 
 
-class MessageTooLargeError(ValueError):
-    """A message is too large; the text of the error says which limit it exceeded."""
+def excess_words(most: int) -> str:
+    """A message of more than `most` bytes, in words."""
+    return f"more than {most >> 20} MiB in one message"
 
 
-class MessageSizeCounter:
-    """The size so far of one message, or of each event of a stream, which a blank line ends.
-
-    Args:
-        events: A blank line begins the next message.
-        most: Bytes that one message may have.
-    """
-
-    def __init__(self, *, events: bool = False, most: int = MAX_MESSAGE_BYTES) -> None:
-        self._events = events
-        self._most = most
-        self._size = self._values = 0
-        self._early: list[bytes] | None = []
-        """What came so far, while it is too short to exceed a limit: a value has a byte at least."""
-        self._early_size = 0
-        self._inside = False
-        """The next byte is inside a JSON text."""
-        self._blank = False
-        """Nothing came since the last line end."""
-        self._rest = b""
-
-    def take(self, data: bytes) -> None:
-        """Count the next bytes.
-
-        Raises:
-            MessageTooLargeError: The message exceeds a limit.
-        """
-        if self._early is not None:
-            self._early.append(data)
-            self._early_size += len(data)
-            if self._early_size <= min(self._most, MAX_MESSAGE_VALUES):
-                return
-            data, self._early = b"".join(self._early), None
-        data = self._rest + data
-        # The last character may be the first half of a line end or of an escape.
-        cut = len(data) - 1 if data.endswith(b"\r") or _open_escape(data) else len(data)
-        data, self._rest = data[:cut], data[cut:]
-        if b"\r" in data:
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        first, *others = data.split(b"\n")
-        self._line(first)
-        for line in others:
-            if self._events and self._blank:
-                self._size = self._values = 0
-            self._inside, self._blank = False, True  # no JSON text reaches over the end of a line
-            self._line(line)
-
-    def _line(self, data: bytes) -> None:
-        if not data:
-            return
-        self._blank = False
-        self._size += len(data)
-        if self._size > self._most:
-            raise MessageTooLargeError(f"more than {self._most >> 20} MiB in one message")
-        parts = (_ESCAPED.sub(b"", data) if b"\\" in data else data).split(b'"')
-        for part in parts[self._inside :: 2]:
-            self._values += part.count(b"{") + part.count(b"[") + part.count(b",")
-        self._inside ^= len(parts) % 2 == 0
-        if self._values > MAX_MESSAGE_VALUES:
-            raise MessageTooLargeError(f"more than {MAX_MESSAGE_VALUES:,} values in one message")
-
-
-def _open_escape(data: bytes) -> bool:
-    return (len(data) - len(data.rstrip(b"\\"))) % 2 == 1
-
-
-def limit_stream(stream: Any, bounds: MessageSizeCounter, tell: Callable[[str], None]) -> Any:
-    """The body of an HTTP response, broken off where it exceeds a limit.
+def limit_stream(stream: Any, most: int, *, events: bool, tell: Callable[[str], None]) -> Any:
+    """The body of an HTTP response, broken off where a message has too many bytes.
 
     Args:
         stream: The stream of an `httpx2` response, not compressed.
-        bounds: Counts the bytes.
-        tell: Receives the name of the exceeded limit.
+        most: Bytes of a message.
+        events: The body is a stream of events; an empty line ends each.
+        tell: Receives the exceeded limit in words.
     """
     import httpx2
 
-    class Bounded(httpx2.AsyncByteStream):
+    class LimitedStream(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
+            size, tail = 0, b""
             async for data in stream:
-                try:
-                    bounds.take(data)
-                except MessageTooLargeError as error:
-                    tell(str(error))
-                    raise httpx2.StreamError(str(error)) from None
+                size += len(data)
+                if events:
+                    part = tail + data  # the end of an event may lie on both sides of a cut
+                    ends = [match.end() for match in _EVENT_END.finditer(part)]
+                    size = len(part) - ends[-1] if ends else size
+                    tail = part[-3:]
+                if size > most:
+                    words = excess_words(most)
+                    tell(words)
+                    raise httpx2.StreamError(words)
                 yield data
 
         async def aclose(self) -> None:
             await stream.aclose()
 
-    return Bounded()
+    return LimitedStream()
 
 
 class ServerMessages:
@@ -143,13 +80,6 @@ class ServerMessages:
         """Set when no more messages can come."""
         self.why: Exception | None = None
         """What the transport last failed with."""
-        self.raw = False
-        """Hide results from the SDK, which validates them as a whole; `raw_result` returns them."""
-
-    @property
-    def last_context(self) -> Any:
-        """The context variables of the last message's sender, where the stream keeps them."""
-        return getattr(self._incoming, "last_context", None)
 
     async def receive(self) -> Any:
         """The next message.
@@ -173,8 +103,8 @@ class ServerMessages:
                 self._asked = 0
                 if not self._calls.take(message.id, getattr(message, "error", None)):
                     continue
-                if self.raw and answered:
-                    message.result = {**_ANY_RESULT, "_meta": {_RAW: _Hidden.of(message.result)}}
+                if answered and (call := self._calls.find(message.id)) is not None:
+                    call.result = message.result
                 return item
             if hasattr(message, "id"):
                 self._asked += 1
@@ -207,27 +137,3 @@ class ServerMessages:
 
     async def __aexit__(self, *error: Any) -> None:
         await self._incoming.__aexit__(*error)
-
-
-class _Hidden(str):
-    """A raw result that travels through the SDK as an (empty) text in `_meta`, which the SDK hands on without looking at it."""
-
-    result: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, result: Mapping[str, Any]) -> _Hidden:
-        hidden = cls()
-        hidden.result = result
-        return hidden
-
-
-_RAW = "hudtui/result"
-_LISTS = ("tools", "content", "resources", "resourceTemplates", "prompts", "contents")
-# A valid result of every request that we send, in every version of the protocol.
-_ANY_RESULT = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **{name: [] for name in _LISTS}}
-
-
-def raw_result(result: Any) -> Mapping[str, Any]:
-    """The result as the server sent it, from what the SDK made of it while `ServerMessages.raw` was set."""
-    hidden: _Hidden = result.meta[_RAW]
-    return hidden.result

@@ -74,6 +74,8 @@ class Call:
         """When it is given up, in the loop's time."""
         self.handshake = handshake
         self.id: Any = None
+        self.result: Mapping[str, Any] | None = None
+        """The result as the server sent it."""
         self.waits = True
         self.fault: asyncio.Future[ConnectError] = asyncio.get_running_loop().create_future()
         """Done when no answer can come, or when what came is none."""

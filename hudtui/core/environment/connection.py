@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hudtui.core.environment.bounds import (
     MAX_LOGIN_BYTES,
     MAX_MESSAGE_BYTES,
-    MessageSizeCounter,
     ServerMessages,
     limit_stream,
-    raw_result,
 )
 from hudtui.core.environment.calls import Call, Calls, ClientMessages
 from hudtui.core.environment.errors import (
@@ -106,7 +104,6 @@ class ServerConnection:
         self._ready = asyncio.Event()
         self._owner: asyncio.Task[None] | None = None
         self._session: ClientSession | None = None
-        self._messages: ServerMessages | None = None
         self._process: ServerProcess | None = None
         self._calls = Calls(spec.name, secrets.hide)
         self._watch = HttpWatch(spec, written=written, secrets=secrets, calls=self._calls, seconds=timeout)
@@ -219,7 +216,10 @@ class ServerConnection:
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
     ) -> Mapping[str, Any]:
-        """Send a request and return its result as raw JSON: one malformed tool must not cost the others.
+        """Send a request and return its result as raw JSON.
+
+        The SDK checks a result as a whole, and one malformed tool would cost the others. So the result is
+        what the server sent, whatever the SDK makes of it.
 
         Args:
             method: `tools/list`, `tools/call`, `resources/read` and so on.
@@ -233,6 +233,7 @@ class ServerConnection:
         import anyio
         from mcp import MCPError
         from mcp.types import EmptyResult
+        from pydantic import ValidationError
 
         if self._session is None or self._owner is None or self._owner.done():
             raise self._why()
@@ -242,7 +243,10 @@ class ServerConnection:
         with self._calls.waiting(asked, params, limit) as call:
             try:
                 async with asyncio.timeout(limit + self._login_time):
-                    return raw_result(await _unless_faulty(call, self._session.send_request(message, EmptyResult)))
+                    with contextlib.suppress(ValidationError):
+                        await _unless_faulty(call, self._session.send_request(message, EmptyResult))
+                    assert call.result is not None
+                    return call.result
             except TimeoutError:
                 raise timeout_error(self.spec, limit, self._process, self.secrets, asked) from None
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -279,13 +283,11 @@ class ServerConnection:
 
     async def learn_headers(self, tools: list[Any]) -> None:
         """Show the SDK the tools where a server wants arguments repeated in HTTP headers (`x-mcp-header`)."""
-        if self._session is None or self._messages is None or not self.spec.url:
+        if self._session is None or not self.spec.url:
             return
         if self.protocol >= "2026" and "x-mcp-header" in repr(tools):
-            self._messages.raw = False
             with contextlib.suppress(Exception):
                 await self._session.list_tools()
-            self._messages.raw = True
 
     async def _own(self) -> None:
         try:
@@ -403,8 +405,7 @@ class ServerConnection:
             self.protocol = session.protocol_version or ""
             self.instructions = session.instructions or ""
             self.capabilities = known.model_dump(by_alias=True, exclude_none=True) if known is not None else {}
-            messages.raw = True
-            self._messages, self._session = messages, session
+            self._session = session
             self._ready.set()
             waits = [asyncio.ensure_future(event.wait()) for event in (self._stop, messages.gone)]
             try:
@@ -458,8 +459,12 @@ class ServerConnection:
         kind = headers.get("content-type", "").lower()
         # Of a compressed error response the status is enough.
         most = MAX_LOGIN_BYTES if login else MAX_MESSAGE_BYTES
-        counter = MessageSizeCounter(events=kind.startswith("text/event-stream"), most=most if encoding == "identity" else 0)
-        response.stream = limit_stream(response.stream, counter, self._ignore_excess if login else self._note_excess)
+        response.stream = limit_stream(
+            response.stream,
+            most if encoding == "identity" else 0,
+            events=kind.startswith("text/event-stream"),
+            tell=self._ignore_excess if login else self._note_excess,
+        )
         if not login:
             response.stream = self._watch.watch_body(response, response.stream)
 
@@ -476,7 +481,7 @@ class ServerConnection:
 
         if self._excess is not None:
             return self._excess_error()
-        if error.code == CONNECTION_CLOSED and error.message == "Connection closed" and not self._calls.has_answered(call):
+        if error.code == CONNECTION_CLOSED and not self._calls.has_answered(call):
             return await self._broken()
         if error.message.startswith("SSE stream"):
             return ConnectError(

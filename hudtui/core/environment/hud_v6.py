@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from hudtui.core.environment.bounds import MessageSizeCounter, MessageTooLargeError
 from hudtui.core.environment.source import Source
 from hudtui.core.environment.values import Analysis, Prompt, Server
 from hudtui.core.errors import ConnectError
@@ -119,10 +118,7 @@ class _Channel:
             if not line:
                 raise ConnectError(f"{self._name} closed the connection when asked for {method}", fix=_HINT)
             try:
-                MessageSizeCounter().take(line)
                 answer = json.loads(line)
-            except MessageTooLargeError as excess:
-                raise self._foreign(str(excess)) from None
             except (ValueError, RecursionError):
                 raise self._foreign(clean_line(line[:200].decode(errors="replace"), 120)) from None
             if not isinstance(answer, dict):

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from hudtui.core.environment.bounds import MessageSizeCounter, MessageTooLargeError
+from hudtui.core.environment.bounds import excess_words
 from hudtui.core.environment.calls import mended, words_of
 from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.errors import ResponseInfo, http_status_error, leaf_errors, timeout_error, too_much_error
@@ -305,7 +305,7 @@ class OpenEnvConnection(ServerConnection):
             raise timeout_error(self.spec, limit, None, self.secrets, str(message["type"])) from None
         except WebSocketDisconnect as error:
             if error.code == 1009:
-                raise too_much_error(repr(self.spec.name), f"more than {_MOST_BYTES >> 20} MiB in one message") from None
+                raise too_much_error(repr(self.spec.name), excess_words(_MOST_BYTES)) from None
             why = f"It said: {self.secrets.hide(clean_line(error.reason, 200))}" if error.reason else None
             raise self._gone(why) from None
         except HTTPXWSException as error:
@@ -330,11 +330,10 @@ class OpenEnvConnection(ServerConnection):
 
     def _read(self, raw: str | bytes) -> Any:
         data = mended(raw.encode("utf-8", "replace") if isinstance(raw, str) else raw)
+        if len(data) > _MOST_BYTES:
+            raise too_much_error(repr(self.spec.name), excess_words(_MOST_BYTES))
         try:
-            MessageSizeCounter(most=_MOST_BYTES).take(data)
             return json.loads(data)
-        except MessageTooLargeError as error:
-            raise too_much_error(repr(self.spec.name), str(error)) from None
         except (ValueError, RecursionError):
             text = clean_line(data[:2000].decode("utf-8", "replace"), 200)
             raise self._foreign(f"something that is not JSON: {text or 'nothing'}") from None

@@ -1,8 +1,10 @@
 """A server as a child process: MCP's stdio transport.
 
-The SDK's `stdio_client` does not serve here (measured with mcp 2.3): it joins the text of a message again with every chunk, so
-that 20 MB take 4 s and the time grows with the square; it parses a line before its size can be judged; a native cancellation of
-its clean-up leaves the process behind; and it does not give the process's id, exit status or standard error.
+The SDK's `stdio_client` does not serve here (measured with mcp 2.3): it drops a malformed message,
+whose call then waits for its whole time limit; it joins the text of a message again with every
+chunk, so that 20 MB take 4 s and the time grows with the square; it parses a line before its size
+can be judged; a native cancellation of its clean-up leaves the process behind; and it does not give
+the process's id, exit status or standard error.
 
 The process leads a process group of its own. Leaving closes its standard input and waits; then the whole group is sent SIGTERM,
 and SIGKILL.
@@ -20,7 +22,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES, MessageSizeCounter, MessageTooLargeError
+from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES, excess_words
 from hudtui.core.environment.calls import Calls, is_answer, is_noise, mended
 from hudtui.core.text import clean
 
@@ -251,11 +253,6 @@ class Incoming:
             if not line.strip():
                 continue
             try:
-                MessageSizeCounter().take(line)
-            except MessageTooLargeError as error:
-                self._process.excess = str(error)
-                break
-            try:
                 message = SessionMessage(jsonrpc_message_adapter.validate_json(mended(line), by_name=False))
             except ValueError:
                 if is_answer(line):
@@ -300,7 +297,7 @@ class Incoming:
             self._parts.append(first)
             self._size += len(first)
             if self._size > MAX_MESSAGE_BYTES:
-                self._process.excess = f"more than {MAX_MESSAGE_BYTES >> 20} MiB in one line"
+                self._process.excess = excess_words(MAX_MESSAGE_BYTES)
                 return None
             if rest:
                 self._lines.append(b"".join(self._parts))

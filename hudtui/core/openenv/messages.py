@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-from hudtui.core.environment.bounds import MessageSizeCounter, MessageTooLargeError
+from hudtui.core.environment.bounds import excess_words
 from hudtui.core.environment.values import Tool
 from hudtui.core.text import clean_line
 
@@ -90,11 +90,10 @@ def read_object(raw: str | bytes) -> dict[str, Any]:
         Refused: It is too large, or no JSON object.
     """
     data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
+    if len(data) > MAX_BYTES:
+        raise Refused("VALIDATION_ERROR", f"the message is too large: {excess_words(MAX_BYTES)}")
     try:
-        MessageSizeCounter(most=MAX_BYTES).take(data)
         value = json.loads(data, parse_constant=_refuse_constant)
-    except MessageTooLargeError as error:
-        raise Refused("VALIDATION_ERROR", f"the message is too large: {error}") from None
     except (ValueError, RecursionError) as error:
         raise Refused("INVALID_JSON", f"the message is not JSON: {clean_line(str(error), 200)}") from None
     if not isinstance(value, dict):

@@ -267,7 +267,7 @@ async def test_messages_that_mean_nothing_cost_themselves_alone():
         assert code(await client.raw("[1]")) == "INVALID_JSON"
         assert code(await client.raw('{"type": "step", "data": {"reply": NaN}}')) == "INVALID_JSON"
         assert code(await client.raw("[" * 100_000)) == "INVALID_JSON"
-        assert code(await client.raw("[" + "0," * 1_100_000 + "0]")) == "VALIDATION_ERROR"
+        assert code(await client.raw("[" + "0," * 1_100_000 + "0]")) == "INVALID_JSON"
         assert code(await client.ask("dance")) == "UNKNOWN_TYPE"
         assert code(await client.ask("step", {"reply": "before a reset"})) == "EXECUTION_ERROR"
         await client.reset()
