@@ -23,6 +23,15 @@ from hudtui.core.environment.bounds import excess_words
 from hudtui.core.environment.calls import mended, words_of
 from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.errors import ResponseInfo, http_status_error, leaf_errors, timeout_error, too_much_error
+from hudtui.core.environment.openenv_messages import (
+    ACTION_ERRORS,
+    LIST_TOOLS,
+    Observation,
+    call_action,
+    message,
+    read_error,
+    read_observation,
+)
 from hudtui.core.environment.servers import mask_url
 from hudtui.core.environment.web import web_client
 from hudtui.core.errors import ConnectError
@@ -35,11 +44,8 @@ SETUP, STEP, EVALUATE = "setup", "step", "evaluate"
 _MOST_BYTES = 32 << 20
 """Bytes of one message: a socket is read in pieces of up to this size."""
 _MOST_TOOLS = 10_000
-_LARGEST = 1e300
-"""A larger number is not a reward."""
 _DONE = "done"
 _OWN = frozenset({SETUP, EVALUATE})
-_AGENTS_FAULT = frozenset({"VALIDATION_ERROR", "EXECUTION_ERROR"})
 _STATE_LOST = (
     r"(?i)session|no episode|\breset\b.{0,30}\b(?:first|before|begins)|\bcall reset|not (?:been )?(?:reset|initiali[sz]ed)"
 )
@@ -185,7 +191,7 @@ class OpenEnvConnection(ServerConnection):
                     self._ready.set()
                     await self._stop.wait()
                     with contextlib.suppress(Exception):  # it may be gone already
-                        await socket.send_text('{"type": "close"}')
+                        await socket.send_text(json.dumps(message("close")))
         except BaseException as error:
             from httpx2.websockets import WebSocketUpgradeError
 
@@ -258,22 +264,22 @@ class OpenEnvConnection(ServerConnection):
             self._notes.append(f"the server lists too many tools: the first {_MOST_TOOLS:,} are used, the others left out")
 
     async def _remote_tools(self) -> list[Any]:
-        answer = await self._ask({"type": "mcp", "data": {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}}, None)
+        question = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        answer = await self._ask(message("mcp", question), None)
         if answer.get("type") == "mcp":
             data = answer.get("data")
             result = data.get("result") if isinstance(data, Mapping) else None
             tools = result.get("tools") if isinstance(result, Mapping) else None
             if isinstance(tools, list):
                 return tools
-        answer = await self._ask({"type": "step", "data": {"type": "list_tools"}}, None)
-        data = answer.get("data")
-        observation = data.get("observation") if isinstance(data, Mapping) else None
-        tools = observation.get("tools") if isinstance(observation, Mapping) else None
+        answer = await self._ask(message("step", LIST_TOOLS), None)
+        observation = read_observation(answer.get("data"))
+        tools = observation.fields.get("tools") if observation is not None else None
         if not isinstance(tools, list):
             raise self._foreign("its actions are tool calls, and it does not list its tools")
         return tools
 
-    async def _ask(self, message: Mapping[str, Any], timeout: float | None) -> Mapping[str, Any]:
+    async def _ask(self, request: Mapping[str, Any], timeout: float | None) -> Mapping[str, Any]:
         """Send a message and return the answer to it.
 
         Raises:
@@ -284,7 +290,7 @@ class OpenEnvConnection(ServerConnection):
         limit = self.timeout if timeout is None else timeout
         socket = self._socket
         try:
-            text = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace").decode()
+            text = json.dumps(request, ensure_ascii=False).encode("utf-8", "replace").decode()
         except (ValueError, TypeError, RecursionError):
             raise RpcError(_REFUSED, "the arguments cannot be written as JSON") from None
         try:
@@ -302,7 +308,7 @@ class OpenEnvConnection(ServerConnection):
         except ConnectError:
             raise
         except TimeoutError:
-            raise timeout_error(self.spec, limit, None, self.secrets, str(message["type"])) from None
+            raise timeout_error(self.spec, limit, None, self.secrets, str(request["type"])) from None
         except WebSocketDisconnect as error:
             if error.code == 1009:
                 raise too_much_error(repr(self.spec.name), excess_words(_MOST_BYTES)) from None
@@ -352,9 +358,9 @@ class OpenEnvConnection(ServerConnection):
     # The episode
 
     async def _reset(self, arguments: dict[str, Any], timeout: float | None) -> Mapping[str, Any]:
-        observation, _, done = await self._observe({"type": "reset", "data": arguments}, timeout)
-        self._rewards, self.over, self._steps, self._no_reward = [], done, 0, ""
-        return _result(observation, {})
+        answer = await self._observe(message("reset", arguments), timeout)
+        self._rewards, self.over, self._steps, self._no_reward = [], answer.done, 0, ""
+        return _result(answer.fields, {})
 
     async def _step(self, name: str, arguments: dict[str, Any], timeout: float | None) -> Mapping[str, Any]:
         if not self._tool_calls and name != STEP:
@@ -363,14 +369,14 @@ class OpenEnvConnection(ServerConnection):
             await self._reset({}, timeout)
         if self.over:
             raise RpcError(_REFUSED, "the episode is over")
-        action = {"type": "call_tool", "tool_name": name, "arguments": arguments} if self._tool_calls else arguments
-        observation, reward, done = await self._observe({"type": "step", "data": action}, timeout)
+        action = call_action(name, arguments) if self._tool_calls else arguments
+        answer = await self._observe(message("step", action), timeout)
         assert self._rewards is not None
         self._steps += 1
-        if reward is not None:
-            self._rewards.append(reward)
-        self.over = done
-        return _result(observation, {"reward": reward, "done": done})
+        if answer.reward is not None:
+            self._rewards.append(answer.reward)
+        self.over = answer.done
+        return _result(answer.fields, {"reward": answer.reward, "done": answer.done})
 
     async def _evaluate(self, arguments: Mapping[str, Any], timeout: float | None) -> Mapping[str, Any]:
         which = arguments.get("of", "sum")
@@ -391,34 +397,30 @@ class OpenEnvConnection(ServerConnection):
             found = {"reward": reward, **found}
         return {"content": [{"type": "text", "text": json.dumps(found)}], "structuredContent": found}
 
-    async def _observe(self, message: Mapping[str, Any], timeout: float | None) -> tuple[Mapping[str, Any], float | None, bool]:
-        """The observation, the reward and the end that the server answers with.
+    async def _observe(self, request: Mapping[str, Any], timeout: float | None) -> Observation:
+        """The observation that the server answers with.
 
         Raises:
             RpcError: It refuses the action.
             ConnectError: It cannot continue the session.
         """
-        answer = await self._ask(message, timeout)
-        data = answer.get("data")
-        data = data if isinstance(data, Mapping) else {}
+        answer = await self._ask(request, timeout)
         if answer["type"] == "error":
-            text = str(data.get("message") or "no reason given") + _details(data.get("errors"))
-            lost = message["type"] == "step" and re.search(_STATE_LOST, text) is not None
-            if data.get("code") in _AGENTS_FAULT and not lost:
+            error = read_error(answer.get("data"))
+            text = error.text + _details(error.errors)
+            lost = request["type"] == "step" and re.search(_STATE_LOST, text) is not None
+            if error.code in ACTION_ERRORS and not lost:
                 raise RpcError(_REFUSED, text)
             raise ConnectError(
                 f"the OpenEnv server {self._shown} cannot continue this session",
                 why=self.secrets.hide(clean_line(text, 300)),
-                fix="Lower the number of episodes at once." if data.get("code") == "CAPACITY_REACHED" else None,
+                fix="Lower the number of episodes at once." if error.code == "CAPACITY_REACHED" else None,
             )
-        observation = data.get("observation")
-        if answer["type"] != "observation" or not isinstance(observation, Mapping):
+        observation = read_observation(answer.get("data")) if answer["type"] == "observation" else None
+        if observation is None:
             raise self._foreign(f"{clean_line(answer['type'], 40)} where an observation was expected")
-        reward = data.get("reward")
-        found = float(reward) if isinstance(reward, int | float) and abs(reward) <= _LARGEST else None
-        if reward is not None and found is None:
-            self._no_reward = clean_line(repr(reward), 60)
-        return observation, found, data.get("done") is True
+        self._no_reward = observation.no_reward or self._no_reward
+        return observation
 
 
 def _details(errors: Any) -> str:

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hudtui import __version__
+from hudtui.core.environment.openenv_messages import message
 from hudtui.core.openenv.messages import (
     ACTION_SCHEMA,
     MAX_BYTES,
@@ -348,10 +349,10 @@ class OpenEnvApp:
             patience = None
             self.requests += 1
             try:
-                message = read_object(raw)
-                if message.get("type") == "close":
+                request = read_object(raw)
+                if request.get("type") == "close":
                     return
-                answer = await _carry_out(session, message)
+                answer = await _carry_out(session, request)
             except Refused as refused:
                 self._refuse(refused)
                 answer = refused.to_json()
@@ -372,23 +373,23 @@ class OpenEnvApp:
 async def _receive(socket: WebSocket, waiting: asyncio.Queue[str | bytes]) -> None:
     """Read messages until the client goes."""
     while True:
-        message = await socket.receive()
-        if message["type"] == "websocket.disconnect":
+        event = await socket.receive()
+        if event["type"] == "websocket.disconnect":
             return
-        text, data = message.get("text"), message.get("bytes")
+        text, data = event.get("text"), event.get("bytes")
         await waiting.put(text if text is not None else data or b"")
 
 
-async def _carry_out(session: EpisodeSession, message: Mapping[str, Any]) -> dict[str, Any]:
-    kind = message.get("type")
+async def _carry_out(session: EpisodeSession, request: Mapping[str, Any]) -> dict[str, Any]:
+    kind = request.get("type")
     if kind == "reset":
-        return {"type": "observation", "data": await session.reset(message.get("data", {}))}
+        return message("observation", await session.reset(request.get("data", {})))
     if kind == "step":
-        return {"type": "observation", "data": await session.step(message.get("data"))}
+        return message("observation", await session.step(request.get("data")))
     if kind == "state":
-        return {"type": "state", "data": session.state()}
+        return message("state", session.state())
     if kind == "mcp":
-        return {"type": "mcp", "data": await session.rpc(message.get("data"))}
+        return message("mcp", await session.rpc(request.get("data")))
     raise Refused("UNKNOWN_TYPE", f"unknown type of message: {clean_line(str(kind), 60)}")
 
 

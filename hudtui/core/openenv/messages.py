@@ -1,4 +1,4 @@
-"""Messages of the OpenEnv protocol as the server reads and writes them.
+"""The requests of the OpenEnv protocol as the server reads them; `environment.openenv_messages` declares the messages.
 
 What a client sends is bounded and checked field by field; `Refused` says what is wrong with it, in the protocol's own codes.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from hudtui.core.environment.bounds import excess_words
+from hudtui.core.environment.openenv_messages import ErrorAnswer, ErrorCode
 from hudtui.core.environment.values import Tool
 from hudtui.core.text import clean_line
 
@@ -18,16 +19,6 @@ MAX_BYTES = 4 << 20
 """Bytes of a client's message."""
 MAX_REPLY = 1_000_000
 """Characters of a reply."""
-
-ErrorCode = Literal[
-    "INVALID_JSON",
-    "UNKNOWN_TYPE",
-    "VALIDATION_ERROR",
-    "EXECUTION_ERROR",
-    "CAPACITY_REACHED",
-    "FACTORY_ERROR",
-    "SESSION_ERROR",
-]
 
 RESERVED = frozenset({"reset", "step", "state", "close"})
 """Names that OpenEnv clients take for themselves: an action of such a name is played by a reply alone."""
@@ -50,7 +41,7 @@ class Refused(Exception):
 
     def to_json(self) -> dict[str, Any]:
         """The error as it is sent."""
-        return {"type": "error", "data": {"message": self.message, "code": self.code, **self.extra}}
+        return ErrorAnswer(self.message, self.code).to_json(**self.extra)
 
 
 @dataclass(frozen=True)

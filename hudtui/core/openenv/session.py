@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
+from hudtui.core.environment.openenv_messages import Observation, call_action, call_outcome
 from hudtui.core.environment.values import Session, Tool
 from hudtui.core.errors import HudtuiError
 from hudtui.core.gym.values import GymConfig
@@ -161,7 +162,8 @@ class EpisodeSession:
             "examples": [vars(example) for example in self._served.config.examples],
             "max_turns": player.max_turns,
         }
-        return _answer(observation, None, done=False, metadata={"episode_id": self._episode_id, "task_id": task.id})
+        metadata = {"episode_id": self._episode_id, "task_id": task.id}
+        return Observation(observation, None, done=False).to_json(metadata)
 
     async def step(self, data: Any) -> dict[str, Any]:
         """Play a turn, or list the tools.
@@ -174,7 +176,8 @@ class EpisodeSession:
         """
         action = read_action(data)
         if isinstance(action, ListAction):
-            return _answer({"tools": [tool_entry(tool) for tool in self._tools()]}, None, done=False)
+            tools = [tool_entry(tool) for tool in self._tools()]
+            return Observation({"tools": tools}, None, done=False).to_json()
         player = self._open()
         if isinstance(action, CallAction):
             turn = await player.call(action.name, action.arguments)
@@ -216,7 +219,7 @@ class EpisodeSession:
         if not isinstance(params, dict):
             return rpc_error(request, _INVALID_PARAMS, "params must be an object")
         try:
-            answer = await self.step({"type": "call_tool", "tool_name": params.get("name"), "arguments": params.get("arguments")})
+            answer = await self.step(call_action(params.get("name"), params.get("arguments")))
         except Refused as refused:
             return rpc_error(request, _SERVER_ERROR, refused.message)
         result = answer["observation"]["result"]
@@ -253,11 +256,9 @@ class EpisodeSession:
             "is_error": turn.is_error,
         }
         if tool is not None:
-            content = [{"type": "text", "text": turn.observation}]
-            result = {"content": content, "structured_content": None, "data": turn.observation, "is_error": turn.is_error}
-            observation |= {"tool_name": tool, "result": result, "error": None}
+            observation |= call_outcome(tool, turn.observation, is_error=turn.is_error)
         if player.stop is None:
-            return _answer(observation, 0.0, done=False)
+            return Observation(observation, 0.0, done=False).to_json()
         episode = await player.finish()
         self._player, self._episode = player, episode
         self._served.on_episode(player.task, episode)
@@ -278,7 +279,7 @@ class EpisodeSession:
         }
         if (failed := episode.info.get("evaluation_error")) is not None:
             metadata["evaluation_error"] = failed
-        return _answer(observation, scores.reward, done=True, metadata=metadata)
+        return Observation(observation, scores.reward, done=True).to_json(metadata)
 
 
 def _shown(message: Message) -> dict[str, Any]:
@@ -290,14 +291,3 @@ def _shown(message: Message) -> dict[str, Any]:
         "text": "\n".join(part["text"] for part in content if part["type"] == "text"),
         "images": [part["image_url"]["url"] for part in content if part["type"] == "image_url"],
     }
-
-
-def _answer(
-    observation: Mapping[str, Any], reward: float | None, *, done: bool, metadata: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """An observation as it is sent; what goes with it stands inside it for clients with classes, and beside it for others."""
-    written = dict(metadata or {})
-    answer: dict[str, Any] = {"observation": {**observation, "metadata": written}, "reward": reward, "done": done}
-    if written:
-        answer["metadata"] = written
-    return answer
