@@ -272,11 +272,11 @@ class Environment:
         return [self.python, "-m", "pip", "install", "--progress-bar", "off", "--disable-pip-version-check"]
 
     def _has_pip(self) -> bool:
-        """Whether there is a pip; if needed, the pip of this Python is unpacked."""
+        """True if there is a pip; if needed, the pip of this Python is unpacked."""
         return any(_quietly([self.python, "-m", *words]) for words in (("pip", "--version"), ("ensurepip", "--default-pip")))
 
     def ask(self, code: str) -> str:
-        """What a line of Python prints there."""
+        """Output of a line of Python there."""
         done = subprocess.run([self.python, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         return done.stdout.decode("utf-8", "replace").strip()
 

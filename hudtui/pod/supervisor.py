@@ -295,7 +295,7 @@ def adopt_orphans() -> None:
 
 
 class LoadReader:
-    """How busy the machine is, as Linux tells it. What cannot be read is left out."""
+    """Load of the machine, from Linux. Figures that cannot be read are left out."""
 
     LIMITS = (  # of a container: most memory, memory in use, and what of it are files that can be dropped
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"),
@@ -486,7 +486,7 @@ class StageState:
         self.reason = "stop"
 
     def saved(self) -> Dict[str, Any]:
-        """What status.json says about the stage."""
+        """Fields of the stage in status.json."""
         alive = self.state in ("running", "ready")
         return {
             "state": self.state,
@@ -1030,7 +1030,7 @@ class Supervisor:
             self.flush_events()
 
     def keep_up(self) -> None:
-        """What must not wait: the heartbeat, the events that found no room, and the GPUs."""
+        """Do the work that must not wait: exit codes, the heartbeat, events that found no room, GPUs."""
         self.reap()
         self.sampler.tick()
         if clock() >= self.next_beat:

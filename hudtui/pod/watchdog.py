@@ -136,7 +136,7 @@ class Watchdog:
         return None
 
     def due(self, now: float) -> Optional[str]:
-        """Why the run is to stop; None when it may continue."""
+        """Reason to stop the run; None when it may continue."""
         if now - self.armed > self.limit("max_seconds"):
             return self.over()
         if self.idle() > self.limit("idle_seconds"):
@@ -144,7 +144,7 @@ class Watchdog:
         return None
 
     def over(self) -> str:
-        """What to say when its time is over."""
+        """Message for the end of its time."""
         return "the guard's time of %.4g h is over" % (self.limit("max_seconds") / 3600)
 
     def idle(self) -> float:

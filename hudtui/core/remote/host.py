@@ -32,7 +32,7 @@ class FileRefused(MachineError):
 
 
 class FileChanged(MachineError):
-    """What was transferred is not what it was to be: the file changed meanwhile, or was damaged on the way."""
+    """The content that arrived is another one: the file changed meanwhile, or was damaged on the way."""
 
 
 class Disconnected(MachineError):
@@ -58,7 +58,7 @@ class Completed:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with status 0."""
+        """True if it ended with status 0."""
         return self.exit_status == 0
 
 
@@ -76,14 +76,14 @@ class FileChunk:
 
 @dataclass(frozen=True)
 class FileStat:
-    """What a machine says about a file."""
+    """Size, age and kind of a file on a machine."""
 
     size: int
     """Bytes."""
     modified: float
     """Seconds since the epoch, by the clock there."""
     regular: bool = True
-    """Whether it is a regular file, or a link to a file: no folder, device or pipe."""
+    """True for a regular file, or a link to one: no folder, device or pipe."""
 
 
 class Host(Protocol):
@@ -91,7 +91,7 @@ class Host(Protocol):
 
     @property
     def name(self) -> str:
-        """What the user calls it: `local`, `user@host:port`, or a name of `find_host`."""
+        """Name that the user gives it: `local`, `user@host:port`, or a name of `find_host`."""
         ...
 
     async def run(

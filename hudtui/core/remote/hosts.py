@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 
 @dataclass
 class _Prompts:
-    """How the user is asked for pass-phrases and learns of new machines. Set once, by the TUI or a command."""
+    """Callbacks that ask for pass-phrases and announce new machines. Set once, by the TUI or a command."""
 
     ask: AskPassphrase | None = None
     say: Notify | None = None
@@ -245,7 +245,7 @@ def forget_address(host: str) -> None:
 
 
 def find_target(host: str) -> SshTarget:
-    """How a machine is reached. Reads files.
+    """Address and keys of a machine. Reads files.
 
     Raises:
         InputError: `host` is not the name of a machine.

@@ -28,7 +28,7 @@ class HostKey:
     """`SHA256:...`, as `ssh-keygen -l` shows it."""
     algorithm: str
     first: bool
-    """It was seen for the first time, and is stored from now on."""
+    """True at first sight; the key is stored from now on."""
 
 
 class KnownHosts:

@@ -250,7 +250,7 @@ class _Collector(asyncio.SubprocessProtocol):
 
     @property
     def flooded(self) -> bool:
-        """Whether the command has printed more than a command may."""
+        """True once the command has printed more than `OUTPUT_LIMIT`."""
         return sum(map(len, self._output.values())) > OUTPUT_LIMIT
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:

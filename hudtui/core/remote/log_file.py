@@ -18,7 +18,7 @@ from hudtui.core.remote.logs import LineBatch, LineSplitter, lines_before, offse
 
 
 class LogPlace(NamedTuple):
-    """Where a log is."""
+    """Host and path of a log."""
 
     host: Host
     path: str

@@ -20,7 +20,7 @@ _PIECE = 1024 * 1024
 
 @dataclass(frozen=True)
 class TailRead:
-    """What a look at a file brought."""
+    """New bytes of a file."""
 
     data: bytes
     truncated: bool = False
@@ -38,7 +38,7 @@ class TailReader:
     def __init__(self, path: str, *, most: int) -> None:
         self.path = path
         self.stat: FileStat | None = None
-        """What the last look saw; None for a file that did not exist."""
+        """Facts of the last look; None for a file that did not exist."""
         self.skipped = 0
         """Bytes that were passed over in all, of the file as it is now."""
         self._most = most
@@ -51,8 +51,11 @@ class TailReader:
             FileRefused: The file cannot be read, or is not a regular file.
             MachineError: The machine does not answer.
         """
-        found = [piece async for piece in self.pieces(host)]
-        return TailRead(b"".join(piece.data for piece in found), *((found[0].truncated, found[0].skipped) if found else ()))
+        pieces = [piece async for piece in self.pieces(host)]
+        if not pieces:
+            return TailRead(b"")
+        data = b"".join(piece.data for piece in pieces)
+        return TailRead(data, pieces[0].truncated, pieces[0].skipped)
 
     async def pieces(self, host: Host) -> AsyncGenerator[TailRead, None]:
         """Fetch what is new, piece by piece; the first piece tells what happened to the file.
@@ -109,11 +112,10 @@ async def offset_of_last_lines(
         place = len(data)
         if position == size and data.endswith(b"\n"):
             place -= 1  # the end of the last line does not begin another line
-        while (found := data.rfind(b"\n", 0, place)) >= 0:
+        while (place := data.rfind(b"\n", 0, place)) >= 0:
             missing -= 1
             if missing == 0:
-                return start + found + 1
-            place = found
+                return start + place + 1
         position = start
     return floor
 
@@ -160,7 +162,7 @@ _ODD = re.compile("[^\t\n\x20-\x7e\xa0-\u1fff\u2030-\u205f\u2070-\ud7ff\uf900-\u
 
 @dataclass(frozen=True)
 class LineBatch:
-    """What one chunk brought."""
+    """Lines of one chunk."""
 
     done: list[str]
     """Complete lines, cleaned, without line ends."""

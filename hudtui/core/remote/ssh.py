@@ -561,7 +561,7 @@ class _OutputCollector(ChannelListener):
 
     @property
     def flooded(self) -> bool:
-        """Whether the command has printed more than a command may."""
+        """True once the command has printed more than `OUTPUT_LIMIT`."""
         return sum(map(len, self._output.values())) > OUTPUT_LIMIT
 
     def connection_made(self, chan: Any) -> None:
@@ -619,7 +619,7 @@ async def _opened(link: SshConnection, files: asyncssh.SFTPClient, path: str, mo
 
 
 async def _real_path(files: asyncssh.SFTPClient, path: PurePosixPath | str) -> str:
-    """Where a path leads, so that a symbolic link stays a link."""
+    """Target of a path, so that a symbolic link stays a link."""
     with contextlib.suppress(asyncssh.SFTPError):
         return str(await files.realpath(str(path)))
     return str(path)
@@ -643,7 +643,7 @@ async def _flush(there: Any) -> None:
 async def _refusal(
     link: SshConnection, path: PurePosixPath | str, error: asyncssh.SFTPError, size: int = 1
 ) -> tuple[str, str | None]:
-    """Why a file of `size` bytes could not be written, and what to do: SFTP itself has no word for a full disk."""
+    """Reason why a file of `size` bytes could not be written, and the remedy: SFTP has no word for a full disk."""
     if not isinstance(error, asyncssh.SFTPFailure):
         return sftp_reason(error), None
     with contextlib.suppress(asyncssh.Error, MachineError, OSError):
@@ -665,7 +665,7 @@ async def _refusal(
 
 
 class _Differs(Exception):
-    """What arrived is not what was sent."""
+    """The bytes that arrived are not those that were sent."""
 
     def __init__(self, resumed: bool) -> None:
         self.resumed = resumed

@@ -113,9 +113,9 @@ class SshConnection:
         self.host_key: HostKey | None = None
         """The machine's key, after the first contact."""
         self.connects = 0
-        """How often the connection was made: 1 for a connection that was never lost."""
+        """Number of times that the connection was made: 1 if it was never lost."""
         self.trouble: MachineError | None = None
-        """Why there is no connection, while there is none."""
+        """Reason for the missing connection, while there is none."""
         self.closed = False
         """The connection was ended by `close`, for good."""
         self.commands = asyncio.Semaphore(_COMMANDS)
@@ -130,7 +130,7 @@ class SshConnection:
 
     @property
     def live(self) -> bool:
-        """Whether there is a connection, as far as known."""
+        """True while there is a connection, as far as known."""
         return self._current() is not None
 
     async def reach(self) -> SshConnection:
@@ -525,7 +525,7 @@ class KeyRing:
 
     @property
     def locked(self) -> bool:
-        """Whether some key still waits for its pass-phrase."""
+        """True while some key waits for its pass-phrase."""
         return bool(self._locked)
 
     @contextlib.asynccontextmanager
@@ -584,7 +584,7 @@ class KeyRing:
         return unlocked
 
     def tried(self) -> tuple[str, ...]:
-        """What was offered and what could not be, in words for an error."""
+        """Sentence about the keys that were offered, and those that could not be."""
         words = [str(path) for path in self.paths if path in self._open]
         words += [f"{path} ({why})" for path, why in self._bad.items()]
         locked = "locked by a pass-phrase that cannot be asked for here; add it to your agent"
@@ -606,7 +606,7 @@ class KeyRing:
 
 
 def _public_data(path: Path) -> bytes | None:
-    """What identifies a key, from the public half beside it: the private half may be locked, or in the agent alone."""
+    """Public half of a key, from the file beside it: the private half may be locked, or in the agent alone."""
     public = path if path.suffix == ".pub" else path.with_name(path.name + ".pub")
     try:
         return asyncssh.read_public_key(public).public_data
@@ -664,7 +664,7 @@ def connection_error(
 
 
 def is_regular(found: asyncssh.SFTPAttrs) -> bool:
-    """Whether it is a regular file, as far as the server tells."""
+    """True for a regular file, as far as the server says."""
     return found.permissions is None or stat.S_ISREG(found.permissions)
 
 
@@ -686,7 +686,7 @@ def ignore_broken() -> Iterator[None]:
 
 
 def sftp_reason(error: Exception) -> str:
-    """What an SFTP server said, safe to show."""
+    """Message of an SFTP server, safe to show."""
     if isinstance(error, asyncssh.SFTPNoSuchFile):
         return "No such file or directory"
     return clean_line(str(error), 300) or "the machine refused"

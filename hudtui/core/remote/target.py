@@ -19,7 +19,7 @@ _FOR_A_SHELL = re.compile(r"[\s'`\"$\\;&<>|(){}!\x00-\x1f\x7f]")
 
 @dataclass(frozen=True)
 class SshTarget:
-    """How a machine is reached."""
+    """Address, login and keys of a machine."""
 
     user: str
     host: str
@@ -34,7 +34,7 @@ class SshTarget:
     agent: str | None = None
     """Socket of the key agent; None for the agent of the environment, empty for no agent."""
     identities_only: bool = False
-    """Whether only those of the agent's keys are tried that `keys` names."""
+    """True to try only those of the agent's keys that `keys` names."""
     proxy_command: str | None = None
     """A command whose input and output are the connection, for the user's shell; `%h` and the like are filled in."""
 
