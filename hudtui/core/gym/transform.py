@@ -457,17 +457,7 @@ class _Rewriter:
                 raise _NotAllowedError(f"the argument {keyword.arg} is given twice", keyword.value)
             seen.add(keyword.arg)
         if isinstance(node.func, ast.Attribute):
-            name = node.func.attr
-            if f".{name}" not in sandbox.GUARDS:
-                raise _NotAllowedError(f"the attribute {name} is not allowed", node.func)
-            self._check_keywords(name, node)
-            value = self.visit(node.func.value)
-            arguments, keywords = self._arguments(node, name in sandbox.CONSUMES)
-            if not all(isinstance(argument, ast.Constant) for argument in (*arguments, *(keyword.value for keyword in keywords))):
-                value = _call(
-                    "receiver", _new(ast.Constant, name), value
-                )  # Python finds the method before it looks at the arguments
-            return _guarded(f".{name}", value, *arguments, keywords=keywords)
+            return self._method_call(node, node.func)
         if not isinstance(node.func, ast.Name):
             raise _NotAllowedError("only the allowed functions and methods can be called", node.func)
         name = node.func.id
@@ -479,8 +469,23 @@ class _Rewriter:
             raise _NotAllowedError(f"the function {name} is not allowed", node.func)
         if name != "dict":
             self._check_keywords(name, node)
-        arguments, keywords = self._arguments(node, name in sandbox.CONSUMES or (name in sandbox.PASSES_ON and consumed))
-        return (_call if name in sandbox.UNGUARDED else _guarded)(name, *arguments, keywords=keywords)
+        uses_up = name in sandbox.CONSUMES or (name in sandbox.PASSES_ON and consumed)
+        arguments, keywords = self._arguments(node, uses_up)
+        make = _call if name in sandbox.UNGUARDED else _guarded
+        return make(name, *arguments, keywords=keywords)
+
+    def _method_call(self, node: ast.Call, method: ast.Attribute) -> ast.expr:
+        name = method.attr
+        if f".{name}" not in sandbox.GUARDS:
+            raise _NotAllowedError(f"the attribute {name} is not allowed", method)
+        self._check_keywords(name, node)
+        value = self.visit(method.value)
+        arguments, keywords = self._arguments(node, name in sandbox.CONSUMES)
+        given = [*arguments, *(keyword.value for keyword in keywords)]
+        if not all(isinstance(argument, ast.Constant) for argument in given):
+            # Python finds the method before it looks at the arguments.
+            value = _call("receiver", _new(ast.Constant, name), value)
+        return _guarded(f".{name}", value, *arguments, keywords=keywords)
 
     def _arguments(self, node: ast.Call, consumed: bool) -> tuple[list[ast.expr], list[ast.keyword]]:
         arguments = [self.visit(argument, consumed=consumed) for argument in node.args]
@@ -501,18 +506,18 @@ class _Rewriter:
         self.nodes += 1
         if isinstance(node, ast.Name) and not self.known(node.id) and node.id in sandbox.TYPES:
             return [f"$type {node.id}"]
-        if isinstance(node, ast.Tuple) and self.depth < MAX_DEPTH:
-            self.depth += 1
-            found = [name for part in node.elts for name in self._types(part)]
-            self.depth -= 1
-            return found
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and self.depth < MAX_DEPTH:
-            self.depth += 1
-            if isinstance(node.left, ast.Tuple) or isinstance(node.right, ast.Tuple):
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.Tuple):
+            parts = node.elts
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            parts = [node.left, node.right]
+            if any(isinstance(part, ast.Tuple) for part in parts):
                 raise _NotAllowedError("types are combined as `a | b` or as (a, b)", node)
-            found = [*self._types(node.left), *self._types(node.right)]
+        if (parts or isinstance(node, ast.Tuple)) and self.depth < MAX_DEPTH:
+            self.depth += 1
+            names = [name for part in parts for name in self._types(part)]
             self.depth -= 1
-            return found
+            return names
         raise _NotAllowedError(f"isinstance only asks for {', '.join(sandbox.TYPES)}", node)
 
     # Comprehensions

@@ -35,12 +35,12 @@ def reply_of(tool_text: str, use_thinking: bool = True) -> str:
 
 def prompt_examples(config: GymConfig) -> dict[str, tuple[str, ...]]:
     """Return the usage examples of the prompt that are calls, by action; explanations of the form are left out."""
-    found: dict[str, list[str]] = {}
+    examples: dict[str, list[str]] = {}
     for usage in usage_examples(config.system_prompt):
         call = parse_call(usage.text)
         if isinstance(call, Call) and (call.name not in PLACEHOLDERS or call.name in config.mappings):
-            found.setdefault(call.name, []).append(usage.text)
-    return {name: tuple(dict.fromkeys(texts)) for name, texts in found.items()}
+            examples.setdefault(call.name, []).append(usage.text)
+    return {name: tuple(dict.fromkeys(texts)) for name, texts in examples.items()}
 
 
 def example_call(mapping: ActionMapping, tools: Tools) -> str:
