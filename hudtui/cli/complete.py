@@ -245,6 +245,12 @@ def _engines(context: Any) -> Values:
     return engine_names()
 
 
+def _providers(context: Any) -> Values:
+    from hudtui.core.compute.registry import provider_names
+
+    return provider_names()
+
+
 def _recipe(context: Any) -> Iterator[Value]:
     from dataclasses import fields
 
@@ -308,7 +314,7 @@ _SOURCES: dict[str, Source] = {
     "--environments": _words("as-is", "remote"),
     "--window": _stages,
     "--host": _hosts,
-    "--provider": _named("compute.registry", "NAMES"),
+    "--provider": _providers,
     "--gpus": _gpus,
     "--offer": _offers,
     "--cloud": _clouds,

@@ -43,10 +43,10 @@ def settings() -> Settings:
     Raises:
         Untrusted: The user has not agreed to settings of machines in the project's `.env`.
     """
-    from hudtui.core.settings import OF_MACHINES, load_settings
+    from hudtui.core.settings import load_settings, machine_prefixes
 
     found = load_settings(Path.cwd())
-    found.require_trust(*OF_MACHINES)
+    found.require_trust(*machine_prefixes())
     return found
 
 
@@ -111,24 +111,24 @@ async def asked(
     Raises:
         HudtuiError: A provider that the user named is not set up; or, with `paid`, no provider is.
     """
-    from hudtui.core.compute.demo_simulator import ensure_simulator
-    from hudtui.core.compute.registry import find_providers, open_provider
+    from hudtui.core.compute.demo_simulator import STANDS_FOR, ensure_simulator
+    from hudtui.core.compute.registry import find_providers, open_provider, usual_rental
 
     try:
         await asyncio.to_thread(ensure_simulator, lookup.get)
     except MachineError as error:
-        if paid or "prime" in names:
+        if paid or STANDS_FOR in names:
             raise
         console.say(f"warning: {'; '.join(error.lines())}")  # the user's own machines are there all the same
-    ssh, sky = "ssh" in names, "sky" in names
-    found = await asyncio.to_thread(find_providers, lookup.get, machines=machines, whole_config=ssh, sky=sky)
+    whole = "ssh" in names
+    found = await asyncio.to_thread(find_providers, lookup.get, machines=machines, whole_config=whole, named=names)
     async with runlog.machines():
         try:
             chosen = {name: open_provider(name, lookup.get, providers=found) for name in names} or dict(found)
             if paid:
                 chosen = {name: provider for name, provider in chosen.items() if provider.features.paid}
                 if not chosen and not names:
-                    open_provider("prime", lookup.get, providers=found)  # says what is missing
+                    open_provider(usual_rental(lookup.get).name, lookup.get, providers=found)  # says what is missing
             yield chosen
         finally:
             await asyncio.gather(*(provider.close() for provider in found.values()), return_exceptions=True)

@@ -47,7 +47,7 @@ async def gpus(
     from hudtui.core.compute.choose import choose, select
     from hudtui.core.compute.gpus import has_gpu, parse_spec
     from hudtui.core.compute.offer_filter import FIELDS
-    from hudtui.core.compute.registry import unavailable_providers
+    from hudtui.core.compute.registry import simulation_words, unavailable_providers, usual_rental
     from hudtui.core.errors import InputError
     from hudtui.core.row_filter import parse_filter
 
@@ -60,6 +60,7 @@ async def gpus(
     async with compute.asked(settings, request.provider, machines=host or ()) as providers:
         market, simulated = await compute.gather_offers(providers, strict=len(request.provider) == 1)
     absent = {} if request.provider else dict(unavailable_providers(settings.get))
+    unset = absent.get(usual_rental(settings.get).name)
     named = [offer for offer in market.found if typed.matches(offer)]
     conditions = (wanted, offer_filter, *vars(query).values())
     narrow = demand is not None or any(value not in (None, ()) for value in conditions)
@@ -75,7 +76,7 @@ async def gpus(
             else None
         )
     except InputError as error:
-        told = [*market.warnings, *([absent["prime"]] if "prime" in absent else [])]
+        told = [*market.warnings, *filter(None, [unset])]
         lines = [error.fix, *told] if error.fix else told
         raise InputError(error.what, why=error.why, fix="\n".join(lines) or None) from None
     if as_json:
@@ -101,9 +102,9 @@ async def gpus(
     for warning in market.warnings:
         console.say(f"warning: {warning}")
     if simulated:
-        console.say("Prime is simulated: no real machines, no real money.")
-    if "prime" in absent:
-        console.say(absent["prime"])
+        console.say(f"{simulation_words(simulated)}: no real machines, no real money.")
+    if unset is not None:
+        console.say(unset)
 
 
 def _print(

@@ -77,7 +77,7 @@ async def create(
     as_json: Json = False,
 ) -> None:
     """Make an SSH key for rented machines (ed25519, without a passphrase). Existing files are never overwritten."""
-    from hudtui.core.compute.registry import rental_titles
+    from hudtui.core.compute.registry import usual_rental
     from hudtui.core.compute.ssh_key import usual_path
     from hudtui.core.flows.keys import create_key
     from hudtui.core.project import open_project
@@ -89,7 +89,8 @@ async def create(
         console.out_json(told)
         return
     console.out(f"{key.path}  {key.fingerprint}")
-    console.say(f"hudtui pods keys register makes it known to {rental_titles(compute.settings().get)['prime']}")
+    lookup = compute.settings().get
+    console.say(f"hudtui pods keys register makes it known to {usual_rental(lookup).title(lookup)}")
 
 
 @app.command("register")
@@ -132,7 +133,7 @@ async def set_path(
     as_json: Json = False,
 ) -> None:
     """Set the private key for rented machines."""
-    from hudtui.core.compute.registry import rental_titles
+    from hudtui.core.compute.registry import usual_rental
     from hudtui.core.compute.ssh_key import VARIABLE, read_key
     from hudtui.core.flows.keys import make_private
     from hudtui.core.settings import save_project_setting, save_user_setting
@@ -151,4 +152,4 @@ async def set_path(
         console.out_json({"path": str(key.path), "fingerprint": key.fingerprint, "file": str(file)})
         return
     console.out(f"{key.path}  {key.fingerprint}")
-    console.say(f"kept in {file}; hudtui pods keys register makes it known to {rental_titles(hidden.get)['prime']}")
+    console.say(f"kept in {file}; hudtui pods keys register makes it known to {usual_rental(hidden.get).title(hidden.get)}")

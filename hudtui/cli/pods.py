@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -108,7 +108,7 @@ async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
         console.say(f"{owned.name} was asked for {ago} ago and is not listed: hudtui pods reconcile")
     for owned in found.taken:
         console.say(f"{owned.name} has ended {duration(time.time() - owned.updated)} ago: {owned.why}")
-    _say_all((*(one.text(time.time()) for one in found.silent), *found.warnings), bool(simulated))
+    _say_all((*(one.text(time.time()) for one in found.silent), *found.warnings), simulated)
 
 
 app.command("create")(create)
@@ -166,7 +166,7 @@ async def status(
         seen = await _look(providers, ledger)
         wanted = names or [one.pod.id or one.pod.name for one in seen.pods if one.pod.provider in providers]
         found = [await find_pod(name, providers, ledger) for name in wanted]
-        simulated = any(one.features.simulated for one in providers.values())
+        simulated = [one.name for one in providers.values() if one.features.simulated]
     spending = seen.spending
     if as_json:
         console.out_json([_to_json(one, spending) for one in found])
@@ -423,7 +423,7 @@ def _print_reconciled(found: Reconciliation, providers: Mapping[str, Provider], 
     if not (found.orphans or found.unclear or found.warnings):
         alive = f"{len(found.alive)} alive and owned" if found.alive else "none is alive"
         console.say(f"Every machine is accounted for; {alive}.")
-    _say_all(found.warnings, any(provider.features.simulated for provider in providers.values()))
+    _say_all(found.warnings, [name for name, provider in providers.items() if provider.features.simulated])
 
 
 @top.command("wallet")
@@ -456,8 +456,11 @@ async def wallet(provider: Providers = None, as_json: Json = False) -> None:
         console.out(f"  today     {sum_text(((one.today, one.currency) for one in ours), account.currency)}")
         for one in sorted(ours, key=lambda one: -one.spent)[:10]:
             console.out(f"  {one.name}  {one.text}, {duration(one.hours * 3600)}{'' if one.open else ', ended'}")
-    if any(simulated for _, simulated, _ in found.values()):
-        console.say("Prime is simulated: no real money.")
+    unreal_ones = [name for name, (_, simulated, _) in found.items() if simulated]
+    if unreal_ones:
+        from hudtui.core.compute.registry import simulation_words
+
+        console.say(f"{simulation_words(unreal_ones)}: no real money.")
 
 
 async def _look(providers: Mapping[str, Provider], ledger: Ledger) -> PodsSnapshot:
@@ -483,8 +486,10 @@ def _ledger() -> Ledger:
     return Ledger()
 
 
-def _say_all(warnings: Sequence[str], simulated: bool) -> None:
+def _say_all(warnings: Sequence[str], simulated: Collection[str]) -> None:
+    from hudtui.core.compute.registry import simulation_words
+
     for warning in warnings:
         console.say(f"warning: {warning}")
     if simulated:
-        console.say("Prime is simulated: no real machines, no real money.")
+        console.say(f"{simulation_words(simulated)}: no real machines, no real money.")

@@ -106,7 +106,12 @@ def checked(request: R, settings: list[str] | None) -> R:
     request = replace(request, settings=overrides)
     may_be_named = request.names_machine and chosen == [spot]
     if chosen and request.provider is None and not may_be_named:
-        request = replace(request, provider="prime")
+        from pathlib import Path
+
+        from hudtui.core.compute.registry import usual_rental
+        from hudtui.core.settings import load_settings
+
+        request = replace(request, provider=usual_rental(load_settings(Path.cwd()).get).name)
     elif request.rehearse and request.host is None and request.provider is None:
         request = replace(request, host="local")
     return request

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from hudtui.core.errors import InputError
+from hudtui.core.extensions import PROVIDERS, extensions
 from hudtui.core.http import HttpAnswer, HttpClient, HttpError, bad_key_character, is_http_url, keeps_secrets
 from hudtui.core.platform import BUCKEYE, HUD
 from hudtui.core.settings import Settings
@@ -50,7 +51,9 @@ _MAX_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
-class _Request:
+class KeyRequest:
+    """The question to a service whose a key is."""
+
     variable: str
     """The setting that holds the address."""
     path: str
@@ -122,7 +125,7 @@ _STATUSES: Mapping[int, tuple[Verdict, str]] = {
 }
 
 
-def _judged(name: str, answer: HttpAnswer, request: _Request, host: str) -> _Found:
+def _judged(name: str, answer: HttpAnswer, request: KeyRequest, host: str) -> _Found:
     """What an answer says about the key."""
     status, data = answer.status, answer.data
     if status in _STATUSES:
@@ -148,11 +151,6 @@ def _judged(name: str, answer: HttpAnswer, request: _Request, host: str) -> _Fou
     return "works", f"The key works{f': {shown}' if shown else ''}.", shown or None
 
 
-def _prime(data: Any) -> str | None:
-    user = data["data"]
-    return str(user.get("email") or user.get("name") or user["id"])
-
-
 def _hugging_face(data: Any) -> str | None:
     role = ((data.get("auth") or {}).get("accessToken") or {}).get("role")
     return f"{data['name']}, {role}" if role else str(data["name"])
@@ -167,18 +165,21 @@ def _wandb(data: Any) -> str | None:
     return None if viewer is None else str(viewer.get("entity") or viewer.get("username") or "")
 
 
-_REQUESTS: Mapping[str, _Request] = {
-    "PRIME_API_KEY": _Request("PRIME_API_BASE_URL", "/api/v1/user/whoami", _prime),
-    "HF_TOKEN": _Request("HF_ENDPOINT", "/api/whoami-v2", _hugging_face),
-    "OPENAI_API_KEY": _Request("OPENAI_BASE_URL", "/models", _openai),
-    "WANDB_API_KEY": _Request(
+_REQUESTS: Mapping[str, KeyRequest] = {
+    "HF_TOKEN": KeyRequest("HF_ENDPOINT", "/api/whoami-v2", _hugging_face),
+    "OPENAI_API_KEY": KeyRequest("OPENAI_BASE_URL", "/models", _openai),
+    "WANDB_API_KEY": KeyRequest(
         "WANDB_BASE_URL", "/graphql", _wandb, "POST", {"query": "query Viewer { viewer { username entity } }"}, basic=True
     ),
 }
 
 
-def _request(name: str, settings: Settings) -> _Request | None:
+def _request(name: str, settings: Settings) -> KeyRequest | None:
     if name in _REQUESTS:
         return _REQUESTS[name]
+    for provider in extensions(PROVIDERS).loaded.values():
+        if provider.key == name and provider.key_request is not None:
+            request: KeyRequest = provider.key_request()
+            return request
     platform = next((one for one in (HUD, settings.platform, BUCKEYE) if one.key_variable == name), None)
-    return None if platform is None else _Request(platform.url_variable("api"), "/v2/jobs?limit=1", lambda data: "")
+    return None if platform is None else KeyRequest(platform.url_variable("api"), "/v2/jobs?limit=1", lambda data: "")

@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from hudtui.core import trust
 from hudtui.core.dotenv import VARIABLE_NAME, EnvEntry, EnvFile, read_env, set_value, unset_value
 from hudtui.core.errors import InputError, Location
+from hudtui.core.extensions import PROVIDERS, extensions
 from hudtui.core.http import bad_key_character, is_http_url
 from hudtui.core.paths import app_paths, typed_path
 from hudtui.core.platform import BUILT_IN, SERVICES, Platform, choose_platform
@@ -50,6 +51,10 @@ class Setting:
     minimum: float | None = None
     """Of a threshold, as the next."""
     maximum: float | None = None
+    needs: str | None = None
+    """What the user's own key has to allow, in a sentence. Such a key is kept in the user's settings, not in a project's."""
+    in_folders: bool = True
+    """A project folder may set it. What names a program to start, and a simulator's key, it may not."""
 
     @property
     def secret(self) -> bool:
@@ -131,15 +136,12 @@ ALARM_SETTINGS: Mapping[str, Setting] = {
 }
 """Name of the threshold of an alarm -> the setting that gives it; see `runs.alarms`."""
 
+_KEYS_HERE, _PROGRAMS_HERE = Setting("keys", ""), Setting("programs", "")
+"""The places of the settings of providers in the list: what names a program stands beside the other programs."""
 _COMMON = (
     Setting("WANDB_API_KEY", "Weights & Biases: training metrics", "secret", get_it="https://wandb.ai/authorize"),
     Setting("WANDB_BASE_URL", "address of the Weights & Biases server", "url", "https://api.wandb.ai"),
-    Setting("PRIME_API_KEY", "Prime Intellect: renting GPUs", "secret", get_it="https://app.primeintellect.ai/dashboard/tokens"),
-    Setting("PRIME_TEAM_ID", "Prime Intellect team that pays; without it, your own account"),
-    Setting("PRIME_SSH_KEY_PATH", "private SSH key for machines of Prime, e.g. ~/.ssh/prime_key.pem", "path"),
-    Setting("PRIME_API_BASE_URL", "address of the Prime Intellect API", "url", "https://api.primeintellect.ai"),
-    Setting("HUDTUI_SIM", "a simulator in Prime Intellect's place: demo, its address on this machine, or off"),
-    Setting("HUDTUI_SIM_KEY", "the simulator at HUDTUI_SIM: the key that it prints when it starts", "secret"),
+    _KEYS_HERE,
     Setting(
         "OPENAI_API_KEY",
         "OpenAI, or a server that speaks its API: models to evaluate",
@@ -164,14 +166,41 @@ _COMMON = (
     Setting("HUDTUI_BUDGET_DAY", "money that all rented machines may cost in a day, in USD, or none", "limit", "100"),
     Setting("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),
     Setting("HUDTUI_IDLE_MINUTES", "minutes without GPU work or log lines after which it is ended, or none", "limit", "30"),
-    Setting("HUDTUI_ENGINE", "container engine for images, docker or podman; without it, whichever answers"),
-    Setting("HUDTUI_SKY", "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky; by default sky on PATH", "command"),
-    Setting("HUDTUI_NOTIFY_COMMAND", "command that gets JSON on its standard input when a run ends or has an alarm", "command"),
+    Setting("HUDTUI_ENGINE", "container engine for images, docker or podman; without it, whichever answers", in_folders=False),
+    _PROGRAMS_HERE,
+    Setting(
+        "HUDTUI_NOTIFY_COMMAND",
+        "command that gets JSON on its standard input when a run ends or has an alarm",
+        "command",
+        in_folders=False,
+    ),
     *ALARM_SETTINGS.values(),
 )
 
-OF_MACHINES = ("PRIME_", "HUDTUI_")
-"""How the names of the settings begin that decide which machines are rented, where, and within which limits."""
+
+class _OfProvider(Protocol):
+    """The part of a provider's entry (`compute.entry`) that settings are made of."""
+
+    @property
+    def settings(self) -> tuple[Setting, ...]: ...
+    @property
+    def key(self) -> str | None: ...
+
+
+def _providers() -> Iterable[_OfProvider]:
+    return extensions(PROVIDERS).loaded.values()
+
+
+def provider_settings() -> tuple[Setting, ...]:
+    """Return the settings of all providers."""
+    return tuple(one for provider in _providers() for one in provider.settings)
+
+
+def machine_prefixes() -> tuple[str, ...]:
+    """Return how the names of the settings begin that decide which machines are rented, where, and within which limits."""
+    heads = dict.fromkeys(f"{one.name.partition('_')[0]}_" for one in provider_settings())
+    return ("HUDTUI_", *(head for head in heads if head != "HUDTUI_"))
+
 
 LIMIT_SETTINGS: Mapping[str, str] = {
     "run_budget": "HUDTUI_BUDGET_RUN",
@@ -214,7 +243,11 @@ def known_settings(platform: Platform) -> tuple[Setting, ...]:
         if one is platform:
             own = (replace(key, name=one.own_variable(key.name), about=key.about.format(title=one.title)) for key in _OF_PLATFORM)
             keys.update({key.name: key for key in own})
-    keys.update({key.name: key for key in _COMMON})
+    programs = tuple(one for one in provider_settings() if one.kind == "command")
+    others = tuple(one for one in provider_settings() if one.kind != "command")
+    for key in _COMMON:
+        for setting in others if key is _KEYS_HERE else programs if key is _PROGRAMS_HERE else (key,):
+            keys.setdefault(setting.name, setting)
     return tuple(keys.values())
 
 
@@ -577,17 +610,21 @@ _PROGRAM = re.compile(
     r"|NODE_(?:OPTIONS|PATH)|_?JAVA_(?:TOOL_)?OPTIONS|GIT_(?:SSH|EXEC|CONFIG|PROXY|EXTERNAL).*|DOCKER_(?:HOST|CONTEXT|CONFIG)",
     re.IGNORECASE,
 )
-_NEVER_IN_A_FOLDER = frozenset({"HUDTUI_ENGINE", "HUDTUI_SKY", "HUDTUI_SIM_KEY", "HUDTUI_NOTIFY_COMMAND"})
-"""Settings that name a program to start, or a simulator's key: only the environment and the user's own file may set them."""
 _SIMULATORS = frozenset({"demo", "off"})
 """Values of HUDTUI_SIM that a folder may choose; an address is the user's to choose."""
+
+
+def _never_in_a_folder() -> frozenset[str]:
+    """Return the settings that only the environment and the user's own file may set."""
+    return frozenset(key.name for one in BUILT_IN for key in known_settings(one) if not key.in_folders)
 
 
 def _key_for(name: str, platform: Platform) -> str | None:
     """The key that is sent to the address in a setting."""
     if name in platform.url_variables:
         return platform.key_variable
-    keys = {"PRIME": "PRIME_API_KEY", "OPENAI": "OPENAI_API_KEY", "HF": "HF_TOKEN", "WANDB": "WANDB_API_KEY"}
+    keys = {"OPENAI": "OPENAI_API_KEY", "HF": "HF_TOKEN", "WANDB": "WANDB_API_KEY"}
+    keys |= {one.key.partition("_")[0]: one.key for one in _providers() if one.key is not None}
     keys |= {one.prefix: one.key_variable for one in BUILT_IN}
     return keys.get(name.partition("_")[0])
 
@@ -606,6 +643,7 @@ def _of_folder(file: EnvFile, own: Iterable[_Layer], notices: list[str]) -> EnvF
         notices: Gets what is left out, and why.
     """
     keys = {key.name for one in BUILT_IN for key in known_settings(one) if key.secret}
+    never = _never_in_a_folder()
 
     def secret(name: str) -> bool:
         return name.upper() in keys or looks_secret(name)
@@ -616,7 +654,7 @@ def _of_folder(file: EnvFile, own: Iterable[_Layer], notices: list[str]) -> EnvF
         # A key of the file itself is not shown in a question: no other value may depend on it.
         used = [one for one in (*sorted(entry.outside), *(() if secret(name) else sorted(entry.inside))) if secret(one)]
         used += [one for one in sorted(entry.outside) if any(value in os.environ.get(one, "") for value in values)]
-        if entry.value and name in _NEVER_IN_A_FOLDER:
+        if entry.value and name in never:
             why = f"{name} is not taken from a project folder; set it in the environment or with --user"
         elif entry.value and used:
             why = f"{name} does not count: it takes the value of {used[0]}, and a file of a folder passes no key on"
@@ -662,7 +700,7 @@ def save_project_setting(folder: Path, name: str, value: str) -> Path:
     Raises:
         InputError: No project folder may set it; see also `dotenv.set_value`.
     """
-    if name.upper() in _NEVER_IN_A_FOLDER:
+    if name.upper() in _never_in_a_folder():
         raise InputError(
             f"{name} is not taken from a project folder", fix=f"Keep it in your own settings: hudtui settings set {name} --user"
         )

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hudtui.core.compute.overview import Overview, PodRow, PodsSnapshot
     from hudtui.core.compute.pods import PodRecord
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.registry import PrimeAccess
     from hudtui.core.runs.unattended import UnattendedPod
     from hudtui.core.settings import Settings
     from hudtui.tui.app import HudtuiApp
@@ -34,15 +33,13 @@ class ComputeSession:
 
     overview: Overview
     settings: Settings
-    access: PrimeAccess | None
-    """None where a simulator cannot be asked."""
     problem: ProviderError | None = None
-    """Why `access` is None. The user's own machines are there all the same."""
+    """Why a simulator cannot be asked. The user's own machines are there all the same."""
 
     @property
     def mark(self) -> tuple[Any, ...]:
         """What the providers depend on: another one means another overview."""
-        return _mark(self.settings, self.access)
+        return _mark(self.settings)
 
 
 class Spending:
@@ -290,6 +287,7 @@ class Spending:
 
 def _possible(folder: Path) -> bool:
     """Whether machines can be rented, or were. Runs in a thread, and imports nothing of the overview."""
+    from hudtui.core.compute.registry import rents
     from hudtui.core.paths import app_paths
 
     if (app_paths().data / "pods.db").is_file():
@@ -298,7 +296,7 @@ def _possible(folder: Path) -> bool:
 
     settings = open_project(folder).settings()
     # The demo's own simulator starts with the first question to it.
-    return settings.get("PRIME_API_KEY") is not None or settings.get("HUDTUI_SIM") not in (None, "demo", "off")
+    return rents(settings.get, demo=False)
 
 
 def _open(app: HudtuiApp, before: ComputeSession | None) -> ComputeSession:
@@ -307,20 +305,18 @@ def _open(app: HudtuiApp, before: ComputeSession | None) -> ComputeSession:
     from hudtui.core.compute.overview import Overview
     from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.registry import find_providers, prime_access
+    from hudtui.core.compute.registry import find_providers
     from hudtui.core.paths import app_paths
     from hudtui.core.project import open_project
     from hudtui.core.runs.remote_run import is_run_active
 
     settings = open_project(app.folder).settings()
-    access: PrimeAccess | None = None
     problem: ProviderError | None = None
     try:
         ensure_simulator(settings.get)
-        access = prime_access(settings.get)
     except ProviderError as error:
         problem = error
-    if before is not None and before.mark == _mark(settings, access):
+    if before is not None and before.mark == _mark(settings):
         return before
     overview = Overview(
         find_providers(settings.get),
@@ -330,17 +326,26 @@ def _open(app: HudtuiApp, before: ComputeSession | None) -> ComputeSession:
         active=lambda owned: app.rented.manages(owned.run) or is_run_active(owned),
         now=lambda: app.services.now().timestamp(),
     )
-    return ComputeSession(overview, settings, access, problem)
+    return ComputeSession(overview, settings, problem)
 
 
-def _mark(settings: Settings, access: PrimeAccess | None) -> tuple[Any, ...]:
+def _mark(settings: Settings) -> tuple[Any, ...]:
+    from hudtui.core.compute.demo_simulator import find_simulator
     from hudtui.core.compute.owned_hosts import owned_hosts_file
+    from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.settings import provider_settings
+
+    try:
+        simulator = find_simulator()
+    except ProviderError:
+        simulator = None
 
     try:
         listed = owned_hosts_file().stat().st_mtime_ns
     except OSError:
         listed = 0
-    return access, settings.get("PRIME_SSH_KEY_PATH"), settings.waits("PRIME_API_KEY"), listed
+    values = tuple((settings.get(one.name), settings.waits(one.name)) for one in provider_settings())
+    return values, simulator, listed
 
 
 def _written() -> object:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hudtui.core import trust
+from hudtui.core.compute.registry import rents
 from hudtui.core.errors import HudtuiError
 from hudtui.core.flows.trust import survey
 from hudtui.core.paths import app_paths
@@ -60,7 +61,7 @@ def load_facts(folder: Path) -> Facts:
             lock_error=lock_error,
             configs_wrong=VERDICTS.configs(workspace),
             tasks_wrong=VERDICTS.tasks(workspace),
-            rents=settings.get("PRIME_API_KEY") is not None or settings.get("HUDTUI_SIM") not in (None, "off"),
+            rents=rents(settings.get, demo=True),
         )
     }
     newest = sorted(summaries, key=lambda run: run.created, reverse=True)[:SHOWN_RUNS]

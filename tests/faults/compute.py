@@ -1,6 +1,6 @@
 """Everything that can go wrong while a machine is rented: is one ever created twice, forgotten, or lied about?
 
-    python tests/faults/compute.py [--seed 1] [--only REGEX] [--sample N] [--json FILE]
+    python tests/faults/compute.py [--seed 1] [--only REGEX] [--sample N] [--json FILE] [--provider MODULE:CLASS]
 
 Each injection has a simulator of its own, whose pods are real SSH endpoints; time passes by sleeping alone. A machine is ordered,
 waited for, logged in to and ended, with one fault on the way: in the API, in the life of the machine, or of this program, which
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib
 import json
 import os
 import random
@@ -47,6 +48,8 @@ from support import compute_world as world
 NAME = "hudtui-fault-1"
 _PODS = "/api/v1/pods/"
 _LATER = 3600.0
+_CLASS = "HUDTUI_FAULTS_PROVIDER"
+"""Variable with the class of the provider, `MODULE:CLASS`, called with key, address, `timeout` and `sleep`; else Prime's."""
 _TOLD = "told"
 """A file of a world whose user has seen that the machine is ready."""
 
@@ -217,7 +220,12 @@ def carry_out(injection: Injection, folder: Path, key: Path) -> Outcome:
 
 
 def _user(sim_url: str, api_key: str, folder: Path, key: Path, advance: Any = None, timeout: float = 1.0) -> Any:
-    return world.User(sim_url, api_key, Ledger(folder / "pods.db"), key, folder / "pins", timeout=timeout, advance=advance)
+    make = None
+    if place := os.environ.get(_CLASS):
+        module, _, name = place.partition(":")
+        make = getattr(importlib.import_module(module), name)
+    ledger = Ledger(folder / "pods.db")
+    return world.User(sim_url, api_key, ledger, key, folder / "pins", timeout=timeout, advance=advance, make=make)
 
 
 async def _rent(injection: Injection, sim: PrimeSimulator, folder: Path, key: Path, outcome: Outcome) -> None:
@@ -234,7 +242,7 @@ async def _rent(injection: Injection, sim: PrimeSimulator, folder: Path, key: Pa
                 sim.fail_next(**fault)
             problem = None
             try:
-                await terminate_pod(NAME, user.prime, user.ledger, why="over", sleep=user.sleep)
+                await terminate_pod(NAME, user.provider, user.ledger, why="over", sleep=user.sleep)
                 outcome.told = "ready, then ended"
             except HudtuiError as caught:
                 problem, outcome.told = caught, f"ready, then {_kind(caught)}"
@@ -274,7 +282,7 @@ async def _to_ready(
 
 
 async def _all_steps(user: Any, order: Any, folder: Path, said: list[str], watch: Any) -> None:
-    provider, ledger = user.prime, user.ledger
+    provider, ledger = user.provider, user.ledger
     if watch is not None:
         provider, ledger = world.Watched("provider", provider, watch), world.Watched("ledger", ledger, watch)
     # As `pods create` rents: a machine for a run has a manager, which ends it or says that it stays.
@@ -379,7 +387,7 @@ async def _start_anew(injection: Injection, sim: PrimeSimulator, folder: Path, k
         if may_go_on and entry is not None and entry.state != "ending":
             await _go_on(user, entry, outcome)
         else:
-            first = await reconcile([user.prime], user.ledger, active=lambda owned: False)
+            first = await reconcile([user.provider], user.ledger, active=lambda owned: False)
             shown = {orphan.pod.id for orphan in first.orphans}
             outcome.found = len(shown)
             by_hand = {entry.pod for entry in first.by_hand}
@@ -390,10 +398,10 @@ async def _start_anew(injection: Injection, sim: PrimeSimulator, folder: Path, k
             if any(orphan.owned is None for orphan in first.orphans):
                 outcome.broken.append("the next start does not know whose machine it is")
             for orphan in first.orphans:
-                await terminate_pod(orphan.pod, user.prime, user.ledger, why="nobody's", sleep=user.sleep)
+                await terminate_pod(orphan.pod, user.provider, user.ledger, why="nobody's", sleep=user.sleep)
             for entry in first.by_hand:
-                await terminate_pod(entry.name, user.prime, user.ledger, why="ended by hand", sleep=user.sleep)
-        last = await reconcile([user.prime], user.ledger, active=lambda owned: False, now=lambda: time.time() + _LATER)
+                await terminate_pod(entry.name, user.provider, user.ledger, why="ended by hand", sleep=user.sleep)
+        last = await reconcile([user.provider], user.ledger, active=lambda owned: False, now=lambda: time.time() + _LATER)
         if last.orphans or sim.alive:
             outcome.broken.append("it cannot be ended by the next start")
         if user.ledger.records():
@@ -406,7 +414,7 @@ async def _start_anew(injection: Injection, sim: PrimeSimulator, folder: Path, k
 
 async def _go_on(user: Any, entry: Any, outcome: Outcome) -> None:
     try:
-        steps = resume(entry, user.prime, user.ledger, login=user.login, sleep=user.sleep, clock=user.clock)
+        steps = resume(entry, user.provider, user.ledger, login=user.login, sleep=user.sleep, clock=user.clock)
         kinds = [step.kind async for step in steps]
         outcome.told += ", gone on with"
         if kinds[-1] != "ready":
@@ -414,7 +422,7 @@ async def _go_on(user: Any, entry: Any, outcome: Outcome) -> None:
     except OutcomeUnknown:
         outcome.told += ", looked for"  # never created; the last reconcile says so
         return
-    await terminate_pod(NAME, user.prime, user.ledger, why="over", sleep=user.sleep)
+    await terminate_pod(NAME, user.provider, user.ledger, why="over", sleep=user.sleep)
 
 
 def _kind(error: BaseException) -> str:
@@ -514,11 +522,14 @@ def main() -> int:
     parser.add_argument("--only", default="", help="injections whose fault and point match")
     parser.add_argument("--sample", type=int, default=0, help="so many of them, chosen by the seed")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--provider", default="", help="class of another provider, MODULE:CLASS, on PYTHONPATH")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.child:
         _child()
         return 0
+    if asked.provider:
+        os.environ[_CLASS] = asked.provider
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ht-faults-") as name:
         folder = Path(name)

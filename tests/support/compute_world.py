@@ -32,6 +32,7 @@ class User:
         pins: Folder of host keys.
         timeout: Seconds for a request.
         advance: Lets simulated time pass; by default over HTTP, for a simulator in another process.
+        make: Makes the provider from key, address, `timeout` and `sleep`; by default Prime's.
     """
 
     def __init__(
@@ -44,13 +45,15 @@ class User:
         *,
         timeout: float = 10.0,
         advance: Callable[[float], None] | None = None,
+        make: Callable[..., Any] | None = None,
     ) -> None:
         self.url, self.ledger, self.key = url, ledger, key
         self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {api_key}"}
         self._advance = advance or self._over_http
         self.now = 0.0
         self.logins: list[str] = []
-        self.prime: Any = PrimeProvider(api_key, base_url=url, simulated=True, timeout=timeout, sleep=self.sleep)
+        self.provider: Any = (make or _prime)(api_key, url, timeout=timeout, sleep=self.sleep)
+        self.prime = self.provider
         self.pool = HostPool(KnownHosts(known_hosts), timeout=10)
 
     def clock(self) -> float:
@@ -72,7 +75,7 @@ class User:
         return await self.pool.open(target)
 
     async def offer(self, cloud_id: str = "1H100.80S") -> Offer:
-        offers = await self.prime.offers()
+        offers = await self.provider.offers()
         found = next((offer for offer in offers.found if offer.cloud_id == cloud_id), None)
         if found is None:
             raise LookupError(f"{cloud_id} is not offered: {'; '.join(offers.warnings)}")
@@ -83,7 +86,11 @@ class User:
 
     async def close(self) -> None:
         await self.pool.aclose()
-        await self.prime.close()
+        await self.provider.close()
+
+
+def _prime(api_key: str, url: str, **more: Any) -> PrimeProvider:
+    return PrimeProvider(api_key, base_url=url, simulated=True, **more)
 
 
 class Watch:

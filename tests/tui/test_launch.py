@@ -771,6 +771,31 @@ async def test_an_engine_of_another_package_is_checked_and_rehearsed_here(
         assert (record.engine, record.spec.rehearse, record.host) == ("verl", True, "local")
 
 
+async def test_a_provider_of_another_package_is_on_compute_and_rented_from_here(
+    open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch, screen_text: Any
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "support" / "rig"))
+    monkeypatch.setenv("RIG_LOGIN", sim.api_key)
+    monkeypatch.setenv("RIG_URL", sim.url)
+    for name in ("HUDTUI_SIM", "HUDTUI_SIM_KEY"):
+        monkeypatch.delenv(name)
+    async with open_app(workspace, size=(140, 50)) as (app, pilot):
+        app.open_screen("compute")
+        await until(pilot, lambda: any(offer.provider == "rig" for offer in app.screen.listed.offers))
+        app.open_screen("launch", machine="rig", engine="rollouts")
+        await until(pilot, lambda: app.screen.record is not None)
+        screen = app.screen
+        assert ("rent: Rig", "rig") in screen._choice("machine").entries
+        rent = screen.record.spec.rent
+        assert rent is not None and rent.provider == "rig" and "Rig: " in screen_text(app)
+        words = shlex.split(screen.command())
+        assert words[words.index("--provider") + 1] == "rig"
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: "Rent a machine" in screen_text(app), checked=False)
+        assert "Rig" in screen_text(app) and "wallet" in screen_text(app).lower()
+        await pilot.press("escape")
+
+
 async def test_what_a_file_for_art_asks_for_is_agreed_to_here(
     open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch, screen_text: Any
 ) -> None:

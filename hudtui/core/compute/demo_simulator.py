@@ -15,18 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hudtui.core.compute.prime.entry import DEMO, SIMULATOR
 from hudtui.core.compute.provider import ProviderError
 from hudtui.core.paths import app_paths, private_folder
 from hudtui.core.python import python_command
 from hudtui.core.text import clean_line
 
-SIMULATOR = "HUDTUI_SIM"
-"""Setting: the address of a simulator (`python -m hudtui.sim`) that stands in for Prime Intellect, on this machine; or `DEMO`, or
-`OFF`."""
-SIMULATOR_KEY = "HUDTUI_SIM_KEY"
-"""Setting: the key that such a simulator printed when it started."""
-DEMO, OFF = "demo", "off"
-"""The simulator that is started here; none."""
+STANDS_FOR = "prime"
+"""The provider in whose place a simulator stands."""
 IDLE = 900
 """Seconds without a request and without a rented machine after which it ends."""
 _PATIENCE = 30.0

@@ -820,7 +820,7 @@ async def _end(provider: Provider, pod_id: str, seen: Pod | None, sleep: Sleep) 
                 )
             return now or seen, None
         seen = now or seen
-        checks = (checks + 1) % _CHECKS_WHILE_DELETING if now is not None and now.status.startswith("DELETING") else 0
+        checks = (checks + 1) % _CHECKS_WHILE_DELETING if now is not None and now.ending else 0
         problem = ProviderError(f"{provider.title} lists it still" + (f" as {clean_line(now.status)}" if now else ""))
     return seen, problem
 

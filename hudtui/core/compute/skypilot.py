@@ -21,6 +21,7 @@ from typing import Any
 
 from hudtui.core.compute.gpus import split_type
 from hudtui.core.compute.provider import Features, OutcomeUnknown, OutOfCapacity, ProviderError
+from hudtui.core.compute.skypilot_entry import PROGRAM, TITLE
 from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, PodStage, Price, SshKey
 from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.files import temporary_folder
@@ -28,8 +29,6 @@ from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.text import clean, clean_line
 
-PROGRAM = "HUDTUI_SKY"
-"""How SkyPilot is called, such as `uvx --from skypilot[aws] sky`, where it is not `sky` on PATH."""
 INSTALL = (
     "SkyPilot is not here: install it for your clouds with `uv tool install 'skypilot[aws]'`, or set "
     f"{PROGRAM}=\"uvx --from 'skypilot[aws]' sky\"."
@@ -76,7 +75,7 @@ class SkyPilotProvider:
     """
 
     name = "sky"
-    title = "SkyPilot"
+    title = TITLE
     endpoint = ""
     features = Features(paid=True, brings_ssh_key=True, terminates_itself=True)
 

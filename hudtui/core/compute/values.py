@@ -174,6 +174,8 @@ class Pod:
     failure: str | None = None
     """Why it failed, in the provider's words."""
     team: str | None = None
+    ending: bool = False
+    """The provider is at work on its end. It may cost money until it has ended."""
 
     @property
     def alive(self) -> bool:

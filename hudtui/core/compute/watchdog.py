@@ -13,17 +13,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from hudtui.core.compute.demo_simulator import SIMULATOR_KEY, find_simulator
+from hudtui.core.compute.demo_simulator import find_simulator
 from hudtui.core.compute.provider import Provider
+from hudtui.core.compute.registry import rentals
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Host
-from hudtui.core.settings import other_holder
+from hudtui.core.settings import other_holder, provider_settings
 from hudtui.core.text import failure_text
 
 FOLDER = ".hudtui-guard"
 """Where it is on machines that no run has been started on; below the home."""
-KEY = "HUDTUI_GUARD_KEY"
-"""A key of the provider that may end machines and do nothing else. It is left on rented machines."""
 KEY_FILE = "guard.key"
 POWER_OFF = (["shutdown", "-h", "now"], ["sudo", "-n", "shutdown", "-h", "now"], ["poweroff"], ["sudo", "-n", "poweroff"])
 UNLIMITED = "No limit is set: it costs money until you end it."
@@ -39,24 +38,27 @@ class WatchdogPromise:
     """What that does not stop."""
 
 
-def guard_key(lookup: Callable[[str], str | None]) -> str | None:
-    """The key for the guards of rented machines; None where none was given.
+def guard_key(provider: str, lookup: Callable[[str], str | None]) -> str | None:
+    """The key for the guards of machines that are rented from a provider; None where none was given, or it has no such keys.
 
     Raises:
         InputError: It is also another key of the user's, or the simulator's: those never go to a machine.
     """
-    key = (lookup(KEY) or "").strip()
-    if not key:
+    entry = rentals().get(provider)
+    setting = None if entry is None else entry.guard_key
+    key = "" if setting is None else (lookup(setting) or "").strip()
+    if setting is None or not key:
         return None
-    holder = other_holder(key, KEY, Path.cwd())
-    for name in ("PRIME_API_KEY", SIMULATOR_KEY):
+    holder = other_holder(key, setting, Path.cwd())
+    secrets = [one.name for one in provider_settings() if one.secret and one.name != setting]
+    for name in secrets:
         holder = holder or (name if key == (lookup(name) or "").strip() else None)
     simulator = find_simulator()
     if holder is None and simulator is not None and key == simulator.key:
         holder = "of the demo's simulator"
     if holder is not None:
         raise InputError(
-            f"{KEY} is your own key {holder}, and would be left on rented machines",
+            f"{setting} is your own key {holder}, and would be left on rented machines",
             fix="Make a key that may only end machines.",
         )
     return key
@@ -69,7 +71,7 @@ def terminate_rule(provider: Provider, pod: str, lookup: Callable[[str], str | N
         InputError: See `guard_key`.
     """
     url = provider.terminate_url(pod)
-    if url is None or guard_key(lookup) is None:
+    if url is None or guard_key(provider.name, lookup) is None:
         return None
     return {"url": url, "key_file": KEY_FILE}
 
@@ -134,10 +136,12 @@ async def start_watchdog(
     if provider.features.terminates_itself:
         return WatchdogPromise(f"{provider.title} ends it by itself when its time is over, even if hudtui is closed.")
     rules = watchdog_rules(until, provider, pod, lookup=lookup)
-    await arm_watchdog(host, FOLDER, rules, key=guard_key(lookup) if rules["end"] else None)
+    await arm_watchdog(host, FOLDER, rules, key=guard_key(provider.name, lookup) if rules["end"] else None)
     if rules["max_seconds"] is None:
         return None
-    return watchdog_promise(rules["max_seconds"] / 3600, ends=rules["end"] is not None)
+    entry = rentals().get(provider.name)
+    setting = None if entry is None else entry.guard_key
+    return watchdog_promise(rules["max_seconds"] / 3600, ends=rules["end"] is not None, setting=setting)
 
 
 def watchdog_notice(provider: Provider, lookup: Callable[[str], str | None]) -> str:
@@ -153,12 +157,12 @@ def watchdog_notice(provider: Provider, lookup: Callable[[str], str | None]) -> 
     return "When hudtui is closed, a guard on it switches it off in time. Only ending it is sure to stop the billing."
 
 
-def watchdog_promise(hours: float, *, ends: bool) -> WatchdogPromise:
-    """What the guard will do."""
+def watchdog_promise(hours: float, *, ends: bool, setting: str | None = None) -> WatchdogPromise:
+    """What the guard will do. `setting` is that of a key for guards, where the provider has such keys."""
     after = f"after {hours:.3g} h, even if hudtui is closed"
     if ends:
         return WatchdogPromise(f"Safety stop: a guard on the machine ends it {after}.")
-    return WatchdogPromise(
-        f"Safety stop: a guard on the machine switches it off {after}.",
-        f"That may not stop the billing: only ending it does. With {KEY}, a key that may only end machines, the guard ends it.",
-    )
+    caveat = "That may not stop the billing: only ending it does."
+    if setting is not None:
+        caveat += f" With {setting}, a key that may only end machines, the guard ends it."
+    return WatchdogPromise(f"Safety stop: a guard on the machine switches it off {after}.", caveat)

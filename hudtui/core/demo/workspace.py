@@ -245,7 +245,7 @@ def _keep_interpreter(folder: Path) -> bool:
 
     A file that is made also says that machines of the demo are simulated.
     """
-    from hudtui.core.compute.demo_simulator import DEMO, SIMULATOR
+    from hudtui.core.compute.prime.entry import DEMO, SIMULATOR
     from hudtui.core.dotenv import read_env
     from hudtui.core.settings import save_project_setting
 

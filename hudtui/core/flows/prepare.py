@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hudtui.core.compute.provider import Provider
-from hudtui.core.compute.registry import rental_titles
+from hudtui.core.compute.registry import usual_rental
 from hudtui.core.errors import InputError
 from hudtui.core.events import Progress
 from hudtui.core.flows.generate import generate_from
@@ -25,7 +25,6 @@ from hudtui.core.text import clean_line, home_short
 
 OnEvent = Callable[[Progress], None]
 
-_OF_THE_USER = {"PRIME_API_KEY": "It has to allow reading availability, and reading and writing instances and SSH keys."}
 """Keys that belong to the user and not to one project, because they pay for machines; and what they have to allow."""
 
 
@@ -97,11 +96,12 @@ async def set_key(name: str, project: Project, person: Person) -> bool:
     settings = await asyncio.to_thread(project.settings)
     settings.use(name)
     known = settings.keys.get(name)
-    users = name in _OF_THE_USER and settings.origin(name) != ".env"
+    needs = None if known is None else known.needs
+    users = needs is not None and settings.origin(name) != ".env"
     file = user_file() if users else project.folder / ".env"
     lines = [f"It is kept in {home_short(file)}, which only you can read."]
     if known is not None and known.get_it:
-        lines[:0] = [f"Make one at {known.get_it}", *filter(None, [_OF_THE_USER.get(name)])]
+        lines[:0] = [f"Make one at {known.get_it}", *filter(None, [needs])]
     given = await person.ask(f"What is {name}?", lines=tuple(lines), placeholder="it is not shown", secret=True, accept="Save")
     value = (given or "").strip()
     if not value:
@@ -141,8 +141,9 @@ async def _generate(request: RunRequest, project: Project, person: Person, on_ev
 async def _choose_machine(request: RunRequest, project: Project, person: Person) -> RunRequest | None:
     """Ask for another machine. The offer, and what narrows the choice of one, go with the machine before."""
     settings = await asyncio.to_thread(project.settings)
+    rental = usual_rental(settings.get)
     choices = [
-        Choice("rent", "Rent one", f"from {rental_titles(settings.get)['prime']}"),
+        Choice("rent", "Rent one", f"from {rental.title(settings.get)}"),
         Choice("host", "A machine of yours", "user@host, or a name of ~/.ssh/config"),
         Choice(LOCAL, "This machine"),
     ]
@@ -156,7 +157,7 @@ async def _choose_machine(request: RunRequest, project: Project, person: Person)
     if chosen == "host":
         host = (await person.ask("Which machine?", placeholder="user@host") or "").strip()
         return replace(request, host=host, gpus=None) if host else None
-    request = replace(request, host=None, provider="prime")
+    request = replace(request, host=None, provider=rental.name)
     if not request.trains:
         return request
     usual = f"{request.features.usual_gpus}x{DEFAULT_GPU}"

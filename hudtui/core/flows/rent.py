@@ -35,7 +35,7 @@ from hudtui.core.flows.keys import prepare_key
 from hudtui.core.flows.person import Person
 from hudtui.core.project import Project
 from hudtui.core.remote.host import Host
-from hudtui.core.settings import OF_MACHINES
+from hudtui.core.settings import machine_prefixes
 from hudtui.core.text import clean_line, duration
 
 WHY = "ended by hand"
@@ -107,7 +107,7 @@ async def rent(
         HudtuiError: As `keys.prepare_key` and `lifecycle.acquire`.
     """
     settings = await asyncio.to_thread(project.settings)
-    settings.require_trust(*OF_MACHINES)
+    settings.require_trust(*machine_prefixes())
     offer = request.offer
     # Idleness of a pod without a run is not measured.
     limits = replace(await asyncio.to_thread(limits_from_settings, settings), idle_minutes=None)

@@ -18,7 +18,7 @@ from hudtui.core.runs.remote_run import RentalContext, end_remote_run, open_rent
 from hudtui.core.runs.results import Progress as FetchProgress
 from hudtui.core.runs.store import RunRecord
 from hudtui.core.runs.values import RunSummary
-from hudtui.core.settings import OF_MACHINES
+from hudtui.core.settings import machine_prefixes
 from hudtui.core.text import clean_line
 
 
@@ -126,7 +126,7 @@ async def rental(
     """
     settings = await asyncio.to_thread(project.settings)
     if providers is None:
-        settings.require_trust(*OF_MACHINES)
+        settings.require_trust(*machine_prefixes())
         await asyncio.to_thread(ensure_simulator, settings.get)
     context = await asyncio.to_thread(open_rental_context, record, settings, providers=providers, say=say)
     try:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hudtui.core.compute.fit import Fit
     from hudtui.core.compute.hardware import Hardware
     from hudtui.core.compute.limits import Estimate
-    from hudtui.core.compute.provider import Provider
+    from hudtui.core.compute.provider import AuthError, Provider
     from hudtui.core.compute.values import Offer
     from hudtui.core.remote.host import Host
     from hudtui.core.runs.forecast import Forecast
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 DEFAULT_GPU = "A100"
 """GPU for the training of a model of unknown size."""
-_RENTS = "PRIME_API_KEY"
 _TURNS = 10
 """Number of replies per episode that an estimate assumes if no limit is set."""
 REHEARSAL_STEPS = 3
@@ -429,25 +428,35 @@ def open_request_provider(request: RunRequest, settings: Settings, providers: Ma
         HudtuiError: See `registry.open_provider`.
     """
     from hudtui.core.compute.demo_simulator import ensure_simulator
-    from hudtui.core.compute.registry import open_provider
+    from hudtui.core.compute.registry import open_provider, usual_rental
 
     if providers is None:
         ensure_simulator(settings.get)
-    name = request.offer.provider if request.offer is not None else request.provider or "prime"
+    name = request.offer.provider if request.offer is not None else request.provider or usual_rental(settings.get).name
     return open_provider(name, settings.get, providers=providers)
 
 
 def _refuse_provider(request: RunRequest, error: HudtuiError, settings: Settings, report: PreflightReport) -> None:
     from hudtui.core.compute.provider import AuthError
 
-    if isinstance(error, AuthError) and settings.get(_RENTS) is None and settings.waits(_RENTS) is not None:
-        report.lack(settings, _RENTS, ", and renting a machine needs it", check="machine")
+    key = _key_of(request, error, settings) if isinstance(error, AuthError) else None
+    if key is not None and settings.get(key) is None and settings.waits(key) is not None:
+        report.lack(settings, key, ", and renting a machine needs it", check="machine")
         return
     remedy: Remedy | None = None if request.provider or request.offer else "choose-machine"
-    if remedy is None and isinstance(error, AuthError):
-        report.refuse("machine", error, remedy="set-key", options=(_RENTS,))
+    if remedy is None and key is not None:
+        report.refuse("machine", error, remedy="set-key", options=(key,))
     else:
         report.refuse("machine", error, remedy=remedy)
+
+
+def _key_of(request: RunRequest, error: AuthError, settings: Settings) -> str | None:
+    """Return the setting with the key of the provider that a machine is to be rented from."""
+    from hudtui.core.compute.registry import rentals, usual_rental
+
+    name = request.offer.provider if request.offer is not None else request.provider
+    entry = usual_rental(settings.get) if name is None else rentals().get(name)
+    return error.lacks or (None if entry is None else entry.key)
 
 
 async def _choose_offer(

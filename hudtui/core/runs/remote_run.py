@@ -531,7 +531,7 @@ class RemoteRun:
     async def arm(self) -> None:
         """Start the watchdog on the machine, with its key if there is one."""
         rules = await self.rules()
-        await self.machine.arm(rules, key=guard_key(self.context.settings) if rules["end"] else None)
+        await self.machine.arm(rules, key=guard_key(self.context.provider.name, self.context.settings) if rules["end"] else None)
 
     async def rules(self) -> dict[str, Any]:
         """Return the watchdog's rules, counted from now: a reboot starts a new watchdog."""

@@ -109,8 +109,17 @@ class TrainerEnvironment:
 
 
 def rehearsing_engine(name: str) -> str:
-    """Return the engine that rehearses the runs of an engine: itself where it can."""
-    return name if features_of(name).rehearsal is not None else TRAINER
+    """Return the engine that rehearses the runs of an engine: itself, or the usual trainer for one that only plays.
+
+    Raises:
+        InputError: The engine does not exist, or it trains and cannot be rehearsed.
+    """
+    features = find_engine(name).features
+    if features.rehearsal is not None:
+        return name
+    if features.trains:
+        raise InputError(f"the engine {name} cannot be rehearsed", fix="Start a training of one step instead.")
+    return TRAINER
 
 
 def as_rehearsal(spec: S, *, steps: int | None = None, gpus: int = 0) -> S:

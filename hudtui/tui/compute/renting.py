@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hudtui.core.compute.values import Offer
     from hudtui.tui.screen import HudtuiScreen
 
-KEY = "PRIME_API_KEY"
 _LIMITS = (
     ("run_budget", "budget for this machine"),
     ("day_budget", "budget for all machines in a day"),
@@ -196,33 +195,35 @@ class Renting:
 
     async def set_up(self) -> bool:
         """Ask for what renting needs: an API key, and an SSH key that the provider knows. Returns whether both are there now."""
+        from hudtui.core.compute.registry import usual_rental
         from hudtui.core.flows.keys import prepare_key
 
         app = self._screen.app
         session = await app.spending.open()
         if session.problem is not None:
             raise session.problem
-        if session.access is None or session.access.key is None:
-            if not await self._api_key():
+        entry = usual_rental(session.settings.get)
+        if entry.key is not None and entry.lacking(session.settings.get) is not None:
+            if not await self._api_key(entry.key):
                 return False
             session = await app.spending.open()
-        provider = session.overview.providers.get("prime")
+        provider = session.overview.providers.get(entry.name)
         if provider is None:
             return False
         ready = await prepare_key(app.project, provider, app) is not None
         app.reload()
         return ready
 
-    async def _api_key(self) -> bool:
+    async def _api_key(self, key: str) -> bool:
         """Ask for the provider's key and check that it works. Returns whether it may be used."""
         from hudtui.core.credentials import check_key
         from hudtui.core.flows.prepare import set_key
 
         screen, app = self._screen, self._screen.app
-        if not await set_key(KEY, app.project, app):
+        if not await set_key(key, app.project, app):
             return False
         screen.busy("Asking whether the key works")
-        check = await check_key(KEY, await asyncio.to_thread(app.project.settings))
+        check = await check_key(key, await asyncio.to_thread(app.project.settings))
         screen.say(check.message, "success" if check.ok else "warning")
         app.reload()
         return check.ok or check.verdict in ("limited", "unclear", "unreachable", "untestable")

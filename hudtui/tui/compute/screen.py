@@ -24,7 +24,7 @@ from hudtui.tui.actions import AppAction, by_key, cancel_action
 from hudtui.tui.compute.machine import machine_lines
 from hudtui.tui.compute.offers import OffersPane, offer_lines, why_lines
 from hudtui.tui.compute.pods import PodsPane, gone_lines, pod_lines
-from hudtui.tui.compute.renting import KEY, Renting
+from hudtui.tui.compute.renting import Renting
 from hudtui.tui.facts import Facts
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
@@ -646,8 +646,11 @@ class ComputeScreen(HudtuiScreen):
             words = "○ no key for renting machines: {key:compute.access} sets one up"
             if session.problem is not None:
                 words = "○ no machine can be rented at the moment"
-            if session.settings.waits(KEY) is not None:
-                words = f"○ {KEY} {session.settings.lacking(KEY)[0]}: {{key:app.trust}} asks about it"
+            from hudtui.core.compute.registry import usual_rental
+
+            key = usual_rental(session.settings.get).key
+            if key is not None and session.settings.waits(key) is not None:
+                words = f"○ {key} {session.settings.lacking(key)[0]}: {{key:app.trust}} asks about it"
             parts.append((self.app.keys_in(words), "$foreground-muted"))
         if snapshot is not None and snapshot.spending.pods:
             spending = snapshot.spending

@@ -21,6 +21,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Static
 
+from hudtui.core.compute.registry import rentals
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.runs.art_request import ArtRequest
 from hudtui.core.runs.request import RunRequest
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
     from hudtui.core.training.features import Features
     from hudtui.core.trust import Untrusted
 
-_RENTALS = {"prime": "Prime", "sky": "SkyPilot"}
-"""Providers from whom a machine can be rented for a run; each with what it is called until the settings are read."""
 _OTHER_FILES = {
     **dict.fromkeys(("tasks", "dataset"), "another file, or a dataset on the Hub…"),
     **dict.fromkeys(("config", "art_config"), "another file…"),
@@ -132,8 +131,8 @@ class LaunchScreen(HudtuiScreen):
         self._tasks: TaskReader | None = None
         self._engine = ""
         """The engine that hudtui chose for the machine; empty once the user or the opener has chosen one."""
-        self._rentals: Mapping[str, str] = _RENTALS
-        """Titles of the providers in `_RENTALS`."""
+        self._rentals: Mapping[str, str] = {name: entry.label for name, entry in rentals().items()}
+        """Titles of the providers from whom a machine can be rented for a run; their labels until the settings are read."""
         self._machines: tuple[str, ...] = ()
         """Machines of the user's that were named here or are listed."""
         self._untrusted: Untrusted | None = None
@@ -463,7 +462,7 @@ class LaunchScreen(HudtuiScreen):
 
     @property
     def _rents(self) -> bool:
-        return self._value("machine") in (*_RENTALS, form.OFFER)
+        return self._value("machine") in (*self._rentals, form.OFFER)
 
     def _show_fields(self) -> None:
         """Only what matters for this engine and machine."""
@@ -473,7 +472,7 @@ class LaunchScreen(HudtuiScreen):
         shown = {form.ALWAYS: True, form.PLAYS: plays, form.TRAINS: not plays, form.MORE: more}
         shown |= {
             form.RENTS: self._rents,
-            form.SEARCHES: machine in _RENTALS,
+            form.SEARCHES: machine in self._rentals,
             form.AWAY: machine not in ("", "local"),
             form.ART: art,
             form.NOT_ART: not art,
@@ -650,7 +649,7 @@ class LaunchScreen(HudtuiScreen):
             "host": None if rents else machine,
             "provider": provider if rents else None,
             "gpus": (self._value("gpus") or None) if rents and machine != form.OFFER else None,
-            "spot": {"true": True, "false": False}.get(self._value("spot")) if machine in _RENTALS else None,
+            "spot": {"true": True, "false": False}.get(self._value("spot")) if machine in self._rentals else None,
             "offer": self.offer if rents and machine == form.OFFER else None,
             "max_hours": self._value("max_hours") or None,
             "budget": (self._value("budget") or None) if rents else None,
@@ -713,7 +712,7 @@ class LaunchScreen(HudtuiScreen):
         if machine == form.OFFER and self.offer is not None:
             words += ["--provider", self.offer.provider, "--offer", self.offer.short]
         else:
-            words += ["--provider", machine] if machine in _RENTALS else ["--host", machine]
+            words += ["--provider", machine] if machine in self._rentals else ["--host", machine]
         for name in form.FORM:
             value = self._value(name)
             if not value or not self._counts(name) or name in ("machine", "tasks", "more") or (art and name == "engine"):

@@ -17,8 +17,8 @@ import pytest
 
 from hudtui.core.compute import demo_simulator as demo
 from hudtui.core.compute.demo_simulator import DemoSimulator, ensure_simulator, find_simulator, start_simulator
+from hudtui.core.compute.prime.entry import prime_access
 from hudtui.core.compute.provider import ProviderError
-from hudtui.core.compute.registry import prime_access
 from hudtui.core.paths import app_paths
 from hudtui.core.platform import HUD
 from hudtui.core.settings import load_settings

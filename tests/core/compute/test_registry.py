@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.compute.owned_hosts import owned_hosts_file
+from hudtui.core.compute.prime.entry import prime_access
 from hudtui.core.compute.provider import AuthError, Provider, ProviderError, find_offer
 from hudtui.core.compute.registry import (
     find_providers,
     open_provider,
     pod_target,
-    prime_access,
     rental_titles,
     unavailable_providers,
 )

@@ -132,7 +132,7 @@ def test_it_is_found_on_the_path_or_named() -> None:
 
 def test_absent_it_is_one_line_that_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "sky" not in find_providers({}.get, sky=True)
+    assert "sky" not in find_providers({}.get, named=("sky",))
     told = unavailable_providers({}.get)["sky"]
     assert told == INSTALL and "\n" not in told and "uv tool install" in told
     with pytest.raises(ProviderError) as caught:
@@ -154,7 +154,7 @@ def test_it_is_asked_where_that_is_wanted_and_not_just_because_it_is_there(stub:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(folder))
         assert "sky" not in find_providers({}.get), "each question starts its server"
-        assert "sky" in find_providers({}.get, sky=True)
+        assert "sky" in find_providers({}.get, named=("sky",))
         assert "sky" not in unavailable_providers({}.get)
         ledger = Ledger()
         ledger.reserve(

@@ -111,7 +111,7 @@ async def test_the_users_own_key_never_goes_to_a_machine() -> None:
         watchdog_notice(prime, {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get)
     assert terminate_rule(prime, "p", {"PRIME_API_KEY": "pit_mine_123"}.get) is None
     narrow = {"HUDTUI_GUARD_KEY": " pit_narrow_123\n"}.get
-    assert guard_key(narrow) == "pit_narrow_123"
+    assert guard_key("prime", narrow) == "pit_narrow_123"
     assert terminate_rule(prime, "a/b", narrow) == {"url": "http://127.0.0.1:1/api/v1/pods/a%2Fb", "key_file": "guard.key"}
     assert terminate_rule(LocalProvider(None), "p", narrow) is None
     assert "ends it in time" in watchdog_notice(prime, narrow) and "switches it off" in watchdog_notice(
@@ -171,4 +171,4 @@ def test_no_key_that_is_used_elsewhere_goes_to_a_machine(
     with pytest.raises(InputError, match="your own key"):
         terminate_rule(PrimeProvider("pit_nearer", base_url="http://127.0.0.1:1"), "p", lookup)
     with pytest.raises(InputError, match="your own key"):
-        guard_key(lookup)
+        guard_key("prime", lookup)

@@ -7,13 +7,15 @@ import sys
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hudtui.core.errors import InputError
 from hudtui.core.training import engines
-from hudtui.core.training.engines import as_rehearsal, engine_names, find_engine, trainer_environment
+from hudtui.core.training.engines import as_rehearsal, engine_names, find_engine, rehearsing_engine, trainer_environment
+from hudtui.core.training.features import Features
 from hudtui.core.training.memory import layout
 from hudtui.core.training.package_data import resource_bytes
 from hudtui.core.training.plan import FileRef, JobSpec, Plan, Site, Stage, plan_from_json
@@ -176,6 +178,13 @@ def test_locks_travel_by_name_and_hold_no_addresses() -> None:
             assert versions[name] == version  # a rehearsal rehearses the real thing
     with pytest.raises(InputError, match="lacks"):
         resource_bytes("requirements/none.txt")
+
+
+def test_who_rehearses(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [rehearsing_engine(name) for name in ("rollouts", "trl", "art")] == ["trl", "trl", "art"]
+    monkeypatch.setitem(engines.ENGINES, "plain", SimpleNamespace(features=Features()))
+    with pytest.raises(InputError, match="plain cannot be rehearsed"):
+        rehearsing_engine("plain")
 
 
 def test_engines_of_other_packages_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,7 +284,7 @@ async def test_own_machines_are_there_while_the_simulator_is_gone(
         await settle(pilot)
         text = screen_text(app)
         assert "this machine" in text and "the demo's simulator did not start; no room" in text
-        assert "no machine can be rented at the moment" in text and app.spending.session.access is None
+        assert "no machine can be rented at the moment" in text and app.spending.session.problem is not None
         await pilot.press("a")
         await settle(pilot)
         assert "the demo's simulator did not start" in screen_text(app)

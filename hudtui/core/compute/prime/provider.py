@@ -8,14 +8,23 @@ from dataclasses import replace
 from typing import Any
 
 from hudtui.core.compute.prime.client import PREFIX, PrimeApiError, PrimeHttp
-from hudtui.core.compute.prime.schemas import find_addresses, order_body, parse_key, parse_offer, parse_pod, parse_time, stage_of
+from hudtui.core.compute.prime.entry import BASE_URL, prime_title
+from hudtui.core.compute.prime.schemas import (
+    find_addresses,
+    is_ending,
+    order_body,
+    parse_key,
+    parse_offer,
+    parse_pod,
+    parse_time,
+    stage_of,
+)
 from hudtui.core.compute.provider import AuthError, Features, OutcomeUnknown, OutOfCapacity, ProviderError
 from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, SshKey
 from hudtui.core.errors import InputError
 from hudtui.core.http import Query as Pairs
 from hudtui.core.text import clean_line
 
-BASE_URL = "https://api.primeintellect.ai"
 _PAGE = 100
 _MOST_PAGES = 50
 _BILL_PAGES = 5
@@ -30,11 +39,6 @@ _NO_CAPACITY = (
     "sold out",
 )
 _NO_QUOTA = ("quota exceeded", "limit exceeded")
-
-
-def prime_title(simulated: bool) -> str:
-    """Return the name of Prime Intellect, or of a simulator in its place, for people."""
-    return "Prime (simulated)" if simulated else "Prime Intellect"
 
 
 class PrimeProvider:
@@ -404,6 +408,7 @@ def _updated(known: Pod, row: Mapping[str, Any]) -> Pod:
         addresses=() if stage == "gone" else addresses,
         progress=int(progress) if isinstance(progress, int | float) and not isinstance(progress, bool) else None,
         failure=clean_line(failure, 400) if isinstance(failure, str) and failure else None,
+        ending=is_ending(status),
         terminated=ended,
     )
 

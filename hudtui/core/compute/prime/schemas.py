@@ -204,7 +204,13 @@ def parse_pod(raw: Any, provider: str, *, gone: bool = False) -> Pod:
         progress=None if progress is None else int(progress),
         failure=_text(known.get("installationFailure")) or None,
         team=_text(known.get("teamId")) or None,
+        ending=is_ending(status),
     )
+
+
+def is_ending(status: str) -> bool:
+    """Return whether the provider's words say that a pod is being deleted."""
+    return status.startswith("DELETING")
 
 
 def stage_of(raw: Raw, reachable: bool) -> tuple[PodStage, str]:
