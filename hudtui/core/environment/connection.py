@@ -26,6 +26,7 @@ from hudtui.core.environment.bounds import (
 from hudtui.core.environment.calls import Call, Calls, ClientMessages
 from hudtui.core.environment.errors import (
     LOGIN_REQUEST,
+    SDK_BROKEN_STREAM,
     explain_failure,
     rpc_fault,
     start_error,
@@ -483,7 +484,7 @@ class ServerConnection:
             return self._excess_error()
         if error.code == CONNECTION_CLOSED and not self._calls.has_answered(call):
             return await self._broken()
-        if error.message.startswith("SSE stream"):
+        if error.message.startswith(SDK_BROKEN_STREAM):
             return ConnectError(
                 f"the server {self.spec.name!r} broke off its answer to {call.asked}",
                 why=error.message,

@@ -154,22 +154,13 @@ async def test_no_engine(tmp_path, monkeypatch):
     assert "ssh user@host docker run" in caught.value.fix
 
 
-@pytest.mark.parametrize(
-    ("said", "fix"),
-    [
-        ("docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "Start the container engine"),
-        ("Error response from daemon: pull access denied for a/b, repository does not exist", "name and tag"),
-        ("user@host: Permission denied (publickey).", "SSH key"),
-        ("npm error code E404", "package's name"),
-        ("No module named my_env", "module's name"),
-    ],
-)
-async def test_what_to_do_about_known_failures(said, fix):
+async def test_the_last_words_of_a_program_say_why_it_ended():
+    said = "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock."
     code = f"import sys; sys.exit({said!r})"
     with pytest.raises(ConnectError) as caught:
         await analyze(parse_source(None, [sys.executable, "-c", code]))
     assert said in caught.value.why
-    assert fix in caught.value.fix
+    assert "Try it yourself" in caught.value.fix
 
 
 # Lock files.
