@@ -838,16 +838,20 @@ class Supervisor:
     def end_abandoned(self) -> None:
         """End the stages that a killed supervisor had begun: their exit status went to nobody."""
         for stage in self.stages:
-            if stage.state in BEGUN:
-                self.kill_stage(stage)
-                end = self.ends.get((stage.name, stage.attempt))
-                if end is not None:  # written down just before the kill
-                    self._ended(stage, end.get("exit"), str(end.get("by")), end.get("error"))
-                    continue
-                why = (
-                    "the machine was restarted" if self.rebooted else "its supervisor was killed, and the stage was ended with it"
-                )
-                self._ended(stage, None, "error", why)
+            if stage.state not in BEGUN:
+                continue
+            alive = bool(self.left_of(stage))
+            self.kill_stage(stage)
+            end = self.ends.get((stage.name, stage.attempt))
+            if end is not None:  # written down just before the kill
+                self._ended(stage, end.get("exit"), str(end.get("by")), end.get("error"))
+                continue
+            why = "its supervisor was killed, and the stage ended unseen"
+            if self.rebooted:
+                why = "the machine was restarted"
+            elif alive:
+                why = "its supervisor was killed, and the stage was ended with it"
+            self._ended(stage, None, "error", why)
 
     def _ended(
         self,
