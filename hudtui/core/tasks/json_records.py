@@ -1,4 +1,4 @@
-"""JSON files as runs of records: arrays, JSON lines and single objects, read in blocks so that memory stays bounded.
+"""JSON files as runs of records: arrays, JSON lines and single objects.
 
 Most records are decoded by the hundred with msgspec. A record that msgspec refuses is parsed on its own by `files.parse_json`,
 which says what is wrong with it and where; the records around it are not affected.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
@@ -22,14 +22,14 @@ from hudtui.core.files import decode, parse_json
 from hudtui.core.tasks.task import FieldProblem
 
 LARGEST_RECORD = 64 << 20
-"""Bytes of one record. Without this limit a missing bracket would read the whole file into memory."""
+"""Bytes of one record."""
+CHUNK = 512 << 10
+"""Bytes of a chunk: enough that the work per chunk does not count, and few enough for the processor's cache."""
 
 _SPACE = b" \t\r\n"
-# The beginning of an object up to the colon behind its first key.
-_OPENING = re.compile(rb'\{[ \t\r\n]*+"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*+:', re.DOTALL)
-# A string that the end of the block cuts off counts as one token: what follows it is not known yet.
+# A string that the end of the file cuts off counts as one token.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]|[^\s"\[\]{},]++', re.DOTALL)
-_GUESSES = 3
+_GAP = re.compile(rb"[ \t\r\n,]*+")
 
 
 class _PlainTask(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, gc=False):
@@ -137,10 +137,17 @@ class RecordChunk:
     """Name of the file, for errors."""
     values: list[Any] | None = None
     """The decoded records; None unless every record is valid."""
-    spans: list[tuple[int, int]] | None = None
-    """Start and end of each record in `data`, where the records of an array had to be found one by one."""
+    start: int = 0
+    """Place of `data` in the file."""
+    spans: Sequence[tuple[int, int]] = ()
+    """Start and end of each record of an array in the file."""
     last: bool = False
     """Whether the file ends with this chunk (`lines`: without a final line end)."""
+
+    @property
+    def end(self) -> int:
+        """Return the place in the file behind the chunk."""
+        return self.start + len(self.data)
 
     @property
     def sound(self) -> bool:
@@ -153,18 +160,11 @@ class RecordChunk:
             yield from ((number, text) for number, text in enumerate(self.data.split(b"\n"), self.line) if text.strip())
             return
         line, place = self.line, 0
-        for start, end in self.spans if self.spans is not None else self._find_spans():
+        for start, end in self.spans:
+            start, end = start - self.start, end - self.start
             line += self.data.count(b"\n", place, start)
             place = start
             yield line, self.data[start:end]
-
-    def _find_spans(self) -> Iterator[tuple[int, int]]:
-        place = 0
-        for raw in msgspec.json.decode(b"[%b]" % self.data, type=list[msgspec.Raw]):
-            while self.data[place] in b" \t\r\n,":
-                place += 1
-            yield place, place + len(raw)
-            place += len(raw)
 
     def records(self) -> tuple[list[Any], list[int] | None]:
         """Decode the records.
@@ -220,72 +220,53 @@ def _is_truncated(text: bytes) -> bool:
     return False
 
 
-def record_chunks(blocks: Iterable[bytes], name: str) -> Iterator[RecordChunk]:
-    """Split the text of a JSON or JSONL file into chunks of records.
+def record_chunks(data: bytes, name: str) -> Iterator[RecordChunk]:
+    """Split a JSON or JSONL file into chunks of records.
 
     Args:
-        blocks: The text as UTF-8.
+        data: The text as UTF-8.
         name: Name of the file: its suffix decides where the text does not, and errors mention it.
 
     Raises:
         InputError: The file is empty, or it is neither an array, nor JSON lines, nor one object.
     """
-    blocks = _from_first_text(blocks)
-    first = next(blocks, b"")
-    start = first.lstrip()
-    if not start:
+    begin = len(data) - len(data.lstrip())
+    first = data[begin : begin + 1]
+    if not first:
         raise InputError("this file is empty", where=Location(name))
-    blocks = chain([first], blocks)
-    if start[:1] == b"[":
-        yield from split_array(blocks, name)
-    elif start[:1] != b"{":
+    if first == b"[":
+        return split_array(data, name)
+    if first != b"{":
         raise InputError(
             "this is neither a task, nor an array of tasks, nor JSON lines",
-            why=f"It begins with {start[:20].decode(errors='replace')!r}.",
+            why=f"It begins with {data[begin : begin + 20].decode(errors='replace')!r}.",
             where=Location(name, 1),
         )
-    elif _has_lines(start, name):
-        yield from split_lines(blocks, name)
-    else:
-        yield _one_object(blocks, name)
+    if _has_lines(data, begin, name):
+        return split_lines(data, name)
+    return iter((_one_object(data, name),))
 
 
-def _from_first_text(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the blocks from the first that has text on. Blank lines before it are kept, because they count."""
-    iterator, blank = iter(blocks), b""
-    for block in iterator:
-        blank += block
-        if blank.strip():
-            yield blank
-            break
-        if len(blank) > LARGEST_RECORD:
-            return
-    yield from iterator
-
-
-def _has_lines(start: bytes, name: str) -> bool:
+def _has_lines(data: bytes, begin: int, name: str) -> bool:
     """Return whether a text that begins with an object is JSON lines: by the file's name, or because its first line is JSON."""
     if re.search(r"\.(jsonl|ndjson|jsonlines)(\.\w+)?$", name):
         return True
-    line, end, _ = start.partition(b"\n")
+    end = data.find(b"\n", begin)
     try:
-        msgspec.json.format(line)
+        msgspec.json.format(data[begin:end])
     except (msgspec.DecodeError, RecursionError):
         return False
-    return bool(end)
+    return end >= 0
 
 
-def _one_object(blocks: Iterable[bytes], name: str) -> RecordChunk:
+def _one_object(data: bytes, name: str) -> RecordChunk:
     """Read a file that is one task over several lines."""
-    data = b""
-    for block in blocks:
-        data += block
-        if len(data) > LARGEST_RECORD:
-            raise InputError(
-                f"this is one JSON document of more than {LARGEST_RECORD >> 20} MB, too large for a task",
-                fix="Write tasks as an array or as JSON lines.",
-                where=Location(name),
-            )
+    if len(data) > LARGEST_RECORD:
+        raise InputError(
+            f"this is one JSON document of more than {LARGEST_RECORD >> 20} MB, too large for a task",
+            fix="Write tasks as an array or as JSON lines.",
+            where=Location(name),
+        )
     try:
         msgspec.json.format(data)
     except RecursionError:
@@ -295,203 +276,142 @@ def _one_object(blocks: Iterable[bytes], name: str) -> RecordChunk:
         raise InputError("this is not valid JSON", why=str(error), where=Location(name)) from None
     before = len(data) - len(data.lstrip())
     data, line = data.strip(), 1 + data.count(b"\n", 0, before)
-    return RecordChunk("array", data, line, name, spans=[(0, len(data))], last=True)
+    return RecordChunk("array", data, line, name, spans=((0, len(data)),), last=True)
 
 
-def split_lines(blocks: Iterable[bytes], name: str) -> Iterator[RecordChunk]:
+def split_lines(data: bytes, name: str) -> Iterator[RecordChunk]:
     """Split JSON lines into chunks of whole lines.
 
     Raises:
         InputError: A line is longer than `LARGEST_RECORD`.
     """
-    line, carried = 1, b""
-    parts: list[bytes] = []
-    for block in blocks:
-        cut = block.rfind(b"\n")
-        if cut < 0:
-            parts.append(block)
-            if sum(map(len, parts)) > LARGEST_RECORD:
-                raise InputError(
-                    f"a line is longer than {LARGEST_RECORD >> 20} MB, too long for a task", where=Location(name, line)
-                )
-            continue
-        data = b"".join([*parts, block[:cut]])
-        parts = [block[cut + 1 :]]
-        count = len(data.split(b"\n"))  # several times as fast as `count`
-        if not data.isspace():
-            yield _line_chunk(data, line, name, count)
-        line += count
-    carried = b"".join(parts)
-    if carried.strip():
-        yield RecordChunk("lines", carried, line, name, last=True)
+    line, place = 1, 0
+    while place < len(data):
+        cut = data.find(b"\n", place + CHUNK)
+        end = len(data) if cut < 0 else cut
+        text = data[place:end]
+        lines = text.split(b"\n")  # several times as fast as `count`
+        if len(text) > LARGEST_RECORD and max(map(len, lines)) > LARGEST_RECORD:
+            number = next(number for number, one in enumerate(lines, line) if len(one) > LARGEST_RECORD)
+            what = f"a line is longer than {LARGEST_RECORD >> 20} MB, too long for a task"
+            raise InputError(what, where=Location(name, number))
+        if not text.isspace():
+            yield _line_chunk(text, line, name, len(lines), place, last=cut < 0 and bool(lines[-1].strip()))
+        line += len(lines)
+        place = end + 1
 
 
-def _line_chunk(data: bytes, line: int, name: str, count: int) -> RecordChunk:
+def _line_chunk(text: bytes, line: int, name: str, count: int, start: int, *, last: bool) -> RecordChunk:
+    values = _values(text.removesuffix(b"\n").replace(b"\n", b","))
+    if values is not None and len(values) != count - text.endswith(b"\n"):  # two objects on one line are not two tasks
+        values = None
+    return RecordChunk("lines", text, line, name, values, start, last=last)
+
+
+def _values(text: bytes) -> list[Any] | None:
     try:
-        values = decode_array(b"[%b]" % data.replace(b"\n", b","))
+        return decode_array(b"[%b]" % text)
     except ValueError:
-        values = None
-    if values is not None and len(values) != count:  # two objects on one line are not two tasks
-        values = None
-    return RecordChunk("lines", data, line, name, values)
+        return None
 
 
-def split_array(blocks: Iterable[bytes], name: str) -> Iterator[RecordChunk]:
+def split_array(data: bytes, name: str) -> Iterator[RecordChunk]:
     """Split one JSON array into chunks of whole records.
 
     Raises:
         InputError: The text is not an array as a whole: it is cut off, its brackets do not match, or text follows its end.
     """
-    return _ArraySplitter(name).chunks(blocks)
+    first = data.index(b"[") + 1
+    spans: Iterable[tuple[int, int]]
+    try:
+        spans = _spans(data, first, msgspec.json.decode(data, type=list[msgspec.Raw]))
+    except (msgspec.DecodeError, RecursionError):
+        spans = _ArrayText(data, name).spans(first)  # slow, always right, and goes on after a record that is not valid JSON
+    line, place, kept = 1, 0, list[tuple[int, int]]()
+    for start, end in chain(spans, [(len(data), len(data))]):
+        if kept and (start == len(data) or kept[-1][1] - kept[0][0] >= CHUNK):
+            begin = kept[0][0]
+            text = data[begin : kept[-1][1]]
+            line += data.count(b"\n", place, begin)
+            place = begin
+            yield RecordChunk("array", text, line, name, _values(text), begin, kept)
+            kept = []
+        if end - start > LARGEST_RECORD:
+            what = f"a task is larger than {LARGEST_RECORD >> 20} MB, or a bracket or a quote in it is never closed"
+            raise _ArrayText(data, name).error(what, start)
+        kept.append((start, end))
 
 
-class _ArraySplitter:
-    """Finds the records of an array in text that arrives in blocks.
+def _spans(data: bytes, place: int, records: list[msgspec.Raw]) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each record of a valid array."""
+    for record in records:
+        gap = _GAP.match(data, place)
+        start = place if gap is None else gap.end()
+        place = start + len(record)
+        yield start, place
 
-    A block ends somewhere inside a record. Instead of walking over every token in Python, the splitter guesses the cut: the
-    last place that looks like the beginning of a record. JSON is read from left to right, so the guess is right exactly when
-    everything before it can be decoded. Where the guesses fail, `_scan` walks over the tokens. It is slow and always right, and
-    continues after a record that is not valid JSON.
-    """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.line = 1
-        self.buffer = b""
-        """What was read and not handed out yet, without the opening bracket."""
-        self.opening = b""
-        """How the first record begins."""
-        self.is_first = True
+class _ArrayText:
+    """Finds the records of an array that is not valid JSON as a whole, token by token."""
 
-    def chunks(self, blocks: Iterable[bytes]) -> Iterator[RecordChunk]:
-        iterator = iter(blocks)
-        for block in iterator:
-            self.buffer += block
-            if self.buffer.strip():
-                break
-        else:
-            raise InputError("this file is empty", where=Location(self.name))
-        self._drop(self.buffer.index(b"[") + 1)
-        wanted = 0
-        for block in chain([b""], iterator):
-            self.buffer += block
-            # A record larger than a block: wait until the buffer has doubled, so that the work stays linear.
-            if len(self.buffer) < wanted:
-                continue
-            chunk = self._cut()
-            wanted = 0 if chunk is not None else 2 * len(self.buffer)
-            if chunk is not None:
-                yield chunk
-        if (chunk := self._rest()) is not None:
-            yield chunk
+    def __init__(self, data: bytes, name: str) -> None:
+        self._data, self._name = data, name
 
-    def _drop(self, count: int) -> None:
-        if self.buffer.find(b"\n", 0, count) >= 0:  # most arrays stand on one line, and `find` is many times as fast as `count`
-            self.line += self.buffer.count(b"\n", 0, count)
-        self.buffer = self.buffer[count:]
+    def spans(self, first: int) -> list[tuple[int, int]]:
+        """Return start and end of each record.
 
-    def _cut(self) -> RecordChunk | None:
-        """Take the complete records at the beginning of the buffer; None if there is none yet."""
-        if not self.opening and (match := _OPENING.search(self.buffer)):
-            self.opening = match[0]
-        end = len(self.buffer)
-        for _ in range(_GUESSES if self.opening else 0):
-            end = self.buffer.rfind(self.opening, 0, end)
-            if end <= 0:
-                break
-            window = max(0, end - 4096)
-            before = self.buffer[window:end].rstrip(_SPACE)
-            if before.endswith(b","):
-                comma = window + len(before) - 1
-                if (values := self._values(comma)) is not None:
-                    return self._take(comma, comma + 1, values=values)
-        spans, place, closed = self._scan()
-        if closed:
-            self._check_end(place)
-            return None  # `_rest` hands these out when it is sure that nothing follows
-        if not spans:
-            if len(self.buffer) > LARGEST_RECORD:
-                what = f"a task is larger than {LARGEST_RECORD >> 20} MB, or a bracket or a quote in it is never closed"
-                raise self._error(what, len(self.buffer) - len(self.buffer.lstrip(_SPACE)))
-            return None
-        return self._take(spans[-1][1], place, spans=spans)
-
-    def _values(self, end: int) -> list[Any] | None:
-        try:
-            return decode_array(b"[%b]" % self.buffer[:end])
-        except ValueError:
-            return None
-
-    def _take(self, end: int, drop: int, *, values: list[Any] | None = None, spans: Any = None) -> RecordChunk:
-        chunk = RecordChunk("array", self.buffer[:end], self.line, self.name, values, spans)
-        self._drop(drop)
-        self.is_first = False
-        return chunk
-
-    def _rest(self) -> RecordChunk | None:
-        """Take what is left at the end of the file: records and the closing bracket."""
-        text = self.buffer.rstrip(_SPACE)
-        if text.endswith(b"]") and text[:-1].strip(_SPACE) and (values := self._values(len(text) - 1)) is not None:
-            return RecordChunk("array", text[:-1], self.line, self.name, values, last=True)
-        spans, place, closed = self._scan()
-        if not closed:
-            raise self._cut_off(place)
-        self._check_end(place)
-        return RecordChunk("array", self.buffer[:place], self.line, self.name, None, spans, last=True) if spans else None
-
-    def _check_end(self, place: int) -> None:
-        rest = self.buffer[place:].lstrip(_SPACE)
-        if rest:
-            raise self._error("something stands after the end of the array", len(self.buffer) - len(rest))
-
-    def _cut_off(self, place: int) -> InputError:
-        """Return why the array has no end: the first mistake in its last record, or the end of the file."""
-        text = self.buffer[place:].decode(errors="replace")
-        try:
-            json.loads(text)
-        except json.JSONDecodeError as error:
-            if error.pos < len(text.rstrip()) - 1 and not error.msg.startswith("Unterminated"):
-                return self._error(f"this is not valid JSON: {error.msg}", place + len(text[: error.pos].encode()))
-        except (RecursionError, ValueError):
-            pass
-        return self._error(
-            "the file ends in the middle of the array: it was cut off, or a bracket or a quote is missing", len(self.buffer)
-        )
-
-    def _scan(self) -> tuple[list[tuple[int, int]], int, bool]:
-        """Find the complete records in the buffer: those that a comma or the closing bracket follows.
-
-        Returns:
-            Start and end of each record, the place behind the last of them, and whether the array ends there.
+        Raises:
+            InputError: The array has no end, or its commas and brackets do not match.
         """
         spans: list[tuple[int, int]] = []
-        depth, start, end, place = 0, -1, -1, 0
-        for match in _TOKEN.finditer(self.buffer):
-            token = self.buffer[match.start()]
+        depth, start, end, place = 0, -1, -1, first
+        for match in _TOKEN.finditer(self._data, first):
+            token = self._data[match.start()]
             if depth == 0 and token in b",]":
                 if start >= 0:
                     spans.append((start, end))
-                elif token == 44 or not self.is_first or spans:
-                    raise self._error("a value is missing here", match.start())
+                elif token == 44 or spans:
+                    raise self.error("a value is missing here", match.start())
                 if token == 93:
-                    return spans, match.end(), True
+                    self._check_end(match.end())
+                    return spans
                 start, place = -1, match.end()
                 continue
             if depth == 0:
                 if start >= 0:
-                    raise self._error("a comma is missing between two values", match.start())
+                    raise self.error("a comma is missing between two values", match.start())
                 start = match.start()
             if token in b"{[":
                 depth += 1
             elif token in b"}]":
                 depth -= 1
                 if depth < 0:
-                    raise self._error("a bracket closes what was never opened", match.start())
+                    raise self.error("a bracket closes what was never opened", match.start())
             if depth == 0:
                 end = match.end()
-        return spans, place, False
+        raise self._cut_off(place)
 
-    def _error(self, what: str, place: int) -> InputError:
-        begin = self.buffer.rfind(b"\n", 0, place)
-        column = len(self.buffer[begin + 1 : place].decode(errors="replace")) + 1 if begin >= 0 else None
-        return InputError(what, where=Location(self.name, self.line + self.buffer.count(b"\n", 0, place), column))
+    def _check_end(self, place: int) -> None:
+        rest = self._data[place:].lstrip(_SPACE)
+        if rest:
+            raise self.error("something stands after the end of the array", len(self._data) - len(rest))
+
+    def _cut_off(self, place: int) -> InputError:
+        """Return why the array has no end: the first mistake in its last record, or the end of the file."""
+        text = self._data[place:].decode(errors="replace")
+        try:
+            json.loads(text)
+        except json.JSONDecodeError as error:
+            if error.pos < len(text.rstrip()) - 1 and not error.msg.startswith("Unterminated"):
+                return self.error(f"this is not valid JSON: {error.msg}", place + len(text[: error.pos].encode()))
+        except (RecursionError, ValueError):
+            pass
+        return self.error(
+            "the file ends in the middle of the array: it was cut off, or a bracket or a quote is missing", len(self._data)
+        )
+
+    def error(self, what: str, place: int) -> InputError:
+        """Return an error at a place of the file."""
+        begin = self._data.rfind(b"\n", 0, place)
+        column = len(self._data[begin + 1 : place].decode(errors="replace")) + 1 if begin >= 0 else None
+        return InputError(what, where=Location(self._name, 1 + self._data.count(b"\n", 0, place), column))

@@ -6,7 +6,6 @@ batches, and `read_tasks` does all of that and returns the tasks in memory.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import gc
 import json
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.json_records import RecordChunk
     from hudtui.core.tasks.validate import CheckedTask, Rules, TaskChecker
 
-BLOCK = 512 << 10
-"""Bytes that are read at once: enough that the work per block does not count, and few enough for the processor's cache."""
-LARGEST_FILE = 16 << 30
+LARGEST_FILE = 1 << 30
 """Bytes of a task file, unpacked."""
 JSON_MARK = b"hudtui"
 """Key in the metadata of a column whose texts are JSON (value `json`), so that kept fields are read back as what they were."""
@@ -221,7 +218,6 @@ class SourceFile:
 
     Attributes:
         size: Bytes on disk.
-        done: Bytes read so far.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -238,7 +234,6 @@ class SourceFile:
             raise InputError(error.what, why=error.why, fix=error.fix, where=Location(name)) from None
         self._state = _state(os.fstat(self._stream.fileno()))
         self.size = self._state[0]
-        self.done = 0
 
     def __enter__(self) -> SourceFile:
         return self
@@ -271,46 +266,33 @@ class SourceFile:
                 "this file changed while it was read", fix="Run the command again when it is written.", where=Location(self.name)
             )
 
-    def blocks(self) -> Iterator[bytes]:
-        """Yield the text of the file as UTF-8, unpacked and without a byte order mark, in blocks of about `BLOCK` bytes.
+    def text(self) -> bytes:
+        """Return the text of the file as UTF-8, unpacked and without a byte order mark.
 
         Raises:
-            InputError: The file is cut off, damaged, changed, or not text in the encoding that its byte order mark promises.
+            InputError: The file is cut off, damaged, changed, too large, or not text in the encoding that its byte order mark
+                promises.
         """
-        blocks = self._unpack()
-        first = next(blocks, b"")
-        mark, encoding = find_encoding(first)
+        data = self._unpack()
+        mark, encoding = find_encoding(data[:4])
         if mark:
-            first = first[len(mark) :]
-        elif len(first) > 1 and first[1] == 0 and first[0] in b"[{ \r\n\t":
+            data = data[len(mark) :]
+        elif data[1:2] == b"\0" and data[:1] in (b"[", b"{", b" ", b"\r", b"\n", b"\t"):
             encoding = "utf-16-le"
-        elif len(first) > 1 and first[0] == 0 and first[1] in b"[{ \r\n\t":
+        elif data[:1] == b"\0" and data[1:2] in (b"[", b"{", b" ", b"\r", b"\n", b"\t"):
             encoding = "utf-16-be"
         if encoding == "utf-8":
-            yield first
-            yield from blocks
-            return
-        decoder = codecs.getincrementaldecoder(encoding)()
+            return data
         try:
-            yield decoder.decode(first).encode()
-            for block in blocks:
-                yield decoder.decode(block).encode()
-            yield decoder.decode(b"", final=True).encode()
+            return data.decode(encoding).encode()
         except UnicodeError as error:
             reason = getattr(error, "reason", str(error))
             raise InputError(f"this is not {encoding.upper()} text", why=reason, where=Location(self.name)) from None
 
-    def _unpack(self) -> Iterator[bytes]:
+    def _unpack(self) -> bytes:
         compression = next((name for mark, name in _COMPRESSIONS.items() if self.head(4).startswith(mark)), None)
-        size = 0
         try:
-            for block in self._read() if compression is None else self._decompress(compression):
-                size += len(block)
-                if size > LARGEST_FILE:
-                    raise InputError(
-                        f"this file holds more than {LARGEST_FILE >> 30} GiB of text", fix="Split it.", where=Location(self.name)
-                    )
-                yield block
+            data = self._stream.read(min(self.size, LARGEST_FILE) + 1) if compression is None else self._decompress(compression)
         except OSError as error:
             if compression is None or error.errno is not None:
                 why = error.strerror or str(error)
@@ -319,22 +301,24 @@ class SourceFile:
             raise InputError(
                 f"this compressed file is {what}", fix="Copy or download it again.", where=Location(self.name)
             ) from None
+        if len(data) > LARGEST_FILE:
+            raise InputError(
+                f"this file holds more than {LARGEST_FILE >> 30} GiB of text", fix="Split it.", where=Location(self.name)
+            )
         self.check_unchanged()
+        return data
 
-    def _read(self) -> Iterator[bytes]:
-        while block := self._stream.read(BLOCK):
-            self.done += len(block)
-            yield block
-
-    def _decompress(self, compression: str) -> Iterator[bytes]:
+    def _decompress(self, compression: str) -> bytes:
         import pyarrow as pa
 
         raw = os.fdopen(os.dup(self._stream.fileno()), "rb")  # the decompressor closes the handle that it reads from
         raw.seek(0)
+        blocks, size = [], 0
         with pa.CompressedInputStream(pa.PythonFile(raw, "r"), compression) as unpacked:
-            while block := unpacked.read(BLOCK):
-                self.done = raw.tell()
-                yield block
+            while size <= LARGEST_FILE and (block := unpacked.read(1 << 20)):
+                blocks.append(block)
+                size += len(block)
+        return b"".join(blocks)
 
 
 def _state(found: os.stat_result) -> tuple[int, int, int]:
@@ -572,8 +556,9 @@ def read_chunks(source: TaskSource) -> Iterator[tuple[RecordChunk | TableChunk, 
                     yield rows, before + own, size
                 file.check_unchanged()
             else:
-                for chunk in record_chunks(file.blocks(), name):
-                    yield chunk, before + file.done, size
+                text = file.text()
+                for chunk in record_chunks(text, name):
+                    yield chunk, before + own * chunk.end // len(text), size
         before += own
 
 
@@ -591,10 +576,14 @@ def scan(source: TaskSource, rules: Rules) -> Iterator[TaskBatch]:
 
     checker, ids, start = TaskChecker(rules), dict[str, int](), 0
     with _fewer_collections():
-        for chunk, done, size in read_chunks(source):
-            batch = _check_chunk(chunk, checker, ids, TaskBatch(start, 0, [], [], [], done, size), source.name)
-            yield batch
-            start += batch.count
+        try:
+            for chunk, done, size in read_chunks(source):
+                batch = _check_chunk(chunk, checker, ids, TaskBatch(start, 0, [], [], [], done, size), source.name)
+                yield batch
+                start += batch.count
+        except MemoryError:
+            fix = "Split it, or read it on a larger machine."
+            raise InputError("there is not enough memory for this file", fix=fix, where=Location(source.name)) from None
 
 
 def _check_chunk(

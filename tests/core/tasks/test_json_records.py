@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
@@ -27,8 +29,10 @@ SPELLINGS = st.sampled_from(
 )
 
 
-def blocks(data: bytes, size: int) -> Iterator[bytes]:
-    yield from (data[start : start + size] for start in range(0, len(data), size))
+@contextmanager
+def chunks_of(size: int) -> Iterator[None]:
+    with patch("hudtui.core.tasks.json_records.CHUNK", size):
+        yield
 
 
 @given(RECORDS, SPELLINGS, st.integers(1, 60))
@@ -37,7 +41,9 @@ def test_an_array_gives_its_records(records: list[Any], spelling: dict[str, Any]
     text = "\n" + json.dumps(records, **spelling) + " \n"
     data = text.encode()
     found = []
-    for chunk in split_array(blocks(data, size), "t"):
+    with chunks_of(size):
+        chunks = list(split_array(data, "t"))
+    for chunk in chunks:
         listed = list(chunk.texts())
         assert chunk.records()[0] == [json.loads(record) for _, record in listed]
         assert chunk.lines() == [line for line, _ in listed]
@@ -52,7 +58,9 @@ def test_an_array_gives_its_records(records: list[Any], spelling: dict[str, Any]
 def test_lines_give_their_records(records: list[Any], end: str, size: int, last: bool) -> None:
     text = end.join(json.dumps(record) for record in records) + (end if last else "")
     found, lines = [], []
-    for chunk in split_lines(blocks(text.encode(), size), "t"):
+    with chunks_of(size):
+        chunks = list(split_lines(text.encode(), "t"))
+    for chunk in chunks:
         listed = list(chunk.texts())
         assert chunk.records()[0] == [json.loads(record) for _, record in listed]
         found += [json.loads(record) for _, record in listed]
@@ -67,30 +75,25 @@ def test_an_array_that_is_cut_anywhere_is_refused(records: list[Any], data: st.D
     text = json.dumps(records).encode()
     cut = data.draw(st.integers(1, len(text) - 1))
     with pytest.raises(InputError):
-        for chunk in split_array(blocks(text[:cut], data.draw(st.integers(1, 40))), "t"):
+        for chunk in split_array(text[:cut], "t"):
             chunk.records()
 
 
-def test_a_bracket_that_is_never_closed_does_not_read_the_file_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_is_too_large_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hudtui.core.tasks.json_records.LARGEST_RECORD", 10_000)
-    read = 0
-
-    def endless() -> Iterator[bytes]:
-        nonlocal read
-        yield b'[{"id": 1}, {"id": [2}'
-        while True:
-            read += 1
-            yield b', {"id": 3}' * 100
-
-    with pytest.raises(InputError, match="never closed"):
-        list(split_array(endless(), "t"))
-    with pytest.raises(InputError, match="too long for a task"):
-        list(split_lines(endless(), "t"))
-    assert read < 100
+    small, large = b'{"id": 1}', b'{"id": "%b"}' % (b"x" * 20_000)
+    with pytest.raises(InputError, match="a task is larger than") as caught:
+        list(split_array(b"[%b,\n%b]" % (small, large), "t"))
+    assert caught.value.where is not None and caught.value.where.line == 2
+    with pytest.raises(InputError, match="too long for a task") as caught:
+        list(split_lines(b"%b\n%b\n%b" % (small, large, small), "t"))
+    assert caught.value.where is not None and caught.value.where.line == 2
+    with pytest.raises(InputError, match="not valid JSON"):
+        list(split_array(b'[{"id": 1}, {"id": [2}' + b', {"id": 3}' * 2000, "t"))
 
 
 def test_two_objects_on_one_line_are_not_two_tasks() -> None:
-    (chunk,) = split_lines([b'{"id": 1}, {"id": 2}\n{"id": 3}\n'], "t")
+    (chunk,) = split_lines(b'{"id": 1}, {"id": 2}\n{"id": 3}\n', "t")
     assert chunk.values is None and chunk.lines() == [1, 2]
     (first, second), lines = chunk.records()
     assert isinstance(first, FieldProblem) and first.code == "json" and second == {"id": 3} and lines == [1, 2]

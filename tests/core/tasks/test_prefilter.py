@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hudtui.core.environment.values import Analysis
 from hudtui.core.platform import HUD
 from hudtui.core.tasks import prefilter
-from hudtui.core.tasks.json_records import RecordChunk, decode_array
+from hudtui.core.tasks.json_records import decode_array, split_array
 from hudtui.core.tasks.prefilter import check_fine
 from hudtui.core.tasks.read import TaskBatch, _check_chunk
 from hudtui.core.tasks.servers import config_rewriter
@@ -84,8 +84,8 @@ def checked(chunks: Sequence[Sequence[Any]], rules: Rules) -> list[TaskBatch]:
     checker, ids, start, batches = TaskChecker(rules), dict[str, int](), 0, list[TaskBatch]()
     for values in chunks:
         data = json.dumps(values).encode()
-        chunk = RecordChunk("array", data[1:-1], 1, "tasks.json", decode_array(data))
-        batches.append(_check_chunk(chunk, checker, ids, TaskBatch(start, 0, [], [], [], 0, 0), "tasks.json"))
+        for chunk in split_array(data, "tasks.json"):
+            batches.append(_check_chunk(chunk, checker, ids, TaskBatch(start, 0, [], [], [], 0, 0), "tasks.json"))
         start += len(values)
     return batches
 
