@@ -19,7 +19,7 @@ from hudtui.core.environment.values import Analysis
 from hudtui.core.errors import InputError
 from hudtui.core.flows.trust import listing, question, survey, with_reason
 from hudtui.core.platform import HUD, find_platform
-from hudtui.core.settings import OF_MACHINES, Settings, load_settings, save_project_setting, save_user_setting, user_file
+from hudtui.core.settings import Settings, load_settings, machine_prefixes, save_project_setting, save_user_setting, user_file
 
 USER = "user-key-0123456789"
 
@@ -152,9 +152,9 @@ def test_what_is_needed_says_where_it_stands(folder: Path) -> None:
 def test_work_asks_about_the_settings_that_it_depends_on(folder: Path) -> None:
     (folder / ".env").write_text("WANDB_API_KEY=w\nPRIME_API_KEY=p\n")
     with pytest.raises(trust.Untrusted, match=r"PRIME_API_KEY stands in .env, line 2"):
-        load(folder).require_trust(*OF_MACHINES)
+        load(folder).require_trust(*machine_prefixes())
     (folder / ".env").write_text("WANDB_API_KEY=w\n")
-    load(folder).require_trust(*OF_MACHINES)
+    load(folder).require_trust(*machine_prefixes())
     with pytest.raises(trust.Untrusted):
         load(folder).require_trust()
 
