@@ -77,12 +77,13 @@ def test_every_key_is_described() -> None:
     assert known_settings(BUCKEYE)[0].name == "BUCKEYE_API_KEY"
 
 
+DECLARED = re.compile(r"""\bSetting\(\s*["'][A-Z_]+["']""")
 SOURCES = {
-    path.relative_to(PACKAGE).as_posix(): path.read_text()
+    path.relative_to(PACKAGE).as_posix(): DECLARED.sub("", path.read_text())
     for path in PACKAGE.rglob("*.py")
     if path.relative_to(PACKAGE).as_posix() not in ("core/settings.py", "core/platform.py", "cli/settings.py")
 }
-"""The code, without the modules that list settings and platforms."""
+"""The code, without the modules that list settings and platforms, and without what providers declare."""
 
 
 def readers(setting: str, platform: Platform) -> list[str]:
@@ -102,7 +103,7 @@ def readers(setting: str, platform: Platform) -> list[str]:
     for limit, name in LIMIT_SETTINGS.items():
         ways += [rf"\blimits\.{limit}\b|\b{limit}=|\.{limit}\b"] if name == setting else []
     for threshold, one in ALARM_SETTINGS.items():
-        ways += [rf"from_when\.{threshold}\b"] if one.name == setting else []
+        ways += [rf"""threshold=["']{threshold}["']"""] if one.name == setting else []
     return [path for path, text in SOURCES.items() if re.search("|".join(ways), text)]
 
 
