@@ -49,7 +49,9 @@ def _watched(method: Callable[..., Any]) -> Callable[..., Any]:
     def watched(*args: Any) -> Any:
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
-            if place := _place(sys._getframe(1)):
+            caller = sys._getframe(1)
+            looks = method.__name__ == "stamp" and caller.f_code.co_filename not in _STORES  # at the file, not into it
+            if not looks and (place := _place(caller)):
                 _places[place] = None
         return method(*args)
 

@@ -107,6 +107,7 @@ class Monitor:
         """The user's own runs, by id and local results folder, as the next."""
         self._machines: dict[tuple[str, str | None], RunFolder] = {}
         self._seen: dict[str, _Seen] = {}
+        self._stored: dict[str, _Stored] = {}
         self._events: dict[str, tuple[object, tuple[RunEvent, ...]]] = {}
         self._thresholds = USUAL
         self._read_settings = 0.0
@@ -121,14 +122,15 @@ class Monitor:
 
     async def _events_of(self, run: str) -> tuple[RunEvent, ...]:
         """Return the events of a run. The store is read only if its file has changed since the last read."""
-        return await self.store.run(self._read_events, run)
-
-    def _read_events(self, run: str) -> tuple[RunEvent, ...]:
         stamp, events = self._events.get(run, (None, ()))
         if stamp is None or stamp != self.store.database.stamp():
-            stamp = self.store.database.stamp()
-            self._events[run] = stamp, (events := self.store.events(run))
+            stamp, events = await self.store.run(self._read_events, run)
+            self._events[run] = stamp, events
         return events
+
+    def _read_events(self, run: str) -> tuple[object, tuple[RunEvent, ...]]:
+        stamp = self.store.database.stamp()
+        return stamp, self.store.events(run)
 
     def record(self, run: str) -> RunRecord:
         """Return the record of a run; see `RunStore.record`. Call it in a thread: it reads the store.
@@ -139,13 +141,18 @@ class Monitor:
         return self._record(self.store.summary(run))
 
     async def _read(self, run: str) -> tuple[RunSummary, RunRecord]:
-        """Return a run and its record, in one read of the store; see `record`."""
+        """Return a run and its record; see `record`. The store is read only if its file has changed since the last read."""
+        stored = self._stored.get(run)
+        if stored is None or stored.stamp is None or stored.stamp != self.store.database.stamp():
+            stored = await self.store.run(self._read_stored, run)
+            self._stored[run] = stored
+        return stored.summary, stored.record
 
-        def read() -> tuple[RunSummary, RunRecord]:
-            summary = self.store.summary(run)
-            return summary, self._record(summary)
-
-        return await self.store.run(read)
+    def _read_stored(self, run: str) -> _Stored:
+        stamp = self.store.database.stamp()
+        summary = self.store.summary(run)
+        record = self._record(summary)
+        return _Stored(stamp if record.own else None, summary, record)  # the user may agree to a run of others at any time
 
     def _record(self, summary: RunSummary) -> RunRecord:
         """Return the record of a run. It is read only once, if the run is the user's own."""
@@ -186,7 +193,7 @@ class Monitor:
 
         async def one(run: RunSummary) -> bool:
             try:
-                record = await self.store.run(self._record, run)
+                _, record = await self._read(run.id)
                 async with answering(run.host, within=PATIENCE):
                     return bool(await self._machine(run, record).sync(self.store))
             except (MachineError, RunError):
@@ -206,7 +213,7 @@ class Monitor:
         Raises:
             MachineError: It did not.
         """
-        summary = await self.store.run(self.store.summary, run)
+        summary, _ = await self._read(run)
         if summary.active:
             require_answer(summary.host)
 
@@ -266,7 +273,7 @@ class Monitor:
         if summary.active:
             with problems:
                 await machine.sync(self.store)
-            summary = await self.store.run(self.store.summary, run)
+            summary, _ = await self._read(run)
         seen = _Seen(machine) if waits else self._seen.setdefault(run, _Seen(machine))
         host = machine.host
         with problems:
@@ -360,7 +367,7 @@ class Monitor:
             yield view
             while view.summary.active or view.summary.holds_machine:
                 await asyncio.sleep(every)
-                summary = await self.store.run(self.store.summary, run)
+                summary, _ = await self._read(run)
                 if not (view.summary.active or summary.active):
                     # The run has ended: its files no longer change, and its machine may end at any moment.
                     events, cost = await self._events_of(run), summary.cost(self._now())
@@ -423,7 +430,8 @@ class Monitor:
 
     async def is_active(self, run: str) -> bool:
         """Return whether a run is active according to the store."""
-        return (await self.store.run(self.store.summary, run)).active
+        summary, _ = await self._read(run)
+        return summary.active
 
     async def ask_active(self, run: str) -> bool:
         """Return whether a run is active according to its machine, or to the store if the machine does not answer."""
@@ -500,6 +508,16 @@ class RunLog(Log):
         async with contextlib.aclosing(self.read(offset=end)) as rest:
             async for chunk in rest:
                 yield chunk
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A run as the store had it."""
+
+    stamp: object
+    """`Database.stamp` before the read; None if the run is to be read again."""
+    summary: RunSummary
+    record: RunRecord
 
 
 def _waits(summary: RunSummary, record: RunRecord) -> bool:

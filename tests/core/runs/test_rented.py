@@ -212,7 +212,7 @@ async def test_what_became_of_an_order_is_written_however_often_its_caller_is_ca
     def wait(run: str, kind: str, data: Any = None, **more: Any) -> RunEvent | None:
         if kind == "machine" and data == {"kind": "never"}:
             loop.call_soon_threadsafe(busy.set)
-            free.wait(60)
+            assert free.wait(60), "the loop waits for the store"
         return append(run, kind, data, **more)
 
     monkeypatch.setattr(world.store, "append", wait)
