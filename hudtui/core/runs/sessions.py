@@ -409,12 +409,12 @@ class SessionWatcher:
                     torn = not newline
                 reader.feed(data)
             reader.taken()
-        feed, at = LineSplitter(offset=start), start
+        feed, at, existing = LineSplitter(offset=start), start, end
         if once and end <= start:
             reader.end()
             return
-        old = deque[str](maxlen=self._lines)
-        """The lines of a file in another encoding that were there already."""
+        old, kept = deque[str](maxlen=self._lines), deque[Row](maxlen=self._lines)
+        """The lines of a file in another encoding that were there already, and the rows of any file."""
         async with aclosing(host.follow(path, offset=start)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 note, at = "the log was restarted" if chunk.offset != at else None, chunk.offset + len(chunk.data)
@@ -425,6 +425,7 @@ class SessionWatcher:
                     data = decoder.decode(data).lstrip("\ufeff").encode("utf-8", "replace")
                 if note is not None:
                     reader.restart()
+                    existing = 0  # all that comes is new
                 reader.at = self._now()
                 reader.feed(data)
                 found = feed.feed(FileChunk(feed.offset if decoder is not None else chunk.offset, data))
@@ -436,8 +437,9 @@ class SessionWatcher:
                     old.extend(lines)
                     lines = list(old) if at >= end else []
                 rows = reader.taken()
-                if self._lines is not None and at <= end:  # a line of progress bars has a row for each of them
-                    rows = rows[max(len(rows) - self._lines, 0) :]
+                if self._lines is not None and at - len(chunk.data) < existing:
+                    kept.extend(rows)  # a line of progress bars has a row for each of them
+                    rows = list(kept) if at >= existing else []
                 if lines or rows or note:
                     yield self._seen(source, lines, rows, note)
                 if last:
