@@ -90,32 +90,28 @@ def hub_call(tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, dict[str, A
 
 def _field(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
     kind = schema.get("type")
-    choices = choices_of(schema)
     default = schema.get("default")
     return FormField(
         name,
         kind if isinstance(kind, str) else "string" if _all_text(schema.get("enum")) else "any",
         required,
-        tuple(value for value, _ in choices or ()),
+        _choices(schema),
         "" if default is None else _typed(default),
     )
 
 
-def choices_of(schema: Mapping[str, Any]) -> list[tuple[str, str]] | None:
-    """The values that a schema allows for a field, or for each item of a list, as they are typed, with their titles.
-
-    None where it names none.
-    """
+def _choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """The values that a schema allows for a field, or for each item of a list, as they are typed; empty if it names none."""
     for one in (schema, schema.get("items") if schema.get("type") == "array" else None):
         if not isinstance(one, Mapping):
             continue
         if isinstance(one.get("enum"), list):
-            return [(_typed(value), "") for value in one["enum"]]
+            return tuple(_typed(value) for value in one["enum"])
         for name in ("oneOf", "anyOf"):
             options = one.get(name)
             if isinstance(options, list) and options and all(isinstance(each, Mapping) and "const" in each for each in options):
-                return [(_typed(each["const"]), str(each.get("title") or "")) for each in options]
-    return None
+                return tuple(_typed(each["const"]) for each in options)
+    return ()
 
 
 def _all_text(choices: Any) -> bool:
