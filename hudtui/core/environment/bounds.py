@@ -1,4 +1,4 @@
-"""Limits on what a server may send: bytes of a message, and requests between two of its answers."""
+"""Limits on what a server may send: size of a message, and requests between two of its answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from hudtui.core.environment.calls import Calls
 
 MAX_MESSAGE_BYTES = 64 << 20
-"""Bytes of one message: a few bytes of JSON become a Python object of a hundred."""
+"""Bytes of one message."""
+MAX_MESSAGE_VALUES = 2_000_000
+"""Braces, brackets and commas of one message, also in texts: 32 MB of empty objects took 2.7 GB."""
 MAX_LOGIN_BYTES = 1 << 20
 """Bytes of an answer of an authorization server."""
 MAX_SERVER_REQUESTS = 1_000
@@ -27,8 +29,28 @@ def excess_words(most: int) -> str:
     return f"more than {most >> 20} MiB in one message"
 
 
+def count_values(data: bytes) -> int:
+    """Braces, brackets and commas: no fewer than the values of a JSON text, but for one."""
+    return data.count(b"{") + data.count(b"[") + data.count(b",")
+
+
+def excess_of(size: int, values: int, most: int) -> str:
+    """The exceeded limit of a message in words; empty if there is none.
+
+    Args:
+        size: Its bytes.
+        values: Its number of values, by `count_values`.
+        most: Bytes that it may have.
+    """
+    if size > most:
+        return excess_words(most)
+    if values > MAX_MESSAGE_VALUES:
+        return f"more than {MAX_MESSAGE_VALUES:,} values in one message"
+    return ""
+
+
 def limit_stream(stream: Any, most: int, *, events: bool, tell: Callable[[str], None]) -> Any:
-    """The body of an HTTP response, broken off where a message has too many bytes.
+    """The body of an HTTP response, broken off where a message is too large.
 
     Args:
         stream: The stream of an `httpx2` response, not compressed.
@@ -40,16 +62,17 @@ def limit_stream(stream: Any, most: int, *, events: bool, tell: Callable[[str], 
 
     class LimitedStream(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            size, tail = 0, b""
+            size, values, tail = 0, 0, b""
             async for data in stream:
                 size += len(data)
+                values += count_values(data)
                 if events:
                     part = tail + data  # the end of an event may lie on both sides of a cut
                     ends = [match.end() for match in _EVENT_END.finditer(part)]
-                    size = len(part) - ends[-1] if ends else size
+                    if ends:
+                        size, values = len(part) - ends[-1], count_values(part[ends[-1] :])
                     tail = part[-3:]
-                if size > most:
-                    words = excess_words(most)
+                if words := excess_of(size, values, most):
                     tell(words)
                     raise httpx2.StreamError(words)
                 yield data

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from hudtui.core.environment.bounds import count_values, excess_of
 from hudtui.core.environment.source import Source
 from hudtui.core.environment.values import Analysis, Prompt, Server
 from hudtui.core.errors import ConnectError
@@ -117,6 +118,8 @@ class _Channel:
                 raise self._foreign(f"a line of more than {_LONGEST_LINE >> 20} MiB") from None
             if not line:
                 raise ConnectError(f"{self._name} closed the connection when asked for {method}", fix=_HINT)
+            if excess := excess_of(len(line), count_values(line), _LONGEST_LINE):
+                raise self._foreign(excess)
             try:
                 answer = json.loads(line)
             except (ValueError, RecursionError):

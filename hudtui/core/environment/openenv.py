@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from hudtui.core.environment.bounds import excess_words
+from hudtui.core.environment.bounds import count_values, excess_of, excess_words
 from hudtui.core.environment.calls import mended, words_of
 from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.errors import ResponseInfo, http_status_error, leaf_errors, timeout_error, too_much_error
@@ -336,8 +336,8 @@ class OpenEnvConnection(ServerConnection):
 
     def _read(self, raw: str | bytes) -> Any:
         data = mended(raw.encode("utf-8", "replace") if isinstance(raw, str) else raw)
-        if len(data) > _MOST_BYTES:
-            raise too_much_error(repr(self.spec.name), excess_words(_MOST_BYTES))
+        if excess := excess_of(len(data), count_values(data), _MOST_BYTES):
+            raise too_much_error(repr(self.spec.name), excess)
         try:
             return json.loads(data)
         except (ValueError, RecursionError):

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES, excess_words
+from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES, count_values, excess_of, excess_words
 from hudtui.core.environment.calls import Calls, is_answer, is_noise, mended
 from hudtui.core.text import clean
 
@@ -252,6 +252,9 @@ class Incoming:
         while (line := await self._line()) is not None:
             if not line.strip():
                 continue
+            if excess := excess_of(len(line), count_values(line), MAX_MESSAGE_BYTES):
+                self._process.excess = excess
+                break
             try:
                 message = SessionMessage(jsonrpc_message_adapter.validate_json(mended(line), by_name=False))
             except ValueError:

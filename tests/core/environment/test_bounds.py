@@ -1,4 +1,4 @@
-"""What a server says is believed up to a size: bytes, tools, and questions in front of an answer."""
+"""What a server says is believed up to a size: bytes, values, tools, and questions in front of an answer."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ from hudtui.core.errors import ConnectError
 
 def command(*words):
     return parse_source(None, words)
+
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text('ab"\\,{[\r\n', max_size=6),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('a"\\,[', max_size=3), inner, max_size=4),
+    max_leaves=20,
+)
 
 
 def streamed(chunks, most, *, events):
@@ -61,9 +68,23 @@ def test_each_event_is_a_message_of_its_own_wherever_the_data_is_cut(sizes, cuts
     assert streamed(chunks, len(data) - 1, events=False)[0] is None
 
 
-async def test_a_message_in_which_every_third_byte_is_a_value_is_read(odd):
-    async with connect(command(*odd("values", 1_200_000))) as session:
-        assert len((await session.call_tool("good", {})).structured["a"]) == 1_200_000
+@given(JSON)
+def test_no_value_of_a_json_text_is_missed(value):
+    def parts(inner):
+        below = inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
+        return 1 + sum(map(parts, below))
+
+    assert bounds.count_values(json.dumps(value).encode()) >= parts(value) - 1
+
+
+async def test_a_started_server_that_sends_too_many_values(odd):
+    async with connect(command(*odd("values", 900_000))) as session:
+        assert len((await session.call_tool("good", {})).structured["a"]) == 900_000
+        with pytest.raises(ConnectError) as caught:
+            async with connect(command(*odd("values", 1_100_000))) as other:
+                await other.call_tool("good", {})
+    assert "sends more than hudtui accepts" in caught.value.what
+    assert caught.value.why == "It sent more than 2,000,000 values in one message."
 
 
 async def test_a_line_without_end(odd, monkeypatch):
@@ -95,15 +116,19 @@ def answering(http_reply, result, form):
     return handler
 
 
+@pytest.mark.parametrize(
+    ("sent", "words"), [("x" * (5 << 20), "4 MiB"), ([{}] * 20_000, "30,000 values")], ids=["bytes", "values"]
+)
 @pytest.mark.parametrize("form", ["json", "events"])
-async def test_an_answer_over_http_that_is_too_large(odd_http, http_reply, monkeypatch, form):
+async def test_an_answer_over_http_that_is_too_large(odd_http, http_reply, monkeypatch, form, sent, words):
     monkeypatch.setattr(connection, "MAX_MESSAGE_BYTES", 4 << 20)
-    url = await odd_http(answering(http_reply, {"content": [], "structuredContent": {"a": "x" * (5 << 20)}}, form))
+    monkeypatch.setattr(bounds, "MAX_MESSAGE_VALUES", 30_000)
+    url = await odd_http(answering(http_reply, {"content": [], "structuredContent": {"a": sent}}, form))
     async with connect(parse_source(f"{url}/mcp")) as session:
         with pytest.raises(ConnectError) as caught:
             await session.call_tool("good", {}, timeout=20)
     assert "sends more than hudtui accepts" in caught.value.what
-    assert caught.value.why == "It sent more than 4 MiB in one message."
+    assert caught.value.why == f"It sent more than {words} in one message."
 
 
 async def test_an_answer_that_is_packed_unasked(odd_http, http_reply):
