@@ -45,6 +45,12 @@ class Cursor:
         self.offset = offset
         self.seam = b""
         """The last bytes before the offset."""
+        self.size = CHUNK
+        """Bytes of the next look, at most; see `shrink`."""
+
+    def shrink(self) -> None:
+        """Begin with small looks again: a slow line that is cut often still moves on."""
+        self.size = _MUCH
 
     def begin_again(self) -> None:
         """Start at the first byte: what was read belongs to an older file."""
@@ -89,21 +95,20 @@ async def follow(open_file: Callable[[], Awaitable[GrowingFile | None]], cursor:
     clock = asyncio.get_running_loop().time
     file: GrowingFile | None = None
     pause, next_name, leaving = _FASTEST, 0.0, False
-    size = _MUCH  # grows with what arrives, so that a slow line that is cut often moves on
     try:
         while True:
             if file is None and (file := await open_file()) is not None:
                 await cursor.enter(file)
                 leaving = False
             if file is not None:
-                fresh = cursor.take(await file.read(len(cursor.seam) + size, cursor.start))
+                fresh = cursor.take(await file.read(len(cursor.seam) + cursor.size, cursor.start))
                 if fresh is None:
                     continue
                 if fresh:
                     pause = _FASTEST
                     yield FileChunk(cursor.offset - len(fresh), fresh)
                     if len(fresh) >= _MUCH:
-                        size = min(2 * size, CHUNK)
+                        cursor.size = min(2 * cursor.size, CHUNK)
                         await asyncio.sleep(0)  # others run, also where nothing else waits
                         continue
                 elif clock() >= next_name:

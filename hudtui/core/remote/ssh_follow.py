@@ -82,5 +82,5 @@ async def follow_remote(link: SshConnection, path: str, offset: int) -> AsyncGen
             what = f"{path} cannot be read on {link.target.name}"
             raise MachineError(what, why=sftp_reason(error)) from None
         except Disconnected:
-            pass
+            cursor.shrink()
         await back_off.wait()
