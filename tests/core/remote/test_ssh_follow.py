@@ -64,6 +64,30 @@ async def test_a_slow_line_moves_on(ssh_box: Box, bad_line: Any) -> None:
         assert line.cuts == 3
 
 
+async def test_a_line_that_is_cut_before_a_whole_piece_is_there_moves_on(ssh_box: Box, bad_line: Any) -> None:
+    data = os.urandom(200_000)
+    (ssh_box.home / "log").write_bytes(data)
+    async with (
+        bad_line(ssh_box.port) as line,
+        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host,
+    ):
+        await host.run(["true"])
+
+        async def cut_again_and_again() -> None:
+            while True:
+                cuts = line.cuts
+                line.cut_after(90_000)
+                while line.cuts == cuts:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+        cutting = asyncio.create_task(cut_again_and_again())
+        try:
+            assert await collect(host, "log", len(data)) == data
+        finally:
+            cutting.cancel()
+        assert line.cuts >= 2
+
+
 @pytest.mark.parametrize("kind", ["rotated", "truncated", "replaced"])
 async def test_what_happened_to_the_file_while_the_line_was_down(ssh_box: Box, bad_line: Any, kind: str) -> None:
     path = ssh_box.home / "log"
