@@ -247,6 +247,7 @@ def test_picture_actions(snap: Any, desk: Path) -> None:
 def test_picture_sent(snap: Any, desk: Path, monkeypatch: pytest.MonkeyPatch, settle: Any, size: tuple[int, int]) -> None:
     class Session:
         tools = {"computer": COMPUTER}  # noqa: RUF012
+        declined = ()
 
         async def call_tool(self, name: str, arguments: Any, *, timeout: float | None = None) -> ToolResult:
             return ToolResult(
@@ -938,6 +939,7 @@ async def test_a_call_goes_to_the_environment_that_was_analyzed_last(
 
     class Session:
         tools = {"move": MOVE}  # noqa: RUF012
+        declined = ()
 
         async def call_tool(self, name: str, arguments: Any, *, timeout: float | None = None) -> ToolResult:
             return ToolResult((ContentBlock("text", "done"),))
