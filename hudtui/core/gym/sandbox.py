@@ -245,7 +245,7 @@ def _pulled(budget: Budget, source: Iterable[Any], steps: int = 0) -> Iterator[A
         if budget.steps < 0:
             raise BudgetExceededError(f"it takes more than {MAX_STEPS:,} steps")
         if type(item) is tuple:
-            budget.take(item)
+            budget.spend(2 * size_of(item).work)  # made for this step
         elif not steps:
             budget.spend(_ITEM)
         yield item
@@ -535,7 +535,10 @@ def printed_size(budget: Budget, value: Any) -> int:
         if kind is str:
             total += len(member)
         elif kind is int:
-            total += member.bit_length() // 4
+            bits = member.bit_length()
+            total += bits // 4
+            if bits > 64:
+                budget.spend(4 * bits)  # its digits are worked out one from the other
         elif kind in _COLLECTIONS:
             pending += member
             pending += member.values() if kind is dict else ()
