@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import typer
 
 from hudtui.cli import console
-from hudtui.core.environment.form_args import FormField
 from hudtui.core.flows.person import Choice, Severity
-from hudtui.core.text import clean_line, in_full
+from hudtui.core.text import in_full
 
 
 class NoTerminal(typer.BadParameter):
@@ -79,33 +78,6 @@ class Terminal:
         except EOFError:
             return None
         return answer or None
-
-    async def fill_in(
-        self, title: str, fields: Sequence[FormField], *, lines: tuple[str, ...] = (), accept: str = "OK", no: str = "Cancel"
-    ) -> Mapping[str, str] | None:
-        """See `Person.fill_in`: one question a field, where Enter takes the default, and one at the end.
-
-        Raises:
-            NoTerminal: There is no terminal.
-        """
-        self._require_terminal()
-        console.say(title)
-        for line in lines:
-            console.say(line)
-        typed: dict[str, str] = {}
-        for field in fields:
-            words = " | ".join(field.choices[:20]) if field.choices else field.type
-            about = f"{words}, required" if field.required else words
-            prompt = f"  {clean_line(field.name, 60) or 'arguments (JSON)'} ({clean_line(about, 200)})"
-            default = clean_line(field.default, 1000)
-
-            def ask(prompt: str = prompt, default: str = default) -> str:
-                answer: str = typer.prompt(prompt, default=default, show_default=bool(default), err=True)
-                return answer
-
-            typed[field.name] = await console.ask(ask)
-        sent = await console.ask(lambda: typer.confirm(f"{accept}? (n: {no})", default=True, err=True))
-        return typed if sent else None
 
     async def choose(
         self, title: str, choices: Sequence[Choice], *, lines: tuple[str, ...] = (), value: str | None = None

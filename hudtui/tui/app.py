@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.theme import Theme
 
-    from hudtui.core.environment.form_args import FormField
     from hudtui.core.flows.person import Choice
     from hudtui.core.platform import Platform
     from hudtui.core.project import Project
@@ -835,14 +834,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         from hudtui.tui.widgets.dialog import Ask
 
         return await self._answered(Ask(title, **options))
-
-    async def fill_in(
-        self, title: str, fields: Sequence[FormField], *, lines: tuple[str, ...] = (), accept: str = "OK", no: str = "Cancel"
-    ) -> Mapping[str, str] | None:
-        """Have a form filled in, from a worker; None when the user does not answer."""
-        from hudtui.tui.environment.tool_form import FormDialog
-
-        return await self._answered(FormDialog(title, fields, lines=lines, accept=accept, no=no))
 
     async def _answered(self, dialog: Dialog[T]) -> T:
         """The answer to a dialog, which goes when the work that asked is cancelled."""

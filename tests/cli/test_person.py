@@ -40,17 +40,13 @@ WAITING = """
 import asyncio, json
 from hudtui.cli import console
 from hudtui.cli.person import Terminal
-from hudtui.core.environment.form_args import FormField
 
 async def work():
     person, never, soon = Terminal(), asyncio.Event(), asyncio.Event()
     asyncio.get_running_loop().call_later(0.5, soon.set)
-    fields = (FormField("name", "string", True, default="Ann"), FormField("size", "string", False, ("s", "m")))
     return [
         await person.ask("Paste it", copy="https://example.invalid/?a=1", until=never),
         await person.ask("Nothing to do", until=soon),
-        await person.fill_in("It asks", fields, lines=("Who?",), accept="Send", no="Decline"),
-        await person.fill_in("Again", fields[:1], accept="Send", no="Decline"),
     ]
 
 print(json.dumps(console.run(work())))
@@ -100,11 +96,9 @@ def test_questions_and_answers() -> None:
     assert "s3cret" not in shown
 
 
-def test_a_line_is_read_while_something_else_may_answer_and_forms_are_asked_field_by_field() -> None:
-    answers = [("Paste it: ", "pasted"), ("name (string, required) [Ann]: ", ""), ("size (s | m): ", "m"), ("(n: Decline)", "y")]
-    out, shown = at_terminal([*answers, ("name (string, required) [Ann]: ", "Bo"), ("(n: Decline)", "n")], WAITING)
-    assert out == '["pasted", "", {"name": "Ann", "size": "m"}, null]\n'
-    assert "https://example.invalid/?a=1\r\n" in shown and "It asks\r\nWho?" in shown
+def test_a_line_is_read_while_something_else_may_answer() -> None:
+    out, shown = at_terminal([("Paste it: ", "pasted")], WAITING)
+    assert out == '["pasted", ""]\n' and "https://example.invalid/?a=1\r\n" in shown
 
 
 async def test_without_a_terminal_only_the_event_answers() -> None:

@@ -13,20 +13,13 @@ import pytest
 from support import servers
 from support.oauth_world import OAuthWorld
 
-from hudtui.core.environment.form_args import FormField
 from hudtui.core.environment.login_file import read_login
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.environment.tool_form import FormDialog
 from hudtui.tui.widgets.dialog import Ask, Confirm
 from hudtui.tui.widgets.pick import Pick
 
 odd, odd_http = servers.odd, servers.odd_http
 ADDRESS = "https://login.example/authorize?response_type=code&client_id=a&code_challenge=" + "x" * 120
-FIELDS = (
-    FormField("name", "string", True, default="Ann"),
-    FormField("colour", "string", False, ("red", "green"), "green"),
-    FormField("sure", "boolean", False, default="true"),
-)
 
 
 @pytest.fixture
@@ -139,15 +132,6 @@ async def test_a_form_of_a_server_is_declined_and_the_user_sees_it(
         assert "was declined: Who [b]are you?" in app.screen.message
 
 
-async def test_a_form_goes_when_the_work_that_asked_ends(open_app: Any, project: Path, settle: Any) -> None:
-    async with open_app(project) as (app, pilot):
-        work = app.run_worker(app.fill_in("It asks", FIELDS), exit_on_error=False)
-        await until(pilot, FormDialog)
-        work.cancel()
-        await settle(pilot)
-        assert app.screen.NAME == "home"
-
-
 @pytest.mark.parametrize("size", [(120, 35), (60, 20)])
 def test_picture_of_an_address(snap: Any, project: Path, size: tuple[int, int]) -> None:
     async def ask(pilot: Any) -> None:
@@ -155,16 +139,5 @@ def test_picture_of_an_address(snap: Any, project: Path, size: tuple[int, int]) 
         app = pilot.app
         app.run_worker(app.ask("Log in at https://mcp.example/mcp", lines=lines, copy=ADDRESS, accept="Continue"), name="forever")
         await until(pilot, Ask)
-
-    assert snap(HudtuiApp(project), size=size, run_before=ask)
-
-
-@pytest.mark.parametrize("size", [(120, 35), (60, 20)])
-def test_picture_of_a_form(snap: Any, project: Path, size: tuple[int, int]) -> None:
-    async def ask(pilot: Any) -> None:
-        app = pilot.app
-        asked = app.fill_in("https://mcp.example/mcp asks", FIELDS, lines=("Who are you?",), accept="Send", no="Decline")
-        app.run_worker(asked, name="forever")
-        await until(pilot, FormDialog)
 
     assert snap(HudtuiApp(project), size=size, run_before=ask)

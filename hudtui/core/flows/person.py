@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
-
-from hudtui.core.environment.form_args import FormField
 
 Severity = Literal["information", "success", "warning", "error"]
 """How much a message matters to the user."""
@@ -67,20 +65,6 @@ class Person(Protocol):
             copy: A text that the user needs elsewhere, such as an address; it is shown in full.
             until: The question goes, and the answer is empty, when this is set. Where there is no terminal to type at, this is
                 waited for.
-        """
-        ...
-
-    async def fill_in(
-        self, title: str, fields: Sequence[FormField], *, lines: tuple[str, ...] = (), accept: str = "OK", no: str = "Cancel"
-    ) -> Mapping[str, str] | None:
-        """Return what the user typed into the fields of a form, by their names, or None if the user does not answer.
-
-        Args:
-            title: What the form is.
-            fields: The fields; their defaults stand in them at the beginning.
-            lines: What the user should know before the answer.
-            accept: Label of the button that sends the form.
-            no: Label of the other button.
         """
         ...
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.suggester import SuggestFromList
-from textual.widgets import Button, Static
+from textual.widgets import Static
 
 from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.calm_static import CalmStatic
-from hudtui.tui.widgets.dialog import Dialog, DialogButton, dialog_body, dialog_title
 from hudtui.tui.widgets.fields import Field, TextEntry
 from hudtui.tui.widgets.fit import pad
 
@@ -54,13 +53,8 @@ class ToolForm(VerticalScroll):
         words = cast("HudtuiApp", self.app).keys_in("No parameters: {key:environment.call} calls it.")
         yield Static(Content.styled(words, "$foreground-muted"), id="form-none")
 
-    def ask(self, fields: tuple[FormField, ...], *, defaults: bool = False) -> None:
-        """Ask for other fields. Rows are created once and reused.
-
-        Args:
-            fields: The fields.
-            defaults: Fill in the defaults; otherwise all fields are empty.
-        """
+    def ask(self, fields: tuple[FormField, ...]) -> None:
+        """Ask for other fields. Rows are created once and reused."""
         self.fields = fields
         self.query_one("#form-none").display = not fields
         width = min(max((len(field.name) + 1 for field in fields), default=0), 32)
@@ -72,7 +66,7 @@ class ToolForm(VerticalScroll):
             name = clean_line(field.name) or "arguments (JSON)"
             mark = ("*" if field.required else " ", "bold $accent")
             row.label.update(Content.assemble((pad(name, max(width, len(name))), "bold $primary"), mark, " "))
-            row.entry.begin(field.default if defaults else "")
+            row.entry.begin("")
             row.entry.placeholder = self._hint(field)
             row.entry.suggester = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
         for number, row in enumerate(self._rows):
@@ -112,51 +106,6 @@ class ToolForm(VerticalScroll):
     def on_input_submitted(self, event: Field.Submitted) -> None:
         event.stop()
         self.post_message(self.Submitted())
-
-
-class FormDialog(Dialog["Mapping[str, str] | None"]):
-    """A form that a server asks to fill in. Gives what is typed, or None when it is declined."""
-
-    DEFAULT_CSS = """
-    FormDialog ToolForm { max-height: 14; margin-bottom: 1; }
-    """
-
-    def __init__(self, title: str, fields: Sequence[FormField], *, lines: tuple[str, ...], accept: str, no: str) -> None:
-        super().__init__()
-        self._title, self._fields, self._lines, self._accept, self._no = title, tuple(fields), lines, accept, no
-        self._form = ToolForm()
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -wide"):
-            yield dialog_title(self._title)
-            yield dialog_body(self._lines)
-            yield self._form
-            with Horizontal(classes="dialog-buttons"):
-                yield DialogButton(f"{self._accept} (Enter)", "yes", "primary")
-                yield DialogButton(self.words(f"{self._no} ({{key:dialog.cancel}})"), "no")
-
-    def on_mount(self) -> None:
-        self._form.ask(self._fields, defaults=True)
-        self.call_after_refresh(self._form.enter)
-
-    def on_text_entry_left(self, event: TextEntry.Left) -> None:
-        event.stop()
-        self.dismiss(None)
-
-    def on_tool_form_submitted(self, event: ToolForm.Submitted) -> None:
-        event.stop()
-        self._send()
-
-    def on_button_pressed(self, event: Button.Pressed) -> None:
-        event.stop()
-        if event.button.id == "yes":
-            self._send()
-        else:
-            self.dismiss(None)
-
-    def _send(self) -> None:
-        if self.decides("Enter"):
-            self.dismiss(self._form.typed())
 
 
 class _Row(Horizontal):
