@@ -367,6 +367,9 @@ async def test_the_template_of_a_task_is_written(open_app: Any, project: Path, s
         for name in ("text-2048-tasks.json", "text-2048-tasks-2.json"):
             await pilot.press("n")
             await settle(pilot)
+            assert not (project / name).exists(), "the key alone writes nothing"
+            await pilot.press("enter")
+            await settle(pilot)
             (written,) = json.loads((project / name).read_text())
             assert written["prompt"].startswith("TODO") and written["setup_tool"]["arguments"]["name"] == "board"
             assert f"Wrote {name}" in screen_text(app)

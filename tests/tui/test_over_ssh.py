@@ -220,6 +220,8 @@ def test_a_configuration_and_a_task_are_written_and_a_dataset(demo: Path, log_in
     screen.press("1")
     screen.until("Agent tools")
     screen.do("environment.new-task")
+    screen.until("Save the template as")
+    screen.press("enter")
     screen.until("Wrote text-2048-tasks.json")
 
     screen.press("3")

@@ -61,7 +61,7 @@ def write_template(project: Project, source: Source, analysis: Analysis, file: P
     """
     name = environment_name(analysis.image or analysis.source)
     record = _template(name, _mcp_config(source, project), analysis)
-    chosen = _free_name(project.folder, name) if file is None else file
+    chosen = template_name(project, analysis) if file is None else file
     if chosen.suffix not in _SUFFIXES:
         raise InputError("a task file ends in .json or .jsonl", where=Location(str(chosen)))
     indent = 2 if chosen.suffix == ".json" else None
@@ -78,9 +78,11 @@ def write_template(project: Project, source: Source, analysis: Analysis, file: P
     return TaskTemplate(record, chosen)
 
 
-def _free_name(folder: Path, name: str) -> Path:
+def template_name(project: Project, analysis: Analysis) -> Path:
+    """Return the name of a new file for a template, relative to the project folder."""
+    name = environment_name(analysis.image or analysis.source)
     number, file = 1, Path(f"{name}-tasks.json")
-    while (folder / file).exists() or (folder / file).is_symlink():
+    while (project.folder / file).exists() or (project.folder / file).is_symlink():
         number += 1
         file = Path(f"{name}-tasks-{number}.json")
     return file

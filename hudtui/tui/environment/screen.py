@@ -87,7 +87,7 @@ class EnvironmentScreen(HudtuiScreen):
         AppAction("environment.look", "Refresh", "Connect to the environment and analyze it again.", "r"),
         AppAction("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
         AppAction("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
-        AppAction("environment.new-task", "New task", "Write the template of a task for this environment.", "n"),
+        AppAction("environment.new-task", "New task", "Write the template of a task for this environment.", "n", asks=True),
         AppAction("environment.play", "Play", "Play a task of this project: by hand, or by a policy.", "p"),
         AppAction("environment.serve", "Serve", "Serve this environment, or tasks, to trainers over OpenEnv.", "H", show=False),
         AppAction("environment.image", "Open image", "Open the image of the last answer outside the terminal.", "o", show=False),
@@ -476,9 +476,20 @@ class EnvironmentScreen(HudtuiScreen):
 
     @started("new-task")
     async def action_new_task(self) -> None:
-        from hudtui.core.flows.new_task import write_template
+        from hudtui.core.flows.new_task import template_name, write_template
 
-        assert self.source is not None and self.analysis is not None
-        made = await asyncio.to_thread(write_template, self.app.project, self.source, self.analysis)
+        source, analysis, project = self.source, self.analysis, self.app.project
+        assert source is not None and analysis is not None
+        free = await asyncio.to_thread(template_name, project, analysis)
+        named = await self.app.ask(
+            "Save the template as",
+            value=str(free),
+            lines=("Relative to the project folder.",),
+            accept="Save",
+        )
+        if not named or not named.strip():
+            return
+        file = Path(named.strip())
+        made = await asyncio.to_thread(write_template, project, source, analysis, file)
         self.app.reload()
         self.say(made.report, "success")
