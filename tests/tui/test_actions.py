@@ -17,7 +17,6 @@ from textual.widgets import OptionList
 from hudtui.core.paths import app_paths
 from hudtui.tui import preferences, steps
 from hudtui.tui.actions import REGISTRY, Acting, AppAction, load_all_actions, shown
-from hudtui.tui.environment.tool_form import FormDialog
 from hudtui.tui.facts import Facts, Services
 from hudtui.tui.log.view import LogView
 from hudtui.tui.palette import ActionProvider
@@ -230,7 +229,6 @@ MOVED = {
         (lambda: Pick("Which?", ["a", "b"]), ("F5 chooses", "F4 closes")),
         (lambda: TextDialog("Text", "words"), ("F6 copy", "F4 close")),
         (lambda: Unsaved("Quit?", (), leave="Quit", lost=False), ("Save (F7)", "Quit (F8)", "Stay (F9)")),
-        (lambda: FormDialog("Form", [], lines=(), accept="Send", no="Back"), ("Back (F4)",)),
     ],
 )
 async def test_dialogs_name_the_keys_of_the_user(
