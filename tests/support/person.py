@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hudtui.core.environment.form_args import FormField
 from hudtui.core.flows.person import Choice, Severity
 
 
@@ -22,7 +21,6 @@ class Question:
     secret: bool = False
     danger: bool = False
     choices: tuple[Choice, ...] = ()
-    fields: tuple[FormField, ...] = ()
 
 
 class ScriptedPerson:
@@ -80,13 +78,6 @@ class ScriptedPerson:
             return ""
         assert answer is None or answer is ... or isinstance(answer, str), (title, answer)
         return value if answer is ... else answer
-
-    async def fill_in(
-        self, title: str, fields: Sequence[FormField], *, lines: tuple[str, ...] = (), accept: str = "OK", no: str = "Cancel"
-    ) -> Mapping[str, str] | None:
-        answer = self._answer(Question(title, lines, fields=tuple(fields)))
-        assert answer is None or answer is ... or isinstance(answer, dict), (title, answer)
-        return None if answer is None else {field.name: field.default for field in fields} | ({} if answer is ... else answer)
 
     async def choose(
         self, title: str, choices: Sequence[Choice], *, lines: tuple[str, ...] = (), value: str | None = None
