@@ -45,6 +45,10 @@ _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly13
 """The fastest first: with AES in the processor, GCM costs the least for long logs and large files."""
 _KEY_FILES = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 _ATTEMPTS = 3
+_NO_SFTP = (
+    "Its SSH server needs the SFTP subsystem (`Subsystem sftp internal-sftp` in sshd_config), "
+    "and its login shell must print nothing (such as an echo in ~/.bashrc) without a terminal."
+)
 
 
 class NoChannel(MachineError):
@@ -178,7 +182,7 @@ class SshConnection:
                     raise MachineError(
                         f"{self.target.name} offers no file transfer",
                         why=str(error),
-                        fix="Its SSH server needs the SFTP subsystem (`Subsystem sftp internal-sftp` in sshd_config).",
+                        fix=_NO_SFTP,
                     ) from None
                 except TimeoutError:
                     raise Silent(f"{self.target.name} did not answer within {self.timeout:g} s") from None

@@ -603,10 +603,9 @@ async def test_what_the_login_shell_prints_is_no_output(ssh_box: Box) -> None:
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         done = await host.run(["sh", "-c", "echo out; echo err >&2"])
         assert (done.stdout, done.stderr) == ("out\n", "err\n")
-        (ssh_box.home / "log").write_bytes(b"line\n")
-        stream: Any = host.follow("log")
-        assert (await anext(stream)).data == b"line\n"
-        await stream.aclose()
+        with pytest.raises(MachineError, match="offers no file transfer") as caught:
+            await host.stat("log")
+        assert caught.value.fix is not None and "an echo in ~/.bashrc" in caught.value.fix
 
 
 async def test_a_home_folder_that_cannot_be_written(ssh_box: Box) -> None:
