@@ -786,8 +786,8 @@ def _setting_names(values: Mapping[str, str], platform: Platform | None) -> dict
     for written in sorted(values, key=lambda name: (not values[name], name not in known)):
         upper = written.upper()
         names.setdefault(upper if upper in known else written, written)
-    order = list(values)
-    return dict(sorted(names.items(), key=lambda pair: order.index(pair[1])))
+    order = {written: place for place, written in enumerate(values)}
+    return dict(sorted(names.items(), key=lambda pair: order[pair[1]]))
 
 
 def _spelled(values: Mapping[str, str], platform: Platform | None = None) -> dict[str, str]:

@@ -6,6 +6,7 @@ import re
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,17 @@ def test_the_time_limit_of_calls(own_world: Path) -> None:
     for wrong in ("soon", "0", "-1", "inf", "nan"):
         with pytest.raises(InputError, match=r"HUD_CLIENT_TIMEOUT is .*a number of seconds is needed"):
             _ = load(own_world, HUD_CLIENT_TIMEOUT=wrong).client_timeout
+
+
+def test_reading_a_file_of_many_names_takes_linear_time(own_world: Path) -> None:
+    def spent(count: int) -> float:
+        write(own_world / ".env", "".join(f"K{number:x}=\n" for number in range(count)))
+        began = time.process_time()
+        load(own_world)
+        return time.process_time() - began
+
+    few = spent(3_500)
+    assert spent(14_000) < 10 * few
 
 
 def test_layers(own_world: Path) -> None:

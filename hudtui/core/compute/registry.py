@@ -144,8 +144,10 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
         near = did_you_mean(name, names)
         others = f"There are: {', '.join(names)}. The clouds behind prime are chosen with --cloud."
         raise InputError(f"there is no provider {clean_line(name, 40)!r}", fix=f"Did you mean {near}?" if near else others)
-    opened = entry.make(lookup) if entry is not None else None
-    if entry is None and providers is None:
+    opened = None
+    if entry is not None and (providers is None or entry.on_demand is not None):
+        opened = entry.make(lookup)
+    elif entry is None and providers is None:
         opened = find_providers(lookup).get(name)
     if opened is not None:
         return opened

@@ -85,6 +85,12 @@ def test_the_title_of_prime_is_known_before_it_is_set_up(settings: dict[str, str
     assert rental_titles(settings.get) == {"prime": title, "sky": "SkyPilot"}
 
 
+def test_a_provider_that_is_not_among_the_given_ones_is_not_opened() -> None:
+    settings = {"PRIME_API_KEY": "pit_secret_1234567890"}
+    with pytest.raises(ProviderError, match="prime is not set up here"):
+        open_provider("prime", settings.get, providers={})
+
+
 def test_a_simulator_without_its_key_gets_no_other_and_says_what_to_do() -> None:
     settings = {"PRIME_API_KEY": "pit_secret_1234567890", "HUDTUI_SIM": "http://127.0.0.1:1"}
     assert "prime" not in find_providers(settings.get)
