@@ -17,12 +17,11 @@ from hudtui.core.files import file_lock, write_atomic
 from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.paths import typed_path
 from hudtui.core.project import Project
+from hudtui.core.tasks.validate import TODO
 from hudtui.core.text import clean_line
 
 Stage = Literal["setup", "evaluate"]
 
-TODO = "TODO"
-"""Begins each value that is to be replaced."""
 NOTES = "template"
 """Field of the metadata that holds the comments: JSON has none."""
 _SUFFIXES = (".json", ".jsonl", ".ndjson")
@@ -40,7 +39,7 @@ class TaskTemplate:
 
     @property
     def report(self) -> str:
-        return f"Wrote {self.file}: replace each {TODO}, then check and test it"
+        return f"Wrote {self.file}: replace each TODO, then check and test it"
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of `hudtui tasks new --json`."""
@@ -92,13 +91,13 @@ def _template(name: str, config: dict[str, Any], analysis: Analysis) -> dict[str
     setup, evaluate = _tools("setup", analysis), _tools("evaluate", analysis)
     agent = ", ".join(signature(tool) for tool in analysis.agent_tools[:_MOST_LISTED]) or "no tools"
     notes = [
-        f"Replace each {TODO}. This list is a comment: delete it.",
+        "Replace each TODO. This list is a comment: delete it.",
         f"prompt: the agent sees this text and its tools, nothing else: {agent}",
         *_choices("setup_tool", setup, "No tool sets a task up: the environment begins as it is when it starts."),
         *_choices("evaluate_tool", evaluate, "No tool judges the outcome: set `rubric.reward` in the configuration."),
         "Then: hudtui tasks check FILE --env ENVIRONMENT, and hudtui tasks test FILE",
     ]
-    record: dict[str, Any] = {"id": f"{name}-1", "prompt": f"{TODO}: what the agent is to reach", "mcp_config": config}
+    record: dict[str, Any] = {"id": f"{name}-1", "prompt": f"{TODO}what the agent is to reach", "mcp_config": config}
     for field, tools in (("setup_tool", setup), ("evaluate_tool", evaluate)):
         if tools:
             called, arguments = hub_call(tools[0], _placeholders(tools[0]))
@@ -126,7 +125,7 @@ def _tools(stage: Stage, analysis: Analysis) -> list[Tool]:
 def _placeholders(tool: Tool) -> dict[str, Any]:
     """Return the required arguments: the first of their choices, or text that no check takes for a number."""
     needed = [field for field in form_fields(tool) if field.required and field.name != ALL_ARGUMENTS]
-    return {field.name: field.choices[0] if field.choices else f"{TODO}: {field.type}" for field in needed}
+    return {field.name: field.choices[0] if field.choices else f"{TODO}{field.type}" for field in needed}
 
 
 def _mcp_config(source: Source, project: Project) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from types import NoneType
 from typing import Any
 
-from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask, TaskChecker
+from hudtui.core.tasks.validate import TASK_FIELDS, TODO, CheckedTask, TaskChecker
 
 _columns_of = itemgetter(*TASK_FIELDS)
 
@@ -75,7 +75,9 @@ def _plain_ids(ids: Sequence[Any]) -> bool:
 
 
 def _plain_prompts(prompts: Sequence[Any]) -> bool:
-    return set(map(type, prompts)) == {str} and all(prompts) and not any(map(str.isspace, prompts))
+    if set(map(type, prompts)) != {str} or not all(prompts) or any(map(str.isspace, prompts)):
+        return False
+    return not any(prompt.startswith(TODO) for prompt in prompts)
 
 
 def _plain_calls(calls: Sequence[Any]) -> bool:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from hudtui.core.environment.matching import EnvironmentIdentity
     from hudtui.core.environment.values import Analysis
 
+TODO = "TODO: "
+"""Begins what the template of a task leaves to be written; see `flows.new_task`."""
 TASK_FIELDS = ("id", "prompt", "mcp_config", "setup_tool", "evaluate_tool", "metadata")
 """The columns of the dataset format, in its order. Other fields of a task are kept as further columns."""
 UNJUDGED = "required: neither the task nor `rubric.reward` of the configuration judges the outcome"
@@ -173,7 +175,8 @@ class TaskChecker:
             task.id = identity
         else:
             _check_id(task, identity)
-        if self.rules.token_budget is None and type(prompt) is str and prompt and not prompt.isspace():
+        plain = type(prompt) is str and prompt and not prompt.isspace() and not prompt.startswith(TODO)
+        if self.rules.token_budget is None and plain:
             task.prompt = prompt
         else:
             _check_prompt(task, prompt, self.rules.token_budget)
@@ -345,6 +348,8 @@ def _check_prompt(task: CheckedTask, value: Any, budget: int | None) -> None:
         task.add("prompt", "this is empty: the agent would not know what to do", "missing")
     else:
         task.prompt = value
+        if value.startswith(TODO):
+            task.add("prompt", "this is still the text of the template: write what the agent is to reach", "template", "warning")
         if budget is not None and (tokens := -(-len(value) // CHARS_PER_TOKEN)) > budget:
             task.add("prompt", f"about {tokens} tokens, and the budget is {budget}", "too-long", "warning")
 

@@ -69,7 +69,10 @@ def test_a_template_that_is_not_filled_in_is_refused_with_its_place() -> None:
     (problem,) = [one for one in read_tasks(made.file, analysis=ANALYSIS).problems if one.severity == "error"]
     assert "size" in (problem.field or "") and "integer" in problem.message
     made.file.write_text(made.file.read_text().replace('"TODO: integer"', "4"))
-    assert len(read_tasks(made.file, analysis=ANALYSIS).tasks) == 1
+    read = read_tasks(made.file, analysis=ANALYSIS)
+    assert len(read.tasks) == 1 and any("still the text of the template" in one.message for one in read.problems)
+    made.file.write_text(made.file.read_text().replace("TODO: what the agent is to reach", "Reach 128."))
+    assert not any("template" in one.message for one in read_tasks(made.file, analysis=ANALYSIS).problems)
 
 
 def test_an_environment_without_such_tools() -> None:
