@@ -175,8 +175,7 @@ class TaskChecker:
             task.id = identity
         else:
             _check_id(task, identity)
-        plain = type(prompt) is str and prompt and not prompt.isspace() and not prompt.startswith(TODO)
-        if self.rules.token_budget is None and plain:
+        if self.rules.token_budget is None and type(prompt) is str and _is_written(prompt):
             task.prompt = prompt
         else:
             _check_prompt(task, prompt, self.rules.token_budget)
@@ -337,6 +336,10 @@ def _check_id(task: CheckedTask, value: Any) -> None:
         task.add("id", f"the id is a number; it is kept as the text {value}", "id", "warning")
     elif value is not None:
         task.add("id", f"this is {json_kind(value)}, and text is needed", "type")
+
+
+def _is_written(prompt: str) -> bool:
+    return bool(prompt) and not prompt.isspace() and not prompt.startswith(TODO)
 
 
 def _check_prompt(task: CheckedTask, value: Any, budget: int | None) -> None:
