@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 from hudtui.core.errors import InputError
+from hudtui.core.extensions import entries, load
 from hudtui.core.training.art import Art
 from hudtui.core.training.engine import Engine
 from hudtui.core.training.features import Features
@@ -32,14 +32,7 @@ _PARTS = ("name", "title", "features", "check", "memory", "plan", "reader")
 
 def _others() -> dict[str, str]:
     """Return the entry points of other packages' engines by name. Their code runs only when one is chosen."""
-    return _entries(tuple(sys.path))
-
-
-@cache
-def _entries(path: tuple[str, ...]) -> dict[str, str]:
-    from importlib.metadata import entry_points
-
-    return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS) if entry.name not in ENGINES}
+    return {name: place for name, place in entries(ENTRY_POINTS).items() if name not in ENGINES}
 
 
 def engine_names() -> tuple[str, ...]:
@@ -62,10 +55,8 @@ def find_engine(name: str) -> Engine:
 
 @cache
 def _load(name: str, place: str) -> Engine:
-    from importlib.metadata import EntryPoint
-
     try:
-        loaded = EntryPoint(name, place, ENTRY_POINTS).load()
+        loaded = load(name, place, ENTRY_POINTS)
         engine: Engine = loaded() if isinstance(loaded, type) else loaded
         lacking = [part for part in _PARTS if not hasattr(engine, part)]
     except Exception as error:  # code of another package
