@@ -14,7 +14,7 @@ from hudtui.core.environment.values import Analysis
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.files import write_atomic
-from hudtui.core.flows.person import Choice, Person
+from hudtui.core.flows.person import Choice, Person, ask_for_file
 from hudtui.core.gym.environment_name import config_file_name
 from hudtui.core.gym.generate import ALL_TOOLS, Draft, ToolChoice, draft_config, prompt_tokens, render, usable_draft
 from hudtui.core.gym.lint.check import lint
@@ -139,7 +139,9 @@ async def write_config(
     """
     await asyncio.to_thread(usable_draft, analysis, choice=choice or ALL_TOOLS)
     if file is None:
-        file = await _ask_for_file(project, person, default_file(analysis.image or analysis.source))
+        file = await ask_for_file(
+            person, "Save configuration as", project.folder, default_file(analysis.image or analysis.source)
+        )
         if file is None:
             return None
     if replace is None and _taken(project.folder / file):
@@ -203,25 +205,6 @@ def typed_source(project: Project, text: str, *, file: Path | None = None) -> So
 
 def _taken(path: Path) -> bool:
     return path.exists() or path.is_symlink()
-
-
-async def _ask_for_file(project: Project, person: Person, default: Path) -> Path | None:
-    given = await person.ask(
-        "Save configuration as", value=str(default), lines=("Relative to the project folder.",), accept="Save"
-    )
-    if given is None:
-        return None
-    if not given.strip():
-        person.say("Nothing is written: the configuration needs a file name.")
-        return None
-    file = Path(given.strip())
-    if not (project.folder / file).resolve().is_relative_to(project.folder.resolve()):
-        raise InputError(
-            "this is outside of the project folder, and nothing is written",
-            fix="Name a file inside it. In a terminal, hudtui rl init -o FILE writes anywhere.",
-            where=Location(str(file)),
-        )
-    return file
 
 
 async def _ask_for_tools(person: Person, analysis: Analysis) -> ToolChoice | None:

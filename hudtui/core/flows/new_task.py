@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from hudtui.core.environment.source import Source
 from hudtui.core.environment.values import EVALUATE_TOOLS, SETUP_TOOLS, Analysis, Tool
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import file_lock, write_atomic
+from hudtui.core.flows.person import Person, ask_for_file
 from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.paths import typed_path
 from hudtui.core.project import Project
@@ -60,7 +62,7 @@ def write_template(project: Project, source: Source, analysis: Analysis, file: P
     """
     name = environment_name(analysis.image or analysis.source)
     record = _template(name, _mcp_config(source, project), analysis)
-    chosen = template_name(project, analysis) if file is None else file
+    chosen = _free_name(project, analysis) if file is None else file
     if chosen.suffix not in _SUFFIXES:
         raise InputError("a task file ends in .json or .jsonl", where=Location(str(chosen)))
     indent = 2 if chosen.suffix == ".json" else None
@@ -77,7 +79,14 @@ def write_template(project: Project, source: Source, analysis: Analysis, file: P
     return TaskTemplate(record, chosen)
 
 
-def template_name(project: Project, analysis: Analysis) -> Path:
+async def new_task(project: Project, source: Source, analysis: Analysis, person: Person) -> TaskTemplate | None:
+    """Ask for a file and write the template of a task there; None if the user declines. See `write_template`."""
+    free = await asyncio.to_thread(_free_name, project, analysis)
+    file = await ask_for_file(person, "Save the template as", project.folder, free)
+    return None if file is None else await asyncio.to_thread(write_template, project, source, analysis, file)
+
+
+def _free_name(project: Project, analysis: Analysis) -> Path:
     """Return the name of a new file for a template, relative to the project folder."""
     name = environment_name(analysis.image or analysis.source)
     number, file = 1, Path(f"{name}-tasks.json")

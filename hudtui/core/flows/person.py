@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from hudtui.core.errors import InputError, Location
+
 Severity = Literal["information", "success", "warning", "error"]
 """How much a message matters to the user."""
 
@@ -98,3 +100,25 @@ async def may_replace(person: Person, path: Path, name: str) -> bool:
     return not await asyncio.to_thread(os.path.exists, path) or await person.confirm(
         f"Replace {name}?", ("Its content will be lost.",), yes="Replace", danger=True
     )
+
+
+async def ask_for_file(person: Person, title: str, folder: Path, default: Path) -> Path | None:
+    """Ask for the name of a file to write in the project folder; None if the user declines.
+
+    Raises:
+        InputError: The file is outside of the folder.
+    """
+    given = await person.ask(title, value=str(default), lines=("Relative to the project folder.",), accept="Save")
+    if given is None:
+        return None
+    if not given.strip():
+        person.say("Nothing is written: it needs a file name.")
+        return None
+    file = Path(given.strip())
+    if not (folder / file).resolve().is_relative_to(folder.resolve()):
+        raise InputError(
+            "this is outside of the project folder, and nothing is written",
+            fix="Name a file inside it. As a command, -o FILE writes anywhere.",
+            where=Location(str(file)),
+        )
+    return file

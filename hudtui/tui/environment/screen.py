@@ -476,20 +476,11 @@ class EnvironmentScreen(HudtuiScreen):
 
     @started("new-task")
     async def action_new_task(self) -> None:
-        from hudtui.core.flows.new_task import template_name, write_template
+        from hudtui.core.flows.new_task import new_task
 
-        source, analysis, project = self.source, self.analysis, self.app.project
-        assert source is not None and analysis is not None
-        free = await asyncio.to_thread(template_name, project, analysis)
-        named = await self.app.ask(
-            "Save the template as",
-            value=str(free),
-            lines=("Relative to the project folder.",),
-            accept="Save",
-        )
-        if not named or not named.strip():
+        assert self.source is not None and self.analysis is not None
+        made = await new_task(self.app.project, self.source, self.analysis, self.app)
+        if made is None:
             return
-        file = Path(named.strip())
-        made = await asyncio.to_thread(write_template, project, source, analysis, file)
         self.app.reload()
         self.say(made.report, "success")
