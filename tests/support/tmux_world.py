@@ -63,7 +63,7 @@ def own_tmux(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield folder
     if os.listdir(folder):  # otherwise no server was ever started
         subprocess.run(["tmux", "kill-server"], env={**os.environ, "TMUX_TMPDIR": folder}, capture_output=True, check=False)
-    until = time.monotonic() + 5.0
+    until = time.monotonic() + 60.0  # a run that a test left to itself ends by itself
     while (left := started_under(folder, others=others)) and time.monotonic() < until:
         time.sleep(0.02)
     words = [describe(pid) for pid in left]
