@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -30,6 +29,10 @@ _SPACE = b" \t\r\n"
 # A string that the end of the file cuts off counts as one token.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]|[^\s"\[\]{},]++', re.DOTALL)
 _GAP = re.compile(rb"[ \t\r\n,]*+")
+_BORDER = re.compile(rb"\}[ \t\r\n]*+(,)[ \t\r\n]*+\{")
+_GUESSES = 3
+"""Commas that are tried as the end of a chunk before its tokens are read: some stand inside of a record."""
+_CLOSE = ord("]")
 
 
 class _PlainTask(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, gc=False):
@@ -45,7 +48,8 @@ class _PlainTask(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True,
 
 _decode = msgspec.json.Decoder().decode
 _decode_plain = msgspec.json.Decoder(list[_PlainTask]).decode
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+_encoder = msgspec.json.Encoder(enc_hook=str)
+_encode = _encoder.encode
 
 
 def decode_json(data: bytes | msgspec.Raw) -> Any:
@@ -121,7 +125,10 @@ def encode_json(value: Any) -> bytes:
 
 def encode_column(values: list[Any]) -> list[bytes | None]:
     """Encode many values as JSON without white space; None stays None. They must be free of what JSON cannot hold."""
-    return [None if value is None else _encode(value) for value in values]
+    texts: list[bytes | None] = [*_encoder.encode_lines(values).split(b"\n")[:-1]]
+    if None in values:
+        texts = [None if value is None else text for value, text in zip(values, texts, strict=True)]
+    return texts
 
 
 @dataclass(slots=True)
@@ -140,7 +147,7 @@ class RecordChunk:
     start: int = 0
     """Place of `data` in the file."""
     spans: Sequence[tuple[int, int]] = ()
-    """Start and end of each record of an array in the file."""
+    """Start and end of each record of an array in `data`; empty where the records are valid, and so found again."""
     last: bool = False
     """Whether the file ends with this chunk (`lines`: without a final line end)."""
 
@@ -160,8 +167,7 @@ class RecordChunk:
             yield from ((number, text) for number, text in enumerate(self.data.split(b"\n"), self.line) if text.strip())
             return
         line, place = self.line, 0
-        for start, end in self.spans:
-            start, end = start - self.start, end - self.start
+        for start, end in self.spans or _record_spans(self.data):
             line += self.data.count(b"\n", place, start)
             place = start
             yield line, self.data[start:end]
@@ -319,49 +325,76 @@ def split_array(data: bytes, name: str) -> Iterator[RecordChunk]:
     """Split one JSON array into chunks of whole records.
 
     Raises:
-        InputError: The text is not an array as a whole: it is cut off, its brackets do not match, or text follows its end.
+        InputError: The array is cut off, its brackets do not match, a value is missing, or text follows the end of the array.
     """
-    first = data.index(b"[") + 1
-    spans: Iterable[tuple[int, int]]
-    try:
-        spans = _spans(data, first, msgspec.json.decode(data, type=list[msgspec.Raw]))
-    except (msgspec.DecodeError, RecursionError):
-        spans = _ArrayText(data, name).spans(first)  # slow, always right, and goes on after a record that is not valid JSON
-    line, place, kept = 1, 0, list[tuple[int, int]]()
-    for start, end in chain(spans, [(len(data), len(data))]):
-        if kept and (start == len(data) or kept[-1][1] - kept[0][0] >= CHUNK):
-            begin = kept[0][0]
-            text = data[begin : kept[-1][1]]
-            line += data.count(b"\n", place, begin)
-            place = begin
-            yield RecordChunk("array", text, line, name, _values(text), begin, kept)
-            kept = []
-        if end - start > LARGEST_RECORD:
-            what = f"a task is larger than {LARGEST_RECORD >> 20} MB, or a bracket or a quote in it is never closed"
-            raise _ArrayText(data, name).error(what, start)
-        kept.append((start, end))
+    array, first = _ArrayText(data, name), data.index(b"[") + 1
+    place, line = first, 1 + data.count(b"\n", 0, first)
+    while True:
+        end, values = _decode_next(data, place)
+        spans: list[tuple[int, int]] = []
+        if values is None:
+            end, spans = array.next_chunk(place, may_be_empty=place == first)
+        text = data[place:end]
+        if values or spans:
+            yield RecordChunk("array", text, line, name, values, place, spans)
+        if data[end] == _CLOSE:
+            return
+        line += text.count(b"\n")
+        place = end + 1
 
 
-def _spans(data: bytes, place: int, records: list[msgspec.Raw]) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each record of a valid array."""
-    for record in records:
-        gap = _GAP.match(data, place)
+def _decode_next(data: bytes, place: int) -> tuple[int, list[Any] | None]:
+    """Decode the next records of an array, up to a comma that looks as if it stood between two records.
+
+    It does if the text before it is valid: so the border of a chunk is found while the chunk is decoded.
+
+    Returns:
+        The place of the comma, or of the array's last bracket, and the records; or -1 and None: the tokens have to be read.
+    """
+    end = place + CHUNK
+    for _ in range(_GUESSES):
+        border = _BORDER.search(data, end, end + CHUNK)
+        if border is None and len(data) > end + CHUNK:
+            break
+        end = border.start(1) if border is not None else len(data.rstrip(_SPACE)) - 1
+        text = data[place:end]
+        is_whole = border is not None or data[end] == _CLOSE
+        values = _values(text) if is_whole and text.strip() and len(text) <= LARGEST_RECORD else None
+        if values is not None:
+            return end, values
+        if border is None:
+            break
+    return -1, None
+
+
+def _record_spans(text: bytes) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each record of valid records with commas between them."""
+    place = 0
+    for record in msgspec.json.decode(b"[%b]" % text, type=list[msgspec.Raw]):
+        gap = _GAP.match(text, place)
         start = place if gap is None else gap.end()
         place = start + len(record)
         yield start, place
 
 
 class _ArrayText:
-    """Finds the records of an array that is not valid JSON as a whole, token by token."""
+    """Finds the records of an array token by token: slow, always right, and goes on after a record that is not valid JSON."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self._data, self._name = data, name
 
-    def spans(self, first: int) -> list[tuple[int, int]]:
-        """Return start and end of each record.
+    def next_chunk(self, first: int, *, may_be_empty: bool) -> tuple[int, list[tuple[int, int]]]:
+        """Find the records of a chunk.
+
+        Args:
+            first: Place of the chunk: behind the array's first bracket, or behind a comma.
+            may_be_empty: Nothing may stand before the array's last bracket.
+
+        Returns:
+            The place of the comma or of the last bracket behind the chunk, and start and end of each record in the chunk.
 
         Raises:
-            InputError: The array has no end, or its commas and brackets do not match.
+            InputError: The array has no end, its commas and brackets do not match, or a record is too large.
         """
         spans: list[tuple[int, int]] = []
         depth, start, end, place = 0, -1, -1, first
@@ -369,12 +402,14 @@ class _ArrayText:
             token = self._data[match.start()]
             if depth == 0 and token in b",]":
                 if start >= 0:
-                    spans.append((start, end))
-                elif token == 44 or spans:
+                    self._check_size(start, end)
+                    spans.append((start - first, end - first))
+                elif token != _CLOSE or spans or not may_be_empty:
                     raise self.error("a value is missing here", match.start())
-                if token == 93:
+                if token == _CLOSE:
                     self._check_end(match.end())
-                    return spans
+                if token == _CLOSE or match.start() - first >= CHUNK:
+                    return match.start(), spans
                 start, place = -1, match.end()
                 continue
             if depth == 0:
@@ -390,6 +425,11 @@ class _ArrayText:
             if depth == 0:
                 end = match.end()
         raise self._cut_off(place)
+
+    def _check_size(self, start: int, end: int) -> None:
+        if end - start > LARGEST_RECORD:
+            what = f"a task is larger than {LARGEST_RECORD >> 20} MB, or a bracket or a quote in it is never closed"
+            raise self.error(what, start)
 
     def _check_end(self, place: int) -> None:
         rest = self._data[place:].lstrip(_SPACE)
