@@ -217,6 +217,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def none_of(count: int, noun: str) -> str:
+    """`none of the 6 tasks`, or `no task` where there is only one; for nouns that only take an `s`."""
+    return f"no {noun}" if count == 1 else f"none of the {plural(count, noun)}"
+
+
 def some_tasks(count: int, verb: str) -> str:
     """How many tasks do something, such as `1 task runs` or `2 tasks run`; for verbs that take an `s`."""
     return f"{plural(count, 'task')} {verb}{'s' if count == 1 else ''}"

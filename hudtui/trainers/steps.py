@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from hudtui.core.errors import RunError
 from hudtui.core.rollouts.values import Episode
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, none_of
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ async def play_step(
         played = episodes(made)
         if any_of_all(any(one.ok for one in played)):
             return made
-        what, why = f"none of the {len(played)} episodes of this step could be played", causes(played)
+        what, why = f"{none_of(len(played), 'episode')} of this step could be played", causes(played)
         if pause is not None:
             warn(f"{what}, and they are played again in {pause:g} s: {why}")
             await asyncio.sleep(pause)

@@ -130,7 +130,7 @@ def test_unusable_tasks_are_left_out_and_named():
         (["tasks.json", "-c", "c.yaml", "--source", "no such thing"], "not an environment that hudtui can find"),
         (["tasks.json", "-c", "c.yaml", "--policy", "openai:x", "--base-url", "nonsense"], "not the address of an endpoint"),
         (["empty.json", "-c", "c.yaml"], "there are no tasks here"),
-        (["bad.json", "-c", "c.yaml"], "none of the 1 tasks can be played"),
+        (["bad.json", "-c", "c.yaml"], "no task can be played"),
         (["tasks.json", "-c", "bad.yaml"], "_tool"),
         (["tasks.json"], "--config"),
         (["tasks.json", "-c", "c.yaml", "--group", "0"], "--group"),

@@ -33,7 +33,7 @@ from hudtui.core.runs.prepare import require_python
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.settings import Settings
 from hudtui.core.tasks.task import Task, task_record
-from hudtui.core.text import clean_line, plural
+from hudtui.core.text import clean_line, none_of, plural
 from hudtui.core.training.art_config import DATASETS, ArtConfig, ArtEnvironment, read_art_config
 from hudtui.core.training.recipe import ART
 from hudtui.core.trust import Power, Untrusted, agree, power, require
@@ -280,7 +280,7 @@ def _read_tasks(source: str, environment: ArtEnvironment, project: Project) -> t
                 where=Location(source),
             )
         first = str(read.problems[0]) if read.problems else None
-        raise InputError(f"none of the {read.total} tasks can be played", why=first, where=Location(source))
+        raise InputError(f"{none_of(read.total, 'task')} can be played", why=first, where=Location(source))
     return read.tasks if own is None else tuple(replace(task, mcp_config=own) for task in read.tasks)
 
 

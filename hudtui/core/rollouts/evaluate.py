@@ -54,7 +54,7 @@ from hudtui.core.rollouts.values import Complete, Episode
 from hudtui.core.settings import looks_secret
 from hudtui.core.tasks.read import LoadedTasks, read_tasks
 from hudtui.core.tasks.task import Task
-from hudtui.core.text import clean_line, did_you_mean
+from hudtui.core.text import clean_line, did_you_mean, none_of
 from hudtui.core.trust import require
 from hudtui.core.variables import Lookup, variable_names
 
@@ -650,7 +650,7 @@ def read_playable_tasks(
     if not chosen:
         lacking = any(problem.field == "mcp_config" and problem.code == "missing" for problem in read.problems)
         raise InputError(
-            f"none of the {read.total} tasks can be played" if read.total else "there are no tasks here",
+            f"{none_of(read.total, 'task')} can be played" if read.total else "there are no tasks here",
             why=str(read.problems[0]) if read.problems else None,
             fix="Give the tasks an mcp_config, or name one environment for all of them." if lacking else None,
             where=Location(tasks),

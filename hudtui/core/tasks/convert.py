@@ -22,6 +22,7 @@ from hudtui.core.tasks.servers import LOCAL
 from hudtui.core.tasks.task import TaskProblem
 from hudtui.core.tasks.validate import Rules
 from hudtui.core.tasks.write import DatasetLayout, DatasetWriter, Target, disk_errors, text_column
+from hudtui.core.text import none_of, plural
 
 KEPT_PROBLEMS = 100_000
 """Problems of each severity that are kept; further ones are only counted."""
@@ -192,15 +193,15 @@ def _convert(
 def _check_result(result: ConversionResult, rules: Rules, selection: TaskSelection, writes: bool) -> None:
     if rules.strict and result.findings.counts:
         many = result.findings.count("error")
-        problems = f"{many:,} problem{'s' if many != 1 else ''} in {result.total:,} tasks"
+        problems = f"{plural(many, 'problem')} in {plural(result.total, 'task')}"
         raise TaskErrors(f"{problems}, and --strict allows none", result)
     if not writes:
         return
     if not result.valid:
-        what = f"none of the {result.total:,} tasks can be used" if result.total else "there is no task in it"
+        what = f"{none_of(result.total, 'task')} can be used" if result.total else "there is no task in it"
         raise TaskErrors(what, result)
     if not result.tasks:
-        raise TaskErrors(f"none of the {result.valid:,} usable tasks passes the filters", result)
+        raise TaskErrors(f"{none_of(result.valid, 'usable task')} passes the filters", result)
 
 
 class _Writer:

@@ -20,6 +20,7 @@ from hudtui.core.tasks.formats import to_v6
 from hudtui.core.tasks.read import TableChunk, TaskSource, read_chunks
 from hudtui.core.tasks.task import FieldProblem, TaskProblem
 from hudtui.core.tasks.write import disk_errors
+from hudtui.core.text import none_of
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def migrate_to_v6(source: TaskSource, output: Path) -> Iterator[Progress | Migra
                 if not written:
                     first = findings.errors[0] if findings.errors else None
                     raise InputError(
-                        f"none of the {total} tasks can become a v6 task",
+                        f"{none_of(total, 'task')} can become a v6 task",
                         why=str(first) if first else None,
                         where=Location(source.name),
                     )
