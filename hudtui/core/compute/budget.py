@@ -65,7 +65,7 @@ def shares(entries: Sequence[PodRecord], realm: str, now: float) -> tuple[Budget
 
 def _share(one: PodRecord, now: float, begin: float, end: float) -> BudgetShare:
     hourly, until = in_usd(one.hourly or 0.0, one.currency), now if one.open else (one.ended or one.updated)
-    prepaid = float(one.order.get("offer", {}).get("price", {}).get("prepaid_hours") or 0.0) * hourly
+    prepaid = (one.order.offer.price.prepaid_hours if one.order is not None else 0.0) * hourly
     today = hourly * max(until - max(one.created, begin), 0.0) / HOUR
     if one.created >= begin:
         today = max(today, prepaid)

@@ -24,7 +24,6 @@ from hudtui.core.compute.costs import HOUR, charge_text
 from hudtui.core.compute.gpus import GpuKind, kind_of
 from hudtui.core.compute.hardware import NO_DEVICES, find_gpus
 from hudtui.core.compute.limits import Limits, money
-from hudtui.core.compute.market import offer_from_json
 from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord, price_facts
 from hudtui.core.compute.provider import AuthError, OutcomeUnknown, PodGone, Provider, ProviderError, ProvisionFailed
 from hudtui.core.compute.values import Offer, Order, Pod
@@ -316,8 +315,7 @@ class _Attempt:
         if not self.claimed:
             raise ProviderError(f"{record.name} is being prepared by another hudtui on this machine")
         self.requested, self.asked_at, self.run = True, record.created, record.run
-        with contextlib.suppress(InputError, TypeError, AttributeError, KeyError):  # of a version with other fields
-            self.offer = offer_from_json(record.order["offer"])
+        self.offer = record.order.offer if record.order is not None else None
         pod = await self.provider.get(record.pod) if record.pod else await self.look()
         if pod is None:
             self.outcome = f"{self.name} is gone."
@@ -738,7 +736,7 @@ async def mark_terminated(record: PodRecord, provider: Provider, ledger: Ledger,
 
 
 async def _why_taken_back(record: PodRecord, provider: Provider) -> str:
-    if record.last_pod().spot or record.order.get("offer", {}).get("spot"):
+    if record.last_pod().spot or (record.order is not None and record.order.offer.spot):
         return "it was taken back: a spot machine can be taken away at any moment"
     try:
         balance = (await provider.account()).balance

@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hudtui.core.compute.provider import Provider
-from hudtui.core.compute.values import Offer, Offers, Price
+from hudtui.core.compute.values import Offer, Offers
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import write_atomic
+from hudtui.core.plain import from_plain, to_plain
 
 _VERSION = 1
 UNCONFIRMED = "not confirmed"
@@ -139,7 +140,7 @@ def save_cache(market: Market, path: Path) -> None:
         InputError: The file cannot be written.
     """
     kept = _cached(path) | {
-        part.title: {"at": part.at, "offers": [offer.to_json() for offer in part.offers]}
+        part.title: {"at": part.at, "offers": [to_plain(offer.kept) for offer in part.offers]}
         for part in market.parts.values()
         if part.at is not None
     }
@@ -161,7 +162,7 @@ def cached_offers(path: Path) -> tuple[Offer, ...]:
     found = []
     for part in _cached(path).values():
         with contextlib.suppress(KeyError, TypeError, ValueError, InputError):
-            found += [offer_from_json(item) for item in part["offers"]]
+            found += from_plain(part["offers"], list[Offer])
     return tuple(found)
 
 
@@ -173,26 +174,9 @@ def load_cache(path: Path, providers: Iterable[Provider]) -> Market:
         part = ProviderOffers(provider.name, provider.title)
         try:
             one = kept[provider.title]
-            offers = tuple(offer_from_json(item) for item in one["offers"])
+            offers = from_plain(one["offers"], tuple[Offer, ...])
             part = replace(part, offers=offers, at=float(one["at"]), remembered=True)
         except (KeyError, TypeError, ValueError, InputError):
             pass
         parts[provider.name] = part
     return Market(parts)
-
-
-def offer_from_json(data: Mapping[str, Any]) -> Offer:
-    """What `Offer.to_json` gave. What the provider said beyond that is lost, so that it cannot be ordered.
-
-    Raises:
-        InputError: It is no offer.
-    """
-    known = {one.name for one in fields(Offer)} - {"price", "images", "raw"}
-    try:
-        return Offer(
-            price=Price(**data["price"]),
-            images=tuple(data["images"]),
-            **{name: value for name, value in data.items() if name in known},
-        )
-    except (KeyError, TypeError) as error:
-        raise InputError("this is not an offer", why=str(error)) from None

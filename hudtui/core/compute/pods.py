@@ -9,7 +9,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -19,7 +19,7 @@ from hudtui.core.compute.values import Order, Pod, PodStage
 from hudtui.core.db import Database
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.paths import app_paths
-from hudtui.core.plain import from_plain
+from hudtui.core.plain import from_plain, to_plain
 from hudtui.core.process import is_running, is_this_machine, machine_id, process_mark
 from hudtui.core.text import clean_line
 
@@ -101,8 +101,8 @@ class PodRecord:
     """What it has cost in all, where the provider said so."""
     why: str | None
     """How it came to the state it is in, in words: why it was ended, or why nothing came of it."""
-    order: Mapping[str, Any] = field(default_factory=dict)
-    """What was ordered: the offer without the provider's raw words, image, disk."""
+    order: Order | None = None
+    """What was ordered; `Offer.kept` of the offer. None if it cannot be read: another version wrote it."""
     seen: float | None = None
     """When its provider said last that it is alive; None: it never did."""
     last: Mapping[str, Any] | None = None
@@ -123,22 +123,27 @@ class PodRecord:
                 pass  # of a version with other fields
             else:
                 return pod if self.open else replace(pod, stage="gone")
-        offer = self.order.get("offer", {})
         stage: PodStage = "unknown" if self.open else "gone"
-        return Pod(
+        pod = Pod(
             self.provider,
             self.pod or "",
             self.name,
             stage,
             status=self.state,
-            gpu_type=str(offer.get("gpu_type") or ""),
-            gpu_count=int(offer.get("gpu_count") or 0),
             hourly=self.hourly,
             currency=self.currency,
             created=self.created,
-            cloud=str(offer.get("cloud") or ""),
-            region=str(offer.get("region") or ""),
-            spot=bool(offer.get("spot")),
+        )
+        if self.order is None:
+            return pod
+        offer = self.order.offer
+        return replace(
+            pod,
+            gpu_type=offer.gpu_type,
+            gpu_count=offer.gpu_count,
+            cloud=offer.cloud,
+            region=offer.region,
+            spot=offer.spot,
         )
 
     @property
@@ -165,7 +170,8 @@ class PodRecord:
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {**vars(self), "order": dict(self.order), "last": dict(self.last) if self.last else None, "held": self.held}
+        order = None if self.order is None else to_plain(self.order)
+        return {**vars(self), "order": order, "last": dict(self.last) if self.last else None, "held": self.held}
 
 
 Grant = Callable[[Sequence[PodRecord]], float | None]
@@ -220,12 +226,6 @@ class Ledger:
             MachineError: The record cannot be written, and so nothing may be requested.
         """
         now, price = time.time(), order.offer.price
-        request = {
-            "offer": order.offer.to_json(),
-            "image": order.image,
-            "disk_gb": order.disk_gb,
-            "max_hours": order.max_hours,
-        }
         values = {
             "name": order.name,
             "provider": provider,
@@ -240,7 +240,7 @@ class Ledger:
             "created": now,
             "updated": now,
             "account": account,
-            "order_json": json.dumps(request, default=str),
+            "order_json": json.dumps(to_plain(replace(order, offer=order.offer.kept))),
         }
         with self._database.writing() as database:
             try:
@@ -383,11 +383,18 @@ def _record(row: tuple[Any, ...]) -> PodRecord:
     last = known.pop("last_json")
     unasked = bool(known.pop("unasked"))
     return PodRecord(
-        order=json.loads(known.pop("order_json")),
+        order=_order(known.pop("order_json")),
         last=json.loads(last) if last else None,
         unasked=unasked,
         **known,
     )
+
+
+def _order(text: str) -> Order | None:
+    try:
+        return from_plain(json.loads(text), Order)
+    except (InputError, ValueError):
+        return None  # of a version with other fields
 
 
 def price_facts(pod: Pod) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 PodStage = Literal["booting", "installing", "ready", "failed", "stopped", "gone", "unknown"]
@@ -86,6 +86,11 @@ class Offer:
     def short(self) -> str:
         """Return the six characters that name the offer to the user."""
         return hashlib.sha256(f"{self.provider} {self.id}".encode()).hexdigest()[:6]
+
+    @property
+    def kept(self) -> Offer:
+        """Return the offer as hudtui writes it down: without the provider's own data, and so not to be ordered."""
+        return replace(self, raw={})
 
     @property
     def gpu_hour(self) -> float:

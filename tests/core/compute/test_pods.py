@@ -38,8 +38,18 @@ def test_intent_is_on_disk_with_its_order(ledger: Ledger) -> None:
         *(4.2, "EUR"),
     )
     assert made.open and made.held
-    assert made.order["offer"]["gpu_type"] == "H100_80GB" and made.order["image"] == "ubuntu"
+    assert made.order == replace(_order(), offer=replace(OFFER, raw={}))
     assert Ledger(ledger.path).records() == (made,)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "no JSON", '{"name": "a", "offer": {"price": 3}}'])
+def test_an_order_that_cannot_be_read_hides_no_machine(ledger: Ledger, text: str) -> None:
+    ledger.reserve(_order(), provider="prime")
+    with sqlite3.connect(ledger.path) as database:
+        database.execute("UPDATE machines SET order_json = ?", (text,))
+    (record,) = ledger.records()
+    assert record.open and record.order is None and record.hourly == 4.2
+    assert record.last_pod().gpu_type == "" and record.to_json()["order"] is None
 
 
 def test_only_its_owner_reads_it(ledger: Ledger) -> None:

@@ -85,7 +85,7 @@ async def test_rent_log_in_and_end(
         await settle(pilot)
 
         entry = Ledger().records()[0]
-        assert entry.state == "ready" and entry.order["offer"]["id"] == offer.id
+        assert entry.state == "ready" and entry.order.offer.id == offer.id
         assert Ledger().limits(entry.name) == Limits(idle_minutes=None)
         text = screen_text(app)
         assert entry.name in text and "$0.44/h" in text and "(simulated)" in text
