@@ -22,7 +22,6 @@ from textual.worker import Worker, WorkerCancelled, WorkerFailed
 import hudtui.tui.textual_patches  # noqa: F401
 from hudtui.core.errors import HudtuiError
 from hudtui.tui.actions import Acting
-from hudtui.tui.compositor import SparingCompositor
 from hudtui.tui.facts import Facts
 from hudtui.tui.steps import STEPS
 from hudtui.tui.widgets.fields import FilterField
@@ -79,7 +78,6 @@ class HudtuiScreen(Acting, Screen[None]):
         super().__init__(id=f"screen-{self.NAME}")
         # Each read of a run would send several. Errors of work come from `run_worker` itself: these would be lost with a widget.
         self.disable_messages(Worker.StateChanged)
-        self._compositor = SparingCompositor()
         self._bar = MessageBar()
         self._framed = False
         self._changing = asyncio.Lock()
