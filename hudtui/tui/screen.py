@@ -19,7 +19,6 @@ from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
-import hudtui.tui.textual_patches  # noqa: F401
 from hudtui.core.errors import HudtuiError
 from hudtui.tui.actions import Acting
 from hudtui.tui.facts import Facts
