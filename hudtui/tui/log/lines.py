@@ -22,7 +22,6 @@ from textual.widget import Widget
 
 from hudtui.core.pattern import Pattern
 from hudtui.tui.log.model import Level, LogBuffer, level_of
-from hudtui.tui.widgets.scrollbar import CalmlyScrolled
 
 _LEVEL_STYLES = {
     Level.ERROR: "log--error",
@@ -39,7 +38,7 @@ _VALUE_STYLES = ("", "log--key", "log--text", "log--number")
 _TIME_WIDTH = 9
 
 
-class LogLines(CalmlyScrolled, ScrollView, can_focus=True):
+class LogLines(ScrollView, can_focus=True):
     """A view of a `LogBuffer`: wrapped or not, with arrival times or not.
 
     The view follows the end of the log until the user scrolls away from it, and again after the user scrolls back to it.
@@ -475,8 +474,7 @@ class FloodLines(LogLines):
     """`LogLines` for a log that may grow by thousands of lines a second.
 
     At this rate every update draws new rows, and Textual's cache of rows costs more than it saves. This widget bypasses the
-    cache, and has neither border nor padding for this reason. New rows do not cause a layout of the whole screen, and the
-    scroll bar is redrawn only if it looks different.
+    cache, and has neither border nor padding for this reason. New rows do not cause a layout of the whole screen.
     """
 
     def _resize_contents(self, size: Size) -> None:

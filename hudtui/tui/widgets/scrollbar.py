@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from math import ceil
-from typing import TYPE_CHECKING, Self, cast
-
 from rich.color import Color
 from rich.segment import Segment, Segments
 from rich.style import Style
-from textual.geometry import Region
-from textual.scrollbar import ScrollBar, ScrollBarRender
-
-if TYPE_CHECKING:
-    from textual.widget import Widget
+from textual.scrollbar import ScrollBarRender
 
 _PLAIN = Color.default()
 
@@ -45,50 +38,3 @@ class ThinScrollBar(ScrollBarRender):
         )
         row = [Segment(text, style + Style(meta=meta, dim=dim)) for text, meta, dim in parts if text]
         return Segments([*row, Segment.line()] * thickness, new_lines=False)
-
-
-class CalmScrollBar(ScrollBar):
-    """A vertical bar that is drawn again only when it looks different: at the end of a long log it hardly moves."""
-
-    _look: tuple[object, ...] = ()
-    _asked = False
-
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Draw it again, where there is a difference to see when size and place are both known."""
-        if not self.is_attached or layout or recompose:
-            return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-        if not self._asked:
-            self._asked = True
-            self.call_next(self._settle)
-        return self
-
-    def _settle(self) -> None:
-        self._asked = False
-        look = self._seen()
-        if look != self._look:
-            self._look = look
-            super().refresh()
-
-    def _seen(self) -> tuple[object, ...]:
-        """Where the thumb begins and ends, in eighths of a cell, and everything else that shows."""
-        size, whole, window = self.size.height, ceil(self.window_virtual_size), ceil(self.window_size)
-        place: tuple[int, int] | None = None
-        if size and 0 < window < whole:
-            thumb = max(1.0, window * size / whole)
-            place = (int((size - thumb) * self.position / (whole - window) * 8), ceil(thumb * 8))
-        return (place, self.size, self.grabbed is not None, self.mouse_over, self.app.theme, self.parent)
-
-
-class CalmlyScrolled:
-    """Mixin, before `ScrollView` in the list of bases, for widgets whose vertical scroll bar is a `CalmScrollBar`."""
-
-    @property
-    def vertical_scrollbar(self) -> ScrollBar:
-        """Made when it is first asked for."""
-        widget = cast("Widget", self)
-        if widget._vertical_scrollbar is None:
-            bar = CalmScrollBar(vertical=True, name="vertical", thickness=widget.scrollbar_size_vertical)
-            widget._vertical_scrollbar = bar
-            bar.display = False
-            widget.app._start_widget(widget, bar)
-        return widget._vertical_scrollbar

@@ -17,11 +17,10 @@ from textual.style import Style as VisualStyle
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.lists import MOVES
-from hudtui.tui.widgets.scrollbar import CalmlyScrolled
 from hudtui.tui.widgets.scrolling import Scrolling
 
 
-class Sheet(Scrolling, CalmlyScrolled, ScrollView, can_focus=True):
+class Sheet(Scrolling, ScrollView, can_focus=True):
     """Lines, wrapped to the width there is.
 
     Args:

@@ -19,7 +19,6 @@ from hudtui.core.text import clean_line
 from hudtui.tui.actions import Acting, AppAction, by_key
 from hudtui.tui.widgets.fit import cut, cut_middle, pad
 from hudtui.tui.widgets.lists import MOVES
-from hudtui.tui.widgets.scrollbar import CalmlyScrolled
 
 R = TypeVar("R")
 
@@ -79,7 +78,7 @@ class Rows(Generic[R]):
         return self._cells(self.rows[row])
 
 
-class VirtualTable(Acting, CalmlyScrolled, ScrollView, can_focus=True):
+class VirtualTable(Acting, ScrollView, can_focus=True):
     """Rows under a heading that stays, with a cursor.
 
     Args:
