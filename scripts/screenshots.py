@@ -94,7 +94,6 @@ SHOTS = (
     Shot("run", ("5",), size=WIDE, then=first_run),
     Shot("results", size=WIDE, then=compared),
     Shot("playing", ("3", "h", "P", "down", "enter", "ctrl+g"), size=WIDE, then=rehearsed),
-    Shot("serving", ("1", "H"), then=first_run),
     Shot("launch", ("5", "n"), then=first_run),
     Shot("settings", ("comma",)),
     Shot("palette", ("ctrl+p",), then=first_run),

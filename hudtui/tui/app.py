@@ -116,7 +116,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         AppAction("app.home", "Home", "Go to the overview of the project.", "0,escape", show=False),
         *(AppAction(f"app.open-{step.name}", step.title.capitalize(), step.question, step.key, show=False) for step in STEPS),
         AppAction("app.open-results", "Results", "The episodes that runs and files hold, turn by turn.", show=False),
-        AppAction("app.open-serving", "Serving", "Serve an environment to trainers over the OpenEnv protocol.", show=False),
         AppAction("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
         AppAction("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
         AppAction(
@@ -899,7 +898,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     action_open_compute = partialmethod(open_screen, "compute")
     action_open_run = partialmethod(open_screen, "run")
     action_open_results = partialmethod(open_screen, "results")
-    action_open_serving = partialmethod(open_screen, "serving")
 
     def action_settings(self) -> None:
         """Open the settings; Esc returns from there."""

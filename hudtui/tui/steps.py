@@ -56,7 +56,6 @@ SCREENS: dict[str, str] = {
     "environment": "hudtui.tui.environment.screen:EnvironmentScreen",
     "mapping": "hudtui.tui.mapping.screen:MappingScreen",
     "playing": "hudtui.tui.playing.screen:PlayingScreen",
-    "serving": "hudtui.tui.serving.screen:ServingScreen",
     "dataset": "hudtui.tui.dataset.screen:DatasetScreen",
     "compute": "hudtui.tui.compute.screen:ComputeScreen",
     "run": "hudtui.tui.runs.screen:RunScreen",

@@ -237,33 +237,6 @@ def test_a_configuration_and_a_task_are_written_and_a_dataset(demo: Path, log_in
     screen.quit()
 
 
-def test_an_environment_is_served(demo: Path, log_in: Callable[..., Screen]) -> None:
-    screen = log_in(demo)
-    screen.until("no run yet")
-    screen.press("1")
-    screen.until("Agent tools")
-    screen.do("environment.serve")
-    screen.until("No server is running.", "Enter Change")
-    for _ in range(4):
-        screen.press("down")
-    screen.press("enter")
-    screen.until("Port")
-    screen.type("0", seen="  0  ")
-    screen.press("enter")
-    screen.until("port      a free one")
-    screen.do("serving.start")
-    screen.until("Listening at http://127.0.0.1:", "0 of 64 open")
-    screen.do("serving.copy")
-    screen.until("Copy what?", "the token")
-    screen.press("escape")
-    screen.until("listens", gone="Copy what?")
-    screen.do("serving.end")
-    screen.until("The server has ended", "No server is running.")
-    screen.press("escape")
-    screen.until("Agent tools")
-    screen.quit()
-
-
 def test_a_task_is_played_and_its_episodes_are_read(demo: Path, log_in: Callable[..., Screen]) -> None:
     screen = log_in(demo)
     screen.until("no run yet")

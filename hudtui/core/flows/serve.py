@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,20 +32,6 @@ SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True)
-class ServerLoad:
-    """What a server has to do."""
-
-    sessions: int
-    """Sessions that are open."""
-    requests: int
-    """Requests and messages so far."""
-    errors: int = 0
-    """Those of them that were answered with an error, and sessions that were refused."""
-    denied: int = 0
-    """Requests of those who may not use the server: without its token, from a web page, or under another name."""
-
-
-@dataclass(frozen=True)
 class Serving:
     """The server listens."""
 
@@ -57,8 +43,6 @@ class Serving:
     sessions: int
     job: TelemetryJob | None = None
     """The job on the platform; None without telemetry."""
-    load: Callable[[], ServerLoad] = field(default=lambda: ServerLoad(0, 0), repr=False, compare=False)
-    """Returns what the server has to do at this moment."""
 
     @property
     def socket(self) -> str:
@@ -184,7 +168,6 @@ async def serve_environment(
                 names,
                 request.sessions,
                 job,
-                lambda: ServerLoad(app.sessions, app.requests, app.errors, app.denied.total()),
             )
             while True:
                 event = await over.get()

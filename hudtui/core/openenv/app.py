@@ -12,7 +12,6 @@ import contextlib
 import json
 import secrets
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,22 +108,14 @@ class OpenEnvApp:
         self._over_http: dict[str, _HttpSession] = {}
         self._reaper: asyncio.Task[None] | None = None
         self._on_refusal = on_refusal
-        self.requests = 0
-        """Requests and messages of sessions that were answered."""
-        self.errors = 0
-        """Those of them that were answered with an error, and sessions that were refused."""
-        self.denied: Counter[int] = Counter()
-        """Requests of those who may not use the server, by the HTTP status of the answer."""
+        self._denied: set[int] = set()
+        """HTTP statuses that were answered to those who may not use the server."""
         self.asgi = _guarded(self._routes(), access, self._deny)
 
-    def _refuse(self, refused: Refused) -> None:
-        self.errors += 1
-        self._on_refusal(refused.code, refused.message)
-
     def _deny(self, status: int) -> None:
-        """Count a request; whoever reaches the server can send any number of them."""
-        self.denied[status] += 1
-        if self.denied[status] == 1:
+        """Report the first request with this answer; whoever reaches the server can send any number of them."""
+        if status not in self._denied:
+            self._denied.add(status)
             self._on_refusal(f"HTTP {status}", _REFUSALS[status])
 
     @property
@@ -148,11 +139,10 @@ class OpenEnvApp:
 
         def post(path: str, handler: Callable[[Request, dict[str, Any]], Awaitable[Any]]) -> Route:
             async def answer(request: Request) -> Response:
-                self.requests += 1
                 try:
                     return JSONResponse(await handler(request, read_object(await _body(request))))
                 except Refused as refused:
-                    self._refuse(refused)
+                    self._on_refusal(refused.code, refused.message)
                     status = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 500, "FACTORY_ERROR": 500, "SESSION_ERROR": 500}.get(
                         refused.code, 422
                     )
@@ -312,7 +302,7 @@ class OpenEnvApp:
         try:
             self._make_room()
         except Refused as refused:
-            self._refuse(refused)
+            self._on_refusal(refused.code, refused.message)
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 await socket.send_text(json.dumps(refused.to_json()))
                 await socket.close()
@@ -347,18 +337,17 @@ class OpenEnvApp:
             except TimeoutError:
                 return
             patience = None
-            self.requests += 1
             try:
                 request = read_object(raw)
                 if request.get("type") == "close":
                     return
                 answer = await _carry_out(session, request)
             except Refused as refused:
-                self._refuse(refused)
+                self._on_refusal(refused.code, refused.message)
                 answer = refused.to_json()
             except Exception as error:  # a defect costs the message, and not the session
                 failed = Refused("SESSION_ERROR", f"the server failed: {type(error).__name__}")
-                self._refuse(failed)
+                self._on_refusal(failed.code, failed.message)
                 answer = failed.to_json()
             await socket.send_text(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace").decode())
 

@@ -81,6 +81,7 @@ class EnvironmentScreen(HudtuiScreen):
         "tcp://host:port, or a command after `--`. The last analysis is shown at once; {key:environment.look} analyzes again. "
         "A call by hand shows what the agent would see. {key:environment.generate} writes a configuration for the environment, "
         "{key:environment.new-task} the template of a task: a prompt, and calls that set it up and judge the outcome, to fill in."
+        " `hudtui env serve` serves it to trainers over the OpenEnv protocol."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("environment.source", "Source", "Name the environment to open.", "a"),
@@ -89,7 +90,6 @@ class EnvironmentScreen(HudtuiScreen):
         AppAction("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
         AppAction("environment.new-task", "New task", "Write the template of a task for this environment.", "n", asks=True),
         AppAction("environment.play", "Play", "Play a task of this project: by hand, or by a policy.", "p"),
-        AppAction("environment.serve", "Serve", "Serve this environment, or tasks, to trainers over OpenEnv.", "H", show=False),
         AppAction("environment.image", "Open image", "Open the image of the last answer outside the terminal.", "o", show=False),
         AppAction(
             "environment.login", "Log in or out", "Log in at the server, in a browser; or forget the login.", "L", show=False
@@ -447,13 +447,6 @@ class EnvironmentScreen(HudtuiScreen):
 
     def action_play(self) -> None:
         self.app.open_screen("playing", back="environment")
-
-    def action_serve(self) -> None:
-        """Serve the environment, with the tasks of the project where there are some."""
-        source = self.source
-        facts = self.app.facts
-        given = {"source": source.text} if source is not None and (facts is None or not facts.task_files) else {}
-        self.app.open_screen("serving", back="environment", **given)
 
     # -- on to the mapping -------------------------------------------------------------------------------------------
 

@@ -159,30 +159,29 @@ def _rank(option: Content | Hanging, words: Sequence[str]) -> int | None:
     return 2 if all(word in f"{name}{about.casefold()}" for word in words) else None
 
 
-async def pick_file(app: HudtuiApp, kind: Literal["configs", "task_files"], now: str | None, *, none: str = "") -> str | None:
+async def pick_file(app: HudtuiApp, kind: Literal["configs", "task_files"], now: str | None) -> str | None:
     """Ask, from a worker, for a configuration or a task file of the project.
 
     Args:
         app: The app.
         kind: Which files are offered; of tasks another source can be named as well.
         now: The current choice, which the cursor begins on.
-        none: Words for no file, where that is a choice.
 
     Returns:
-        The file relative to the project, or the source; empty for no file; None if nothing is chosen.
+        The file relative to the project, or the source; None if nothing is chosen.
     """
     workspace = await asyncio.to_thread(lambda: app.workspace)
     files = [workspace.relative(path) for path in getattr(workspace, kind)]
-    tasks, first = kind == "task_files", 1 if none else 0
-    options = [*([none] if none else []), *files, *(["another file, or a dataset on the Hub …"] if tasks else [])]
+    tasks = kind == "task_files"
+    options = [*files, *(["another file, or a dataset on the Hub …"] if tasks else [])]
     if not options:
         app.say("There is no configuration in this folder.", severity="warning")
         return None
-    at = files.index(now) + first if now in files else first + len(files) if tasks and now else 0
+    at = files.index(now) if now in files else len(files) if tasks and now else 0
     title = "Tasks of which file?" if tasks else "Which configuration?"
     index: int | None = await app.push_screen_wait(Pick(title, options, at=at))
-    if index is None or index < first:
-        return None if index is None else ""
-    if index - first < len(files):
-        return files[index - first]
+    if index is None:
+        return None
+    if index < len(files):
+        return files[index]
     return (await app.ask("Tasks of", placeholder="tasks.json, or org/name") or "").strip() or None

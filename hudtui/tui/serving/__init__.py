@@ -1,1 +1,0 @@
-"""The screen on which an environment is served to trainers."""
