@@ -234,9 +234,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         colours = self.console.color_system
         for theme in themes_for(colours):
             self.register_theme(theme)
-        self.user_themes: tuple[str, ...] = ()
-        """Names of the themes of the user's own."""
-        self._theme_complaints = self._read_themes()
         # Textual answers NO_COLOR with shades of grey; ours is a theme without any colour.
         self._filters = [one for one in self._filters if not isinstance(one, Monochrome | NoColor)]
         wanted = self.preferences.theme
@@ -295,7 +292,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.log_file = applog.start_logging(self.places.state, debug=self.verbose)
             applog.log.info("hudtui %s opens %s", __version__, self.folder)
         keymap, complaints = preferences.load_keymap(self.places.config / preferences.KEYMAP_FILE)
-        complaints += (*preferences.set_aside(self.places.state / preferences.FILE), *self._theme_complaints)
+        complaints += (*preferences.set_aside(self.places.state / preferences.FILE),)
         if keymap:
             self.keymap = keymap
             self.set_keymap(keymap)
@@ -312,8 +309,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     async def on_unmount(self) -> None:
         """Close connections, and collect what is printed when the terminal is back."""
         await self.rented.gone()
-        if "pictures" in vars(self):
-            self.pictures.forget()
         try:
             self.parting = tuple(" ".join(one.words) for one in await self.spending.unattended())
         except Exception as error:
@@ -1130,9 +1125,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def action_theme(self) -> None:
         from hudtui.tui.palette import ThemePick, theme_names
 
-        if complaints := self._read_themes():
-            self.say("; ".join(complaints), severity="warning")
-        before, names = self.theme, theme_names(self.available_themes, self.user_themes)
+        before, names = self.theme, theme_names(self.available_themes)
 
         def chosen(at: int | None) -> None:
             if at is None:
@@ -1141,22 +1134,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
                 self.set_theme(names[at])
 
         self.push_screen(ThemePick(names, before), chosen)
-
-    def _read_themes(self) -> tuple[str, ...]:
-        """Take up the themes of the user's own, also changed ones; returns what is wrong with their files."""
-        folder = self.places.config / "themes"
-        if not folder.is_dir():
-            return ()
-        from hudtui.tui.user_themes import load_themes
-
-        before = self._registered_themes.get(self.theme)
-        themes, complaints = load_themes(folder)
-        self.user_themes = tuple(theme.name for theme in themes)
-        for theme in themes:
-            self.register_theme(theme)
-        if self._registered_themes.get(self.theme) != before:
-            self.mutate_reactive(HudtuiApp.theme)
-        return complaints
 
     def set_theme(self, name: str) -> None:
         """Take a theme and keep the choice."""

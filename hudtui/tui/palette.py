@@ -98,9 +98,9 @@ class ThemePick(Pick):
         self.app.theme = self._names[self._shown[event.option_index]]
 
 
-def theme_names(themes: Iterable[str], of_user: Sequence[str] = ()) -> list[str]:
-    """Return the names of the themes that can be chosen: the user's own first, then hudtui's, then Textual's."""
-    first = [*of_user, *(theme.name for theme in OWN)]
+def theme_names(themes: Iterable[str]) -> list[str]:
+    """Return the names of the themes that can be chosen: hudtui's first, then Textual's."""
+    first = [theme.name for theme in OWN]
     return [*first, *sorted(name for name in themes if name not in first and not name.startswith("textual-ansi"))]
 
 

@@ -128,7 +128,7 @@ _CONTRAST.variables |= {
 }
 
 _PLAIN = "ansi_default"
-COLOURS = (
+_COLOURS = (
     "primary",
     "secondary",
     "accent",
@@ -142,7 +142,7 @@ COLOURS = (
     "boost",
 )
 """The colours of a theme that are no variables."""
-_MONO = Theme(name=MONOCHROME, **dict.fromkeys(COLOURS, _PLAIN), ansi=True)  # type: ignore[arg-type]
+_MONO = Theme(name=MONOCHROME, **dict.fromkeys(_COLOURS, _PLAIN), ansi=True)  # type: ignore[arg-type]
 _MONO.variables |= {
     **{name: _PLAIN for name, value in _MONO.to_color_system().generate().items() if value.startswith("ansi_")},
     **dict.fromkeys(("ansi-background", "ansi-foreground", "foreground-disabled"), _PLAIN),

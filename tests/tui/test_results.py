@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gc
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.color import ColorSystem
 from support.pictures import claiming, png
 from support.played import played, task, write
 from support.recorded import own_episode, verifiers_conversation, write_own
@@ -583,7 +581,7 @@ def seen(project: Path) -> Path:
 
 
 def test_picture_of_images(snap: Any, seen: Path) -> None:
-    pytest.importorskip("textual_image")
+    pytest.importorskip("PIL")
 
     async def show(pilot: Any) -> None:
         screen = await opened(pilot)
@@ -594,7 +592,7 @@ def test_picture_of_images(snap: Any, seen: Path) -> None:
 
 
 async def test_images_are_lines_of_the_episode(open_app: Any, seen: Path) -> None:
-    pytest.importorskip("textual_image")
+    pytest.importorskip("PIL")
     async with open_app(seen, size=(120, 45)) as (app, pilot):
         screen = await opened(pilot)
         text = text_of(screen.episode)
@@ -619,25 +617,6 @@ async def test_without_the_extra_a_line_says_how_to_see_an_image(
         await until(pilot, lambda: "it is in" in screen.message)
         (saved,) = (seen / ".hudtui" / "images").iterdir()
         assert saved.suffix == ".png" and saved.read_bytes() == base64.b64decode(png())
-
-
-async def test_a_terminal_that_draws_images_gets_them_through_the_app(
-    open_app: Any, seen: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """By kitty's protocol: the data goes where the app writes, and what stands in the lines are places for it."""
-    pytest.importorskip("textual_image")
-    from PIL.Image import Image
-
-    async with open_app(seen, size=(120, 45)) as (app, pilot):
-        sent: list[str] = []
-        monkeypatch.setenv("TERM", "xterm-kitty")
-        monkeypatch.setattr(app.console, "_color_system", ColorSystem.TRUECOLOR)
-        monkeypatch.setattr(app._driver, "write", sent.append)
-        screen = await opened(pilot)
-        assert "\U0010eeee" in text_of(screen.episode) and any(one.startswith("\x1b_G") for one in sent)
-        assert not [one for one in gc.get_objects() if isinstance(one, Image) and one.size == (24, 16)], "no pixels are kept"
-        app.pictures.forget()
-        assert sent[-1].startswith("\x1b_Ga=d") and "\x1b_G" not in capfd.readouterr().out
 
 
 async def test_an_episode_of_very_many_turns_is_drawn_when_it_is_read_and_cut(

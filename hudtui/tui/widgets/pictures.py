@@ -1,26 +1,19 @@
-"""Images as lines of text. Needs the extra `images`: without it, and without colours, there are none.
-
-Lines are half blocks; in kitty and Ghostty they are places in which the terminal draws the image itself.
-"""
+"""Images as lines of half blocks. Needs the extra `images`: without it, and without colours, there are none."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import binascii
-import fcntl
 import importlib.util
 import io
 import os
-import struct
-import sys
-import termios
 import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache, lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from textual.color import Color
@@ -42,14 +35,14 @@ _SIDE = 800
 """Pixels of the longer side of an image that is drawn."""
 MOST_PICTURES = 48
 """Pictures whose lines are kept, and those of one episode that are shown."""
+_Pixel = tuple[int, int, int]
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
-_DRAWING_TERMINALS = ("xterm-kitty", "xterm-ghostty")
 
 
 @cache
 def installed() -> bool:
     """Return whether the extra is there."""
-    return importlib.util.find_spec("textual_image") is not None
+    return importlib.util.find_spec("PIL") is not None
 
 
 def why_no_pictures(app: App[Any]) -> str | None:
@@ -96,7 +89,7 @@ class Pictures:
 
     def __init__(self, app: App[Any]) -> None:
         self._app = app
-        self._made: OrderedDict[tuple[int, int, int], tuple[Any, tuple[Content, ...]]] = OrderedDict()
+        self._made: OrderedDict[tuple[int, int, int], tuple[Content, ...]] = OrderedDict()
         self._lock = threading.Lock()
 
     def lines(self, data: str | None, width: int) -> Sequence[Content]:
@@ -115,103 +108,43 @@ class Pictures:
         with self._lock:
             if key not in self._made:
                 try:
-                    self._made[key] = self._draw(_decode(data), width)
+                    self._made[key] = tuple(_half_blocks(_decode(data), width))
                 except Undecodable as error:
-                    self._made[key] = (None, (Content.styled(f"it cannot be shown: {error}", "$warning"),))
+                    self._made[key] = (Content.styled(f"it cannot be shown: {error}", "$warning"),)
                 while len(self._made) > MOST_PICTURES:
-                    self._release(self._made.popitem(last=False)[1][0])
+                    self._made.popitem(last=False)
             self._made.move_to_end(key)
-            return self._made[key][1]
+            return self._made[key]
 
     async def draw(self, images: Iterable[str | None], width: int) -> None:
         """Make the lines of the first images of an episode, so that `lines` returns them at once."""
         for data in [data for data in images if data is not None][:MOST_PICTURES]:
             await asyncio.to_thread(self.lines, data, width)
 
-    def forget(self) -> None:
-        """Let the terminal forget all images."""
-        while self._made:
-            self._release(self._made.popitem()[1][0])
 
-    def _draw(self, image: Any, width: int) -> tuple[Any, tuple[Content, ...]]:
-        across, down = _cell_size()
-        drawn = os.environ.get("TERM") in _DRAWING_TERMINALS and self._app.console.color_system == "truecolor"
-        # No pixel of a small image takes more than half a cell.
-        scale = min(width / image.width, 2 * TALLEST / image.height, 1.0)
-        columns, rows = max(round(image.width * scale), 1), max(round(image.height * scale / 2), 1)
-        if drawn:
-            scale = min(width * across / image.width, TALLEST * down / image.height, 1.0)
-            columns, rows = max(round(image.width * scale / across), 1), max(round(image.height * scale / down), 1)
-        with _terminal_aside(self._app):
-            from textual_image.renderable import HalfcellImage, TGPImage
-
-            made = (TGPImage if drawn else HalfcellImage)(image, columns, rows)
-            options = self._app.console.options.update(max_width=columns)
-            options.max_height = rows
-            lines = tuple(_as_lines(made.__rich_console__(self._app.console, options)))
-        if not drawn:
-            return None, lines
-        del made._image_data  # the terminal has the pixels now
-        return made, lines
-
-    def _release(self, made: Any) -> None:
-        if made is not None:
-            with _terminal_aside(self._app):
-                made.cleanup()
+def _half_blocks(image: Any, width: int) -> Iterator[Content]:
+    """Lines of an image, two pixels in a cell; a small image is not made larger."""
+    scale = min(width / image.width, 2 * TALLEST / image.height, 1.0)
+    columns = max(round(image.width * scale), 1)
+    rows = max(round(image.height * scale / 2), 1)
+    pixels = image.resize((columns, 2 * rows)).load()
+    text = "▀" * columns
+    for row in range(rows):
+        pairs = [(pixels[column, 2 * row], pixels[column, 2 * row + 1]) for column in range(columns)]
+        yield Content(text, spans=_spans(pairs))
 
 
-@contextmanager
-def _terminal_aside(app: App[Any]) -> Iterator[None]:
-    """Keep the library off the terminal, which is the app's: it asks nothing, and the app writes what it wants to write."""
-    out, aside = sys.__stdout__, io.StringIO()
-    sys.__stdout__ = aside  # type: ignore[misc, assignment]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # its calls of Pillow
-            yield
-    finally:
-        sys.__stdout__ = out  # type: ignore[misc]
-    if (text := aside.getvalue()) and (driver := app._driver) is not None:
-        driver.write(text)
-
-
-@cache
-def _cell_size() -> tuple[int, int]:
-    """Pixels of a cell; the library takes them for known then, and does not ask the terminal."""
-    try:
-        rows, columns, width, height = struct.unpack("HHHH", fcntl.ioctl(2, termios.TIOCGWINSZ, b"\0" * 8))
-        size = (width // columns, height // rows) if width and height else (10, 20)
-    except (OSError, ZeroDivisionError):
-        size = (10, 20)
-    from textual_image import _terminal
-
-    _terminal.get_cell_size._result = _terminal.CellSize(*size)  # type: ignore[attr-defined, unused-ignore]
-    return size
-
-
-def _as_lines(segments: Any) -> Iterator[Content]:
-    """Segments of Rich as lines; neighbours of the same colours are one span."""
-    text, spans = "", list[Span]()
-    for segment in segments:
-        for number, piece in enumerate(segment.text.split("\n")):
-            if number:
-                yield Content(text, spans=spans)
-                text, spans = "", []
-            if not piece:
-                continue
-            style = _style(segment.style.color, segment.style.bgcolor)
-            if spans and spans[-1].style is style:
-                spans[-1] = Span(spans[-1].start, len(text) + len(piece), style)
-            else:
-                spans.append(Span(len(text), len(text) + len(piece), style))
-            text += piece
-    if text:
-        yield Content(text, spans=spans)
+def _spans(pairs: Iterable[tuple[_Pixel, _Pixel]]) -> list[Span]:
+    """Styles of the cells of a line; neighbours of the same colours are one span."""
+    spans: list[Span] = []
+    at = 0
+    for (upper, lower), cells in groupby(pairs):
+        end = at + len(list(cells))
+        spans.append(Span(at, end, _style(upper, lower)))
+        at = end
+    return spans
 
 
 @lru_cache(maxsize=16_384)
-def _style(front: Any, back: Any) -> Style:
-    return Style(
-        foreground=None if front is None else Color.from_rich_color(front),
-        background=None if back is None else Color.from_rich_color(back),
-    )
+def _style(upper: _Pixel, lower: _Pixel) -> Style:
+    return Style(foreground=Color(*upper), background=Color(*lower))
