@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
     from textual.dom import DOMNode
     from textual.driver import Driver
-    from textual.screen import Screen
     from textual.theme import Theme
 
     from hudtui.core.flows.person import Choice
@@ -664,6 +663,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         screen = self._opened.get(name)
         if screen is None:
             screen = self._opened[name] = screen_class(name)()
+            self.read_styles(screen.css_path)
             # Textual adds them late, and works out every style a second time.
             screen.add_class(*self._size_classes(), update=False)
             self.install_screen(screen, name)
@@ -697,16 +697,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.open_screen(self._back.get(name) or "home")
 
     def read_styles(self, paths: Sequence[PurePath]) -> None:
-        """Read style sheets of screens, each once. A sheet is for its own screen: what is shown already keeps its styles."""
+        """Read style sheets of screens, each once. A sheet is for its own screen: what is shown already keeps its styles.
+
+        Textual would read the sheets of all screens again, and work out the styles of all widgets.
+        """
         unknown = [path for path in paths if not self.stylesheet.has_source(str(path))]
         if unknown:
             self.stylesheet.read_all(unknown)
             self.stylesheet.parse()
-
-    def _load_screen_css(self, screen: Screen[Any]) -> None:
-        """Read the styles of a screen. Textual would read those of all screens again, and work out those of all widgets."""
-        self.read_styles(screen.css_path)
-        super()._load_screen_css(screen)
 
     def _size_classes(self) -> tuple[str, ...]:
         sides = ((self.HORIZONTAL_BREAKPOINTS, self.size.width), (self.VERTICAL_BREAKPOINTS, self.size.height))

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.events import ScreenResume
-from textual.geometry import Size
-from textual.screen import UPDATE_PERIOD, Screen
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
@@ -44,7 +42,7 @@ _SAID_WITH = 1.0
 """Seconds within which a message and a question are of the same work."""
 
 TOGETHER = 0.1
-"""Seconds for which drawing is held, so that parts are drawn together."""
+"""Seconds within which parts that come one by one are drawn together."""
 
 
 def started(
@@ -81,8 +79,6 @@ class HudtuiScreen(Acting, Screen[None]):
         self._framed = False
         self._changing = asyncio.Lock()
         self._rest: Timer | None = None
-        self._held: Timer | None = None
-        self._styled: int | None = None
         self._at_rest: Callable[[], object] = lambda: None
 
     if TYPE_CHECKING:
@@ -285,25 +281,8 @@ class HudtuiScreen(Acting, Screen[None]):
 
     @property
     def waits(self) -> bool:
-        """Whether work waits for a pause of the keys, or drawing is held."""
-        return self._rest is not None or self._held is not None
-
-    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
-        """Place the widgets. That what scrolls got another size inside is no reason to do so a second time, as Textual would.
-
-        Scroll bars that come or go ask for it themselves.
-        """
-        inside = Widget.virtual_size
-        inside._layout = inside._repaint = False
-        try:
-            super()._refresh_layout(size, scroll)
-        finally:
-            inside._layout = inside._repaint = True
-
-    def _screen_resized(self, size: Size) -> None:
-        """Place the widgets for another size. Textual does so for each message, and sends three of the same size at the start."""
-        if size != self._compositor.size:
-            super()._screen_resized(size)
+        """Whether work waits for a pause of the keys."""
+        return self._rest is not None
 
     async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out to its end what mounts or removes widgets, also where the work that waits for it is cancelled meanwhile.
@@ -347,42 +326,6 @@ class HudtuiScreen(Acting, Screen[None]):
         environment = {name: value for name, value in os.environ.items() if name != "TMUX"}
         with self.app.suspend():
             subprocess.run(command, env=environment, check=False)
-
-    def hold_picture(self) -> None:
-        """Hold drawing for a moment, so that parts are drawn together."""
-        if self._held is not None:
-            self._held.stop()
-        self._held = self.set_timer(TOGETHER, self.release_picture, name="hold picture")
-
-    def release_picture(self) -> None:
-        """Draw what has changed meanwhile."""
-        if self._held is not None:
-            self._held.stop()
-            self._held = None
-            self._update_timer.resume()
-
-    def _compositor_refresh(self) -> None:
-        if self.app._batch_count:  # Textual would take what is to be drawn for drawn, and show nothing of it
-            self.set_timer(UPDATE_PERIOD, self._compositor_refresh)
-        else:
-            super()._compositor_refresh()
-
-    def _on_timer_update(self) -> None:
-        if self._held is None:
-            super()._on_timer_update()
-        else:
-            self._update_timer.pause()
-
-    def _on_screen_resume(self, event: ScreenResume) -> None:
-        """Work all styles out again only where the theme has changed while another screen was shown."""
-        before, self._styled = self._styled, self.app._css_update_count
-        event.refresh_styles = before not in (None, self._styled)
-
-    def _on_screen_suspend(self) -> None:
-        """Drop the drawn lines, except behind a dialog: they take megabytes, and are soon drawn again."""
-        if not self.app.screen.is_modal:
-            for widget in self.walk_children(Widget):
-                widget._styles_cache.clear()
 
     # -- frame -------------------------------------------------------------------------------------------------------
 

@@ -324,27 +324,3 @@ def test_a_real_terminal_shows_the_same_as_after_painting_everything(worked_in: 
     terminal.resize(110, 32)
     before = terminal.settled("old")
     assert terminal.redrawn() == before
-
-
-async def test_what_changes_while_updates_wait_is_drawn_afterwards(
-    open_app: Callable[..., Any], project: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known, ours = Cells(), Grid(120, 40)
-
-    def display(self: HudtuiApp, screen: Screen[Any], update: Any) -> None:
-        if isinstance(update, CompositorUpdate) and not self._batch_count:  # as Textual's own
-            ours.write(known.changes(update, CONSOLE))
-
-    monkeypatch.setattr(HudtuiApp, "_display", display)
-    async with open_app(project, size=(120, 40)) as (app, pilot):
-        await pilot.press("comma")
-        await settle(pilot)
-        screen = app.screen
-        with app.batch_update():
-            screen.say("The first change.")
-            await pilot.pause(0.05)
-            screen._refresh_layout(app.size)
-            screen.say("The second change.")
-            await pilot.pause(0.05)
-        await settle(pilot)
-        assert ours.cells == whole(screen)

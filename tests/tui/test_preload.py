@@ -65,17 +65,6 @@ async def test_a_station_reads_no_styles_anew(
             assert name == app.screen.NAME
 
 
-async def test_a_message_of_the_same_size_makes_no_layout(
-    open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_app(project) as (app, pilot):
-        with monkeypatch.context() as patched:
-            patched.setattr(app.screen._compositor, "reflow", lambda *_: pytest.fail("the widgets are placed again"))
-            await pilot.resize_terminal(*app.size)
-        await pilot.resize_terminal(90, 30)
-        assert app.screen.query_one("#home-panes").region.width == 90
-
-
 def test_everything_that_a_station_imports_at_its_opening_is_there(full: Path) -> None:
     """In a process of its own, where nothing was imported before: opening the table of tasks imports nothing more of ours."""
     code = """

@@ -310,7 +310,6 @@ class RunScreen(HudtuiScreen):
     def _moved(self, event: RunList.Highlighted) -> None:
         """Open the run under the cursor as soon as the cursor rests."""
         event.stop()
-        self.release_picture()
         if self._awaited is None:
             self.when_keys_rest(self._choose_at_cursor)
 
@@ -343,7 +342,7 @@ class RunScreen(HudtuiScreen):
     def _choose(self, run: str) -> None:
         self.chosen, self.view, self.window = run, None, None
         self.set_timer(TOGETHER, self._forget_before, name="another run")
-        self.hold_picture()
+        self.app.delay_update()  # the log before goes and the log of this run comes: only the second is worth drawing
         self.logs.forget()
         self._awaited = None if self.runs.choose(run) else run
         if self.is_current:
