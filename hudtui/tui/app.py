@@ -31,7 +31,7 @@ from hudtui import __version__
 from hudtui.core.errors import HudtuiError
 from hudtui.core.paths import AppPaths, app_paths
 from hudtui.tui import preferences
-from hudtui.tui.actions import REGISTRY, Acting, AppAction, keys_of, shown, with_keys
+from hudtui.tui.actions import REGISTRY, Acting, AppAction, keys_of, load_all_actions, shown, with_keys
 from hudtui.tui.cells import Cells, ChangedCells
 from hudtui.tui.facts import Facts, Marks, Services
 from hudtui.tui.home.screen import HomeScreen
@@ -84,9 +84,6 @@ MESSAGES_KEPT = 100
 
 _ABOUT = {"app.message", "app.help", "app.jump", "app.palette", "app.theme", "app.mouse", "app.suspend"}
 """Actions that leave the message in the bar."""
-
-SETTLED = 3.0
-"""Seconds after which a screen that was opened for the first time has created its long-lived objects."""
 
 
 def _palette() -> type:
@@ -284,9 +281,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def _painted(self) -> None:
         """The first paint is on the terminal."""
-        from hudtui.tui import applog, preload
+        from hudtui.tui import applog
 
-        preload.share_memory()
         if not self.is_headless:
             self.log_file = applog.start_logging(self.places.state, debug=self.verbose)
             applog.log.info("hudtui %s opens %s", __version__, self.folder)
@@ -514,8 +510,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.fail(error)
         self.spending.begin()
         self.rented.begin()
-        if not self.is_headless and self.facts is not None:
-            self.run_worker(self._get_ready(self.facts), name="forever", group="ahead")
+        if not self.is_headless:
+            # Nobody waits for the screens now: they open faster when they are imported already.
+            self.run_worker(partial(asyncio.to_thread, load_all_actions), name="forever", group="ahead")
         await self._ask_machines(first=True)
 
     async def _keep_up(self) -> None:
@@ -557,12 +554,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         await self._reload()
         for notice in notices:
             self.say(notice, severity="warning")
-
-    async def _get_ready(self, facts: Facts) -> None:
-        from hudtui.tui import preload
-
-        await preload.prepare(self, preload.soon(facts))
-        preload.spare_collector()
 
     async def _read(self, everything: bool = False) -> Facts:
         def read() -> tuple[Marks, Facts]:
@@ -667,10 +658,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             # Textual adds them late, and works out every style a second time.
             screen.add_class(*self._size_classes(), update=False)
             self.install_screen(screen, name)
-            if not self.is_headless:
-                from hudtui.tui import preload
-
-                self.set_timer(SETTLED, preload.spare_collector, name=f"{name} settled")
         while isinstance(dialog := self.screen, ModalScreen) and len(self.screen_stack) > 1:
             # The worker that asked gets the answer of a cancelled dialog, and does not wait forever.
             dialog.dismiss(getattr(dialog, "cancelled", None))

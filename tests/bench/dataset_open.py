@@ -24,6 +24,7 @@ from pathlib import Path
 CHILD = """
 import asyncio, json, os, resource, sys, time
 from pathlib import Path
+from hudtui.tui.actions import load_all_actions
 from hudtui.tui.app import HudtuiApp
 
 async def settled(pilot):
@@ -52,9 +53,7 @@ async def main():
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         if ready:  # as the app does by itself on a terminal
-            from hudtui.tui import preload
-            await preload.prepare(app, preload.soon(app.facts))
-            preload.spare_collector()
+            await asyncio.to_thread(load_all_actions)
         lags, stop = [0.0], False
         async def heart():
             while not stop:

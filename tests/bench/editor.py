@@ -95,7 +95,6 @@ async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
     from hudtui.core.environment.cache import save_analysis
     from hudtui.core.environment.source import parse_source
     from hudtui.core.environment.values import Analysis, Tool
-    from hudtui.tui import preload
     from hudtui.tui.app import HudtuiApp
 
     (folder / "configs").mkdir()
@@ -106,7 +105,6 @@ async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
     app = HudtuiApp(folder)
     async with app.run_test(size=(160, 48)) as pilot:
         await pilot.pause()
-        await preload.prepare(app, ("mapping",))  # this and `spare_collector` below the app does by itself on a terminal
         app.open_screen("mapping")
         view: Any = None
         while view is None or not view.draft.rows:
@@ -115,7 +113,6 @@ async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
         view.preview.reply.load_text(f"<think>x</think><tool>act_{actions // 2}(4, 5)</tool>")
         view.editor.focus()
         await pilot.pause()
-        preload.spare_collector()
         yield pilot
 
 
