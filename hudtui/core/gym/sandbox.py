@@ -36,8 +36,10 @@ MAX_NUMBER_TEXT = 6_000
 MAX_PRECISION = 4_096
 """Digits after the decimal point that a format may ask for."""
 
-_ITEM = 24
-"""Characters that an item of a collection counts as."""
+_ITEM = 36
+"""Characters that an item of a collection counts as, where it is looked at."""
+_COPIED = 8
+"""Characters that an item counts as where a collection is copied without a look at what it holds."""
 _LEVEL = 600
 """Characters that a level of lists and objects counts as."""
 _SMALL = 64
@@ -108,32 +110,44 @@ def size_of(value: Any) -> Size:
         BudgetExceededError: A limit is exceeded.
     """
     items = characters = 0
-    level = [value]
+    parts: list[Any] = [value]
+    keys: list[Any] = []
     for depth in range(MAX_LEVELS):
-        kinds = set(map(type, level))
-        if str in kinds:
-            characters += sum(map(len, _of_kind(level, str, kinds)))
-        if int in kinds:
-            numbers = _of_kind(level, int, kinds)
-            if max(numbers) >> 64 or min(numbers) >> 64 < -1:
-                characters += sum(map(_digits, numbers))
+        # Apart from the values beside them, keys are of one type, and need not be picked out one by one.
+        collections: list[Any] = []
+        for part in (parts, keys):
+            kinds = set(map(type, part))
+            characters += _characters(part, kinds)
+            if not kinds.isdisjoint(_COLLECTIONS):
+                collections += part if kinds <= _COLLECTIONS else [one for one in part if type(one) in _COLLECTIONS]
         if characters > MAX_CHARACTERS:
             raise _too_long()
-        if kinds.isdisjoint(_COLLECTIONS):
+        if not collections:
             return Size(items, characters, depth)
-        collections = [part for part in level if type(part) in _COLLECTIONS]
         items += sum(map(len, collections))
         if items > MAX_ITEMS:
             raise _too_many()
-        level = list(chain.from_iterable(collections))
-        for collection in collections:
-            if type(collection) is dict:
-                level += collection.values()
+        dicts = [one for one in collections if type(one) is dict]
+        others = collections if not dicts else [one for one in collections if type(one) is not dict]
+        keys = list(chain.from_iterable(dicts))
+        parts = [*chain.from_iterable(others), *chain.from_iterable(map(dict.values, dicts))]
     raise BudgetExceededError("a value is nested too deeply")
 
 
-def _of_kind(level: list[Any], kind: type, kinds: set[type]) -> list[Any]:
-    return level if len(kinds) == 1 else [part for part in level if type(part) is kind]
+def _characters(parts: list[Any], kinds: set[type]) -> int:
+    """Count the characters of the texts and of the long numbers in a list that holds these types."""
+    count = 0
+    if str in kinds:
+        count += sum(map(len, _of_kind(parts, str, kinds)))
+    if int in kinds:
+        numbers = _of_kind(parts, int, kinds)
+        if max(map(int.bit_length, numbers)) > 64:
+            count += sum(map(_digits, numbers))
+    return count
+
+
+def _of_kind(parts: list[Any], kind: type, kinds: set[type]) -> list[Any]:
+    return parts if len(kinds) == 1 else [part for part in parts if type(part) is kind]
 
 
 def _digits(number: int) -> int:
@@ -192,7 +206,7 @@ class Budget:
         elif kind in _COLLECTIONS and len(value) > _SMALL:
             if len(value) > MAX_ITEMS:
                 raise _too_many()
-            self.spend(2 * _ITEM * len(value))
+            self.spend(2 * _COPIED * len(value))
         return value
 
 

@@ -113,7 +113,8 @@ class Transform:
                 context = self._default[0] if self._default else {}
             else:
                 for argument in context.values():
-                    sandbox.check_argument(argument)
+                    if argument is not value:
+                        sandbox.check_argument(argument)
             return self._function(Budget(), value, context)
         except Exception as error:
             raise TransformFailure(_reason(error)) from None
