@@ -16,6 +16,7 @@ from hudtui.cli import console
 from hudtui.cli.command import older_spellings, top
 from hudtui.cli.options import takes_request
 from hudtui.core.knobs import knobs_of
+from hudtui.core.plain import to_plain
 from hudtui.core.rollouts.options import EpisodeOptions, EvalOptions
 
 if TYPE_CHECKING:
@@ -170,8 +171,8 @@ def _report(request: EvalRequest, prepared: EvalPrepared, summary: EvalSummary, 
                 "source": request.tasks,
                 "policy": prepared.policy,
                 "out": str(prepared.out_dir),
-                "job": None if prepared.job is None else prepared.job.to_json(),
-                "problems": [problem.to_json() for problem in prepared.problems],
+                "job": None if prepared.job is None else to_plain(prepared.job),
+                "problems": [to_plain(problem) for problem in prepared.problems],
                 **summary.to_json(),
             }
         )

@@ -13,6 +13,7 @@ from hudtui.cli import console
 from hudtui.cli.command import older_spellings, top
 from hudtui.cli.options import CheckedAgainst, takes_request
 from hudtui.core.events import Notice, Progress
+from hudtui.core.plain import to_plain
 from hudtui.core.tasks.options import FORMATS, DatasetOptions, TaskSelection
 
 if TYPE_CHECKING:
@@ -188,8 +189,8 @@ def _answer(converted: ConversionResult) -> dict[str, Any]:
         "source": converted.source,
         "tasks": converted.total,
         "valid": converted.valid,
-        "skipped": [problem.to_json() for problem in findings.errors],
-        "warnings": [problem.to_json() for problem in findings.warnings],
+        "skipped": [to_plain(problem) for problem in findings.errors],
+        "warnings": [to_plain(problem) for problem in findings.warnings],
         "problems": {"errors": findings.count("error"), "warnings": findings.count("warning")},
         "written": converted.written,
         "inferred": converted.inferred,

@@ -17,6 +17,7 @@ from hudtui.cli.options import Json, Limit, LogOptions, TrainerSettings, Yes, ta
 from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import How, carry_out, checked, manage
 from hudtui.core.errors import MachineError
+from hudtui.core.plain import to_plain
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line, plural
 
@@ -134,7 +135,7 @@ async def show(run: Run = None, as_json: Json = False) -> None:
     if as_json:
         found = record.spec.continues
         continues = {"run": found.run, "step": found.step} if found else None
-        told = None if job is None else job.to_json()
+        told = None if job is None else to_plain(job)
         console.out_json({**view.to_json(), "continues": continues, "job": told, "plan": plan_json(record)})
     else:
         runlog.print_view(view, record, job)

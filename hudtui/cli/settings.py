@@ -12,6 +12,7 @@ import typer
 from hudtui.cli import console
 from hudtui.cli.options import Json
 from hudtui.core.errors import ConnectError, InputError
+from hudtui.core.plain import to_plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -189,7 +190,7 @@ async def test_keys(
         raise InputError(f"{unknown[0]} is not a key that can be tested", fix=f"Keys: {', '.join(keys)}.")
     results = await asyncio.gather(*(check_key(name, found, timeout=timeout) for name in wanted))
     if as_json:
-        console.out_json({"keys": [result.to_json() for result in results]})
+        console.out_json({"keys": [to_plain(result) | {"ok": result.ok} for result in results]})
     else:
         for result in results:
             seconds = f" ({result.seconds:.2f} s)" if result.seconds is not None else ""

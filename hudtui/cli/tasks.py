@@ -18,6 +18,7 @@ from hudtui.cli.analyses import look, say_warnings
 from hudtui.cli.hf import follow, known_analysis, show_problems, teller
 from hudtui.cli.options import CheckedAgainst, Json, Split, TokenBudget
 from hudtui.cli.sources import TakesCommand, given_command, read_source
+from hudtui.core.plain import to_plain
 from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ async def check(
     findings = found.findings
     failed = findings.count("error") + (findings.count("warning") if strict else 0)
     if as_json:
-        problems = [problem.to_json() for problem in (*findings.errors, *findings.warnings)]
+        problems = [to_plain(problem) for problem in (*findings.errors, *findings.warnings)]
         if strict:
             problems = [{**problem, "severity": "error"} for problem in problems]
         problems.sort(key=lambda problem: problem["index"])
@@ -205,8 +206,8 @@ async def convert(
                 "source": tasks,
                 "tasks": result.total,
                 "written": written,
-                "skipped": [problem.to_json() for problem in findings.errors],
-                "warnings": [problem.to_json() for problem in findings.warnings],
+                "skipped": [to_plain(problem) for problem in findings.errors],
+                "warnings": [to_plain(problem) for problem in findings.warnings],
                 "output": str(output),
             }
         )

@@ -40,10 +40,6 @@ class KeyCheck:
     def ok(self) -> bool:
         return self.verdict == "works"
 
-    def to_json(self) -> dict[str, object]:
-        """The form of `hudtui settings test --json`."""
-        return {**vars(self), "ok": self.ok}
-
 
 _Found = tuple[Verdict, str, str | None]
 """Verdict, message and account of a `KeyCheck`."""

@@ -18,6 +18,7 @@ from typing import Literal
 from hudtui.core.environment.engine import ENGINE_SETTING, find_engine
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.paths import app_paths, typed_path
+from hudtui.core.plain import to_plain
 from hudtui.core.platform import BUILT_IN, HUD, explain_choice
 from hudtui.core.settings import Settings, check_settings, load_settings, user_setting
 from hudtui.core.text import clean_line
@@ -43,10 +44,6 @@ class Fact:
     value: str
     state: State = "info"
     fix: str | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """The form of `hudtui doctor --json`."""
-        return {"name": self.name, "value": self.value, "state": self.state, "fix": self.fix}
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ class DoctorReport:
 
     def to_json(self) -> dict[str, object]:
         """The form of `hudtui doctor --json`."""
-        return {"ok": self.ok, **{name: [fact.to_json() for fact in self.group(name)] for name in GROUPS}}
+        return {"ok": self.ok, **{name: [to_plain(fact, without=("group",)) for fact in self.group(name)] for name in GROUPS}}
 
 
 async def examine(folder: Path) -> DoctorReport:

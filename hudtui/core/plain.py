@@ -7,6 +7,7 @@ a `msgspec.json.Decoder` that a module makes when it is imported may, too.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -41,11 +42,13 @@ def decode(data: bytes | str, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
 
 
-def to_plain(value: object) -> dict[str, Any]:
-    """Convert a dataclass to JSON values."""
+def to_plain(value: object, *, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON values, in their order; the fields named in `without` are left out."""
     import msgspec
 
     plain: dict[str, Any] = msgspec.to_builtins(value)
+    for name in without:
+        del plain[name]
     return plain
 
 

@@ -92,6 +92,7 @@ def test_the_json_answer() -> None:
     ]  # fmt: skip
     assert all(entry["message"] and entry["line"] == 1 for entry in found["skipped"])
     assert [entry["code"] for entry in found["warnings"]] == ["variable"]
+    assert list(found["warnings"][0]) == ["file", "index", "id", "line", "field", "severity", "code", "message"]
     assert found["inferred"] == 1 and found["written"] == {"train": 4}
 
 

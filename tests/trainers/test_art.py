@@ -17,6 +17,7 @@ import pytest
 from support.games import generous
 from support.tool_model import call, endpoint, judgement, message
 
+from hudtui.core.plain import to_plain
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.training.recipe import ART, recipe_from
 
@@ -74,7 +75,7 @@ class Worker:
 
     def _words(self, recipe: Mapping[str, Any] | None, env: Mapping[str, str] | None) -> tuple[list[str], dict[str, str]]:
         made = recipe_from({**RECIPE, **(recipe or {})})
-        (self.folder / "recipe.json").write_text(json.dumps(made.to_json()))
+        (self.folder / "recipe.json").write_text(json.dumps(to_plain(made)))
         argv = ["--recipe", "recipe.json", "--tasks", "tasks.json", "--config", "gym.yaml", "--out", "out"]
         return argv, {**os.environ, "HUDTUI_PYTHON": sys.executable, **(env or {})}
 

@@ -13,6 +13,7 @@ import pytest
 
 from hudtui.core.demo.workspace import task_records
 from hudtui.core.errors import InputError
+from hudtui.core.plain import to_plain
 from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.values import Episode, Scores
 from hudtui.core.settings import load_settings
@@ -28,7 +29,7 @@ EPISODE = Episode("t", (), (), Scores(0.5, 1.0, 1.0, 0.6, True), "done")
 def files(folder: Path, *, tasks: list[dict[str, Any]] | None = None, **recipe: Any) -> Namespace:
     shutil.copy(ROOT / "configs" / "2048.yaml", folder)
     (folder / "tasks.json").write_text(json.dumps(task_records() if tasks is None else tasks))
-    (folder / "recipe.json").write_text(json.dumps(Recipe(**recipe).to_json()))
+    (folder / "recipe.json").write_text(json.dumps(to_plain(Recipe(**recipe))))
     return Namespace(recipe="recipe.json", tasks="tasks.json", config="2048.yaml", out="out")
 
 

@@ -20,6 +20,7 @@ from support import tmux_world
 from support.ready_python import ReadyPython
 
 from hudtui.core.demo.workspace import task_records
+from hudtui.core.plain import to_plain
 from hudtui.core.results.find import find_results
 from hudtui.core.results.index import ResultIndex
 from hudtui.core.rollouts.trace import read_trace
@@ -126,7 +127,7 @@ def test_a_training_that_was_killed_goes_on_from_its_last_whole_checkpoint(
 
     def command(steps: int) -> list[str]:
         recipe = recipe_from({**REHEARSAL, **shortest, "steps": steps})
-        (folder / "recipe.json").write_text(json.dumps(recipe.to_json()))
+        (folder / "recipe.json").write_text(json.dumps(to_plain(recipe)))
         return ["-m", "hudtui.trainers.grpo", *words]
 
     def checkpoints() -> list[int]:
@@ -160,7 +161,7 @@ def test_two_processes_train_together_and_stop_together_when_one_is_asked_to(
 ) -> None:
     folder = workspace(own_world / "w", task_records())
     settings = {"num_generations": 4, "batch_size": 2, "max_turns": 2, "max_tokens": 8, "warm_start": 0, "save_every": 1}
-    (folder / "recipe.json").write_text(json.dumps(recipe_from({**REHEARSAL, **settings, "steps": 500}).to_json()))
+    (folder / "recipe.json").write_text(json.dumps(to_plain(recipe_from({**REHEARSAL, **settings, "steps": 500}))))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -16,6 +16,7 @@ from support import tmux_world
 from support.runs import NOW, make_run
 
 from hudtui.core.compute.values import Offer, Price
+from hudtui.core.plain import to_plain
 from hudtui.core.process import machine_label
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.launch import launch, stop_run
@@ -981,7 +982,7 @@ async def test_results_are_fetched_by_a_key(open_app: Any, project: Path) -> Non
     store, results = RunStore(project / ".hudtui"), project / "results"
     spec = replace(store.record("far-aaaa").spec, output_dir=str(results))
     with store.database.writing() as database:
-        database.execute("UPDATE runs SET spec = ?", (json.dumps(spec.to_json()),))
+        database.execute("UPDATE runs SET spec = ?", (json.dumps(to_plain(spec)),))
     async with open_app(project, size=(160, 45)) as (app, pilot):
         await pilot.press("5")
         await _until(pilot, lambda: app.screen.view is not None)

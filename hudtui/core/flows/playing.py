@@ -31,6 +31,7 @@ from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.gym.reply import Call, parse_call
 from hudtui.core.gym.values import ExampleRound, GymConfig
 from hudtui.core.paths import typed_path
+from hudtui.core.plain import to_plain
 from hudtui.core.project import Project
 from hudtui.core.results.find import results_at
 from hudtui.core.results.foreign import name as short_name
@@ -328,7 +329,7 @@ class Playing:
             raise RuntimeError("this episode has not begun")
         usage = getattr(self._complete, "usage", None)
         info = {**self.player.info, "played_by": list(self.by)}
-        return replace(self.player.record(), info=info if usage is None else {**info, "usage": usage.to_json()})
+        return replace(self.player.record(), info=info if usage is None else {**info, "usage": to_plain(usage)})
 
     def redacted(self) -> Episode:
         """Return the episode as a trace holds it: without secrets.

@@ -16,6 +16,7 @@ from hudtui.core.events import Notice, Progress
 from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.openenv.options import ServeRequest
+from hudtui.core.plain import to_plain
 from hudtui.core.rollouts.evaluate import Connect, EpisodeDone, connector, playable_tasks, secrets_of
 from hudtui.core.rollouts.outcome import TRACES
 from hudtui.core.rollouts.reward import load_playable_config
@@ -59,7 +60,7 @@ class Serving:
             "tasks": self.tasks,
             "actions": list(self.actions),
             "sessions": self.sessions,
-            "job": None if self.job is None else self.job.to_json(),
+            "job": None if self.job is None else to_plain(self.job),
         }
 
 

@@ -88,10 +88,6 @@ class TokenUsage:
             self.prompt_tokens += _count(report.get("prompt_tokens"))
             self.completion_tokens += _count(report.get("completion_tokens"))
 
-    def to_json(self) -> dict[str, int]:
-        """For a trace's `info`."""
-        return dict(vars(self))
-
 
 def _count(value: Any) -> int:
     return value if isinstance(value, int) and value > 0 else 0

@@ -33,6 +33,7 @@ from hudtui.core.files import write_atomic
 from hudtui.core.gym.rubric import reward_warning
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.paths import typed_path
+from hudtui.core.plain import to_plain
 from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatOptions, PolicyError
 from hudtui.core.rollouts.episode import NO_SESSION, EpisodePlayer, OnTurn, drive, judging_actions
 from hudtui.core.rollouts.options import EpisodeOptions, EvalOptions
@@ -334,7 +335,7 @@ class _Workers:
     def _over(self, job: _Job, player: EpisodePlayer, episode: Episode, complete: Complete | None, events: _Events) -> None:
         usage = getattr(complete, "usage", None)
         if usage is not None:
-            episode = replace(episode, info={**episode.info, "usage": usage.to_json()})
+            episode = replace(episode, info={**episode.info, "usage": to_plain(usage)})
         if self.telemetry is not None:
             self.telemetry.end(episode.info["trace"], episode, self.store.secrets(job.task))
         try:

@@ -31,6 +31,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.files import read_json, write_atomic
 from hudtui.core.http import HttpAnswer, HttpClient, HttpError, Retry, keeps_secrets
 from hudtui.core.paths import typed_path
+from hudtui.core.plain import to_plain
 from hudtui.core.rollouts.trace import append_line, episode_to_json, redact
 from hudtui.core.rollouts.values import Episode
 from hudtui.core.settings import check_settings
@@ -66,10 +67,6 @@ class TelemetryJob:
     name: str
     url: str | None
     """Its web page; None where nothing is sent, or the platform has no pages."""
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json` and `job.json`."""
-        return dict(vars(self))
 
 
 def open_telemetry(
@@ -126,7 +123,7 @@ def _job(config: GymConfig, settings: Settings, out_dir: Path | None, *, resume:
     number, web = str(uuid.uuid4()), settings.url("web")
     job = TelemetryJob(number, title or Path(config.path or "job").stem, f"{web}/jobs/{number}" if sends and web else None)
     if file is not None:
-        write_atomic(file, json.dumps(job.to_json(), indent=2) + "\n")
+        write_atomic(file, json.dumps(to_plain(job), indent=2) + "\n")
     return job
 
 

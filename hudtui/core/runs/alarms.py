@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from hudtui.core.compute.hardware import size
 from hudtui.core.errors import InputError
+from hudtui.core.plain import to_plain
 from hudtui.core.settings import ALARM_SETTINGS, check_settings, load_settings
 from hudtui.core.text import clean_line
 from hudtui.core.training.features import ANY_MODEL, ANY_SERVER, Advice
@@ -79,7 +80,7 @@ class Alarm:
         return f"{self.text} (acknowledged)" if self.acknowledged else self.text
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("mark", "logged")}
+        return to_plain(self, without=("mark", "logged"))
 
 
 @dataclass(frozen=True)

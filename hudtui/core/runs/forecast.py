@@ -74,10 +74,6 @@ class Forecast:
     exceeds: bool = False
     """Whether a limit ends the machine before the steps are done."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The form of `hudtui rl --dry-run --json`."""
-        return {**vars(self), "step": None if self.step is None else vars(self.step)}
-
 
 def forecast(spec: RunSpec, store: RunStore, *, ends: bool, host: str = "local", gpu: str = "") -> Forecast | None:
     """Return the expected time and cost of a training. Reads the metrics of earlier runs.

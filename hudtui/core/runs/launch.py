@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.paths import app_paths
+from hudtui.core.plain import to_plain
 from hudtui.core.process import machine_label
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import LOCAL, find_host
@@ -94,7 +95,7 @@ def _secrets(plan: Plan, lookup: Lookup | None) -> dict[str, str]:
             missing.append(name)
     if missing:
         raise RunError(f"this run needs {', '.join(missing)}", fix="Set it in .env, in the environment, or in the Settings.")
-    text = json.dumps(plan.to_json())
+    text = json.dumps(to_plain(plan))
     for name, value in found.items():
         if len(value) >= _SHORTEST_SECRET and json.dumps(value)[1:-1] in text:
             raise RunError(f"the plan of this run contains the value of {name}, where others could read it")

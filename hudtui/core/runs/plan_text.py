@@ -10,6 +10,7 @@ from typing import Any
 
 from hudtui.core.compute.choose import price_text
 from hudtui.core.compute.limits import Limits, money
+from hudtui.core.plain import to_plain
 from hudtui.core.remote.hosts import LOCAL
 from hudtui.core.runs.prepare import Preparation
 from hudtui.core.runs.results import results_folder
@@ -134,7 +135,7 @@ def limits_text(limits: Limits, currency: str = "USD") -> str:
 
 def plan_json(record: RunRecord) -> dict[str, Any]:
     """Return the plan of a run as JSON values, with the variables and the endpoint as the settings of the run show them."""
-    found = record.plan.to_json()
+    found = to_plain(record.plan)
     for told, stage in zip(found["stages"], record.plan.stages, strict=True):
         told["argv"] = list(_shown_words(stage, record.spec))
         told["env"] = dict(_shown_variables(stage, record.spec))
@@ -181,7 +182,7 @@ def preparation_json(prepared: Preparation, store: RunStore) -> dict[str, Any]:
     if prepared.estimate is not None:
         machine["estimate"] = vars(prepared.estimate)
     if prepared.forecast is not None:
-        found["forecast"] = prepared.forecast.to_json()
+        found["forecast"] = to_plain(prepared.forecast)
     return {
         **found,
         "id": record.id,

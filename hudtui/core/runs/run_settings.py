@@ -13,6 +13,7 @@ from typing import Any
 from hudtui.core.compute.hardware import size
 from hudtui.core.errors import InputError
 from hudtui.core.knobs import knobs_of
+from hudtui.core.plain import to_plain
 from hudtui.core.row_filter import Fields
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord
@@ -129,7 +130,7 @@ def _settings(record: RunRecord) -> Iterator[RunSetting]:
     defaults: dict[str, Any] = {}
     if plays:
         defaults = {option.name: option.default for option in fields(JobOptions) if option.default is not None}
-    plain = spec.to_json()
+    plain = to_plain(spec)
     for key, value in plain.items():
         if key in left or (key == "limits" and spec.rent is None) or (key in ("rehearse", "rehearse_model") and not value):
             continue
@@ -184,7 +185,8 @@ def _trainer(recipe: Recipe, spec: RunSpec) -> Iterator[RunSetting]:
     usual, knobs = recipe_for(plain), knobs_of(Recipe)
     # The default of the learning rate depends on the model.
     before = replace(usual, model=recipe.model).rate
-    values, defaults = replace(recipe, learning_rate=recipe.rate).to_json(), replace(usual, learning_rate=before).to_json()
+    values = to_plain(replace(recipe, learning_rate=recipe.rate))
+    defaults = to_plain(replace(usual, learning_rate=before))
     taken = settings_taken(features_of(spec.engine))
     for name, value in values.items():
         if name not in taken:

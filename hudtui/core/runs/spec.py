@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.values import Offer, Order
-from hudtui.core.plain import from_plain, to_plain
 from hudtui.core.training.plan import JobSpec
 
 
@@ -53,16 +51,3 @@ class RunSpec(JobSpec):
     """Ports of this computer that environments of the tasks listen on. The machine can reach them while hudtui is open."""
     remarks: tuple[str, ...] = ()
     """Remarks for the user before the start."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values; `spec_from_json` reads them."""
-        return to_plain(self)
-
-
-def spec_from_json(data: Any) -> RunSpec:
-    """Read what `RunSpec.to_json` returned.
-
-    Raises:
-        InputError: The data is not a spec that this version understands.
-    """
-    return from_plain(data, RunSpec)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.plain import to_plain
 from hudtui.core.remote.tmux import attach_argv
 from hudtui.core.runs.alarms import Alarm
 from hudtui.core.runs.values import RunEvent, RunSummary, iso_time
@@ -42,7 +43,7 @@ class StageView:
     pid: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "started": iso_time(self.started), "ended": iso_time(self.ended)}
+        return to_plain(self) | {"started": iso_time(self.started), "ended": iso_time(self.ended)}
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,6 @@ class ResultRow:
     turns: float | None
     errors: int
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class StepRow:
@@ -73,9 +71,6 @@ class StepRow:
     """Mean length of a reply, in tokens."""
     step_time: float | None = None
     """In seconds."""
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -106,8 +101,8 @@ class RunResult:
             "reward": self.reward,
             "episodes": self.episodes,
             "errors": self.errors,
-            "tasks": [row.to_json() for row in self.rows],
-            "steps": [row.to_json() for row in self.steps],
+            "tasks": [to_plain(row) for row in self.rows],
+            "steps": [to_plain(row) for row in self.steps],
         }
 
 
@@ -122,9 +117,6 @@ class GpuLoad:
     """Utilization of the GPU, in percent."""
     celsius: float | None = None
     watts: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -146,9 +138,6 @@ class MachineLoad:
     received: float | None = None
     """Bytes received per second, over all networks except loopback."""
     sent: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -278,8 +267,8 @@ class RunView:
             "stages": [stage.to_json() for stage in self.stages],
             "result": self.result.to_json(),
             "metrics": {name: [[point.x, point.y] for point in self.metrics.series(name)] for name in self.metrics.names},
-            "gpus": [gpu.to_json() for gpu in self.gpus],
-            "machine_load": None if self.machine is None else self.machine.to_json(),
+            "gpus": [to_plain(gpu) for gpu in self.gpus],
+            "machine_load": None if self.machine is None else to_plain(self.machine),
             "servers": [server.to_json() for server in self.servers],
             "load": {name: [[point.at, point.y] for point in self.load.series(name)] for name in self.load.names},
             "attach": list(self.attach) if self.attach else None,

@@ -23,11 +23,12 @@ from hudtui.core import trust
 from hudtui.core.db import Database
 from hudtui.core.errors import InputError, RunError
 from hudtui.core.paths import private_folder
+from hudtui.core.plain import from_plain, to_plain
 from hudtui.core.process import machine_label
-from hudtui.core.runs.spec import RunSpec, spec_from_json
+from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.values import END_STATES, LATEST_TIME, MOST_UNREADABLE, RunEvent, RunSummary, fold
 from hudtui.core.text import clean_line
-from hudtui.core.training.plan import Plan, plan_from_json
+from hudtui.core.training.plan import Plan
 from hudtui.core.workspace import STATE_FOLDER, make_state_dir
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class RunStore:
         """
         row = (
             *(record.id, record.created, record.name, record.engine, record.host, record.machine, record.folder),
-            *(json.dumps(record.spec.to_json()), json.dumps(record.plan.to_json())),
+            *(json.dumps(to_plain(record.spec)), json.dumps(to_plain(record.plan))),
         )
         # The mark comes first, so that no run is stored without it. A mark without a run has no effect.
         trust.mark_run(self.path, record.id, _content(row))
@@ -333,7 +334,7 @@ class RunStore:
     def _record(self, row: tuple[Any, ...]) -> RunRecord:
         known, created, _, engine, host, machine, folder, spec, plan = row
         try:
-            made = spec_from_json(json.loads(spec)), plan_from_json(json.loads(plan))
+            made = from_plain(json.loads(spec), RunSpec), from_plain(json.loads(plan), Plan)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RunError(f"the record of run {clean_line(known)!r} is not readable", why=clean_line(repr(error), 200)) from None
         own = self._is_own(row)
@@ -349,7 +350,7 @@ class RunStore:
         found = {}
         for run, spec in rows:
             with contextlib.suppress(InputError, ValueError, TypeError, RecursionError):
-                found[str(run)] = spec_from_json(json.loads(spec))
+                found[str(run)] = from_plain(json.loads(spec), RunSpec)
         return found
 
     def is_own(self, run: str) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 from hudtui.core.errors import MachineError
 from hudtui.core.http import HttpClient, HttpError
+from hudtui.core.plain import to_plain
 from hudtui.core.remote.host import Host
 from hudtui.core.text import clean_line
 from hudtui.core.training.metrics import is_number
@@ -68,8 +69,7 @@ class ModelServer:
     """Why there is no answer, as text; None if there is one."""
 
     def to_json(self) -> dict[str, Any]:
-        told = {name: value for name, value in vars(self).items() if name not in ("sample", "at")}
-        return {**told, **vars(self.sample)}
+        return to_plain(self, without=("sample", "at")) | to_plain(self.sample)
 
 
 def parse_vllm_metrics(text: str) -> VllmSample | None:

@@ -58,7 +58,10 @@ def migrate_to_v6(source: TaskSource, output: Path) -> Iterator[Progress | Migra
                     made, problems = (None, [record]) if isinstance(record, FieldProblem) else to_v6(record)
                     name = str(record["id"]) if isinstance(record, dict) and record.get("id") is not None else None
                     findings.add(
-                        [TaskProblem(total, name, p.field, p.message, line, p.severity, source.name, p.code) for p in problems]
+                        [
+                            TaskProblem(file=source.name, index=total, id=name, line=line, **problem._asdict())
+                            for problem in problems
+                        ]
                     )
                     total += 1
                     if made is not None:

@@ -616,8 +616,7 @@ def _check_chunk(
         line = lines[task.index - batch.start] if lines is not None else None
         identity = task.id or f"task-{task.index:04d}"
         batch.problems += [
-            TaskProblem(task.index, identity, problem.field, problem.message, line, problem.severity, name, problem.code)
-            for problem in task.problems
+            TaskProblem(file=name, index=task.index, id=identity, line=line, **problem._asdict()) for problem in task.problems
         ]
     return batch
 

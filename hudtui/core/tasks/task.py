@@ -61,42 +61,32 @@ class FieldProblem(NamedTuple):
     severity: Severity = "error"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProblem:
-    """A problem of a task. An error excludes the task; a warning does not, unless warnings are treated as errors (`strict`)."""
+    """A problem of a task. An error excludes the task; a warning does not, unless warnings are treated as errors (`strict`).
 
+    The fields stand in the order in which `hudtui tasks check --json` and `hudtui hf --json` print them.
+    """
+
+    file: str = ""
     index: int
     """Position of the task in its source, counting from 0."""
     id: str | None
-    field: str | None
-    """Dotted path inside the task, e.g. `mcp_config.hud.headers.Authorization`; None for the task as a whole."""
-    message: str
-    """A sentence that does not name the place."""
     line: int | None = None
     """Line of the task in its file, counting from 1; None where the source has no lines (Parquet, Hub)."""
+    field: str | None
+    """Dotted path inside the task, e.g. `mcp_config.hud.headers.Authorization`; None for the task as a whole."""
     severity: Severity = "error"
-    file: str = ""
     code: str = "invalid"
     """Stable name of the kind of problem, for filters: `missing`, `type`, `json`, `duplicate-id`, `secret`, ..."""
+    message: str
+    """A sentence that does not name the place."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
         name = f"task {self.index}" + (f" ({self.id})" if self.id else "")
         field = f" {self.field}:" if self.field else ""
         return f"{place + ': ' if place else ''}{name}:{field} {self.message}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the problem as `hudtui tasks check --json` and `hudtui hf --json` print it."""
-        return {
-            "file": self.file,
-            "index": self.index,
-            "id": self.id,
-            "line": self.line,
-            "field": self.field,
-            "severity": self.severity,
-            "code": self.code,
-            "message": self.message,
-        }
 
 
 def json_kind(value: Any) -> str:

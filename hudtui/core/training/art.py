@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hudtui.core.errors import InputError
+from hudtui.core.plain import to_plain
 from hudtui.core.training.engine import Training
 from hudtui.core.training.features import Advice, Features
 from hudtui.core.training.memory import GIB, OVERHEAD, GpuMemory, adapter_parameters
@@ -133,7 +134,7 @@ class Art(Training):
         if recipe.model == TINY:
             raise _no_tiny()
         where = None if spec.rehearse else art_layout(spec.gpus)
-        chosen = PlanFile(RECIPE, content=json.dumps(recipe.to_json(), indent=1) + "\n")
+        chosen = PlanFile(RECIPE, content=json.dumps(to_plain(recipe), indent=1) + "\n")
         if where is None:
             python, stages, made = python_environment(spec, site, "art-rehearse", ["--python", "3.11", "--disk", "2"])
         else:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.paths import typed_path
-from hudtui.core.plain import from_plain, to_plain
+from hudtui.core.plain import to_plain
 from hudtui.core.training.options import JobOptions
 from hudtui.core.training.package_data import resource_bytes
 from hudtui.core.training.shape import ModelShape
@@ -294,10 +294,6 @@ class Plan:
         """The first output of a kind."""
         return next((output for output in self.outputs if output.kind == kind), None)
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain data; `plan_from_json` reads it back."""
-        return to_plain(self)
-
     def for_machine(self, run: str, session: str, *, tmux: bool = True) -> dict[str, Any]:
         """The part that the supervisor reads."""
         return {
@@ -307,12 +303,3 @@ class Plan:
             "max_seconds": self.max_seconds,
             "stages": [to_plain(stage) for stage in self.stages],
         }
-
-
-def plan_from_json(data: Any) -> Plan:
-    """Read what `Plan.to_json` returned.
-
-    Raises:
-        InputError: The data is not a plan that this version understands.
-    """
-    return from_plain(data, Plan)

@@ -148,12 +148,6 @@ class Recipe:
                 fix="Change one of the three so that the episodes of a step are whole groups.",
             )
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain data; `recipe_from` reads it back."""
-        return {
-            field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value for field in fields(self)
-        }
-
 
 REHEARSAL: Mapping[str, Any] = {
     "model": TINY,

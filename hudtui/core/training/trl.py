@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from hudtui.core.errors import InputError
+from hudtui.core.plain import to_plain
 from hudtui.core.training.engine import Training
 from hudtui.core.training.features import Features
 from hudtui.core.training.memory import GpuLayout, check_memory, layout
@@ -77,7 +78,7 @@ class Trl(Training):
             model = [PlanFile(f"files/model/{here.name}/{file.name}", file) for file in spec.model_files]
             source = site.path(f"files/model/{here.name}")
             recipe = replace(recipe, model=str(here), learning_rate=recipe.rate)
-        chosen = PlanFile(RECIPE, content=json.dumps(recipe.to_json(), indent=1) + "\n")
+        chosen = PlanFile(RECIPE, content=json.dumps(to_plain(recipe), indent=1) + "\n")
         files = [tasks, config, *code, chosen, *model, *(spec.continues.files if spec.continues else ())]
         where = None if spec.rehearse or spec.gpus == 0 else _gpus(spec, recipe)
         if where is None and not spec.rehearse and recipe.model == TINY:

@@ -14,6 +14,7 @@ from hudtui.core.compute.values import Offer, Price
 from hudtui.core.environment import engine
 from hudtui.core.errors import InputError
 from hudtui.core.flows.prepare import fix, set_key
+from hudtui.core.plain import to_plain
 from hudtui.core.project import Project, open_project
 from hudtui.core.runs.preflight import Check
 from hudtui.core.runs.prepare import prepare_run
@@ -64,7 +65,7 @@ async def test_every_fix_in_turn_makes_a_run_ready(project: Project) -> None:
     assert person.unasked == [] and "list" in stages
     assert (request.tasks, request.config) == ("tasks.json", Path("configs/text-2048.yaml"))
     assert project.settings().get("GAME_KEY") == "game-key-0123456789"
-    assert prepared.record.plan.secrets == () or "game-key" not in json.dumps(prepared.record.plan.to_json())
+    assert prepared.record.plan.secrets == () or "game-key" not in json.dumps(to_plain(prepared.record.plan))
 
 
 async def test_the_lock_file_is_the_suggested_environment(project: Project) -> None:

@@ -8,6 +8,7 @@ from email.utils import format_datetime
 import pytest
 
 from hudtui.core.errors import InputError
+from hudtui.core.plain import to_plain
 from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy, PolicyError
 
 MESSAGES = ({"role": "system", "content": "Play."}, {"role": "user", "content": "Go"})
@@ -35,7 +36,7 @@ async def test_a_reply(stub, open_endpoint):
     async with open_endpoint(temperature=0.5, max_tokens=64) as endpoint:
         policy = ChatPolicy(endpoint, seed=7)
         assert await policy(MESSAGES) == "<tool>left()</tool>"
-        assert policy.usage.to_json() == {"prompt_tokens": 10, "completion_tokens": 3, "requests": 1}
+        assert to_plain(policy.usage) == {"prompt_tokens": 10, "completion_tokens": 3, "requests": 1}
     (request,) = stub.requests
     assert request["path"] == "/v1/chat/completions"
     assert request["headers"]["Authorization"] == f"Bearer {KEY}"

@@ -21,6 +21,7 @@ import pytest
 from support.tmux_world import list_sessions
 
 from hudtui.core.errors import InputError, MachineError, RunError
+from hudtui.core.plain import to_plain
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.launch import continue_launch, draft_run, launch, stop_run
 from hudtui.core.runs.prepare import resolve
@@ -240,11 +241,13 @@ LAUNCH = """
     from hudtui.core.remote.local import LocalHost
     from hudtui.core.runs.launch import launch
     from hudtui.core.runs.store import RunRecord, RunStore
-    from hudtui.core.runs.spec import spec_from_json
-    from hudtui.core.training.plan import plan_from_json
+    from hudtui.core.plain import from_plain
+    from hudtui.core.runs.spec import RunSpec
+    from hudtui.core.training.plan import Plan
 
     given = json.loads(sys.argv[1])
-    record = RunRecord(**{**given, "plan": plan_from_json(given["plan"]), "spec": spec_from_json(given["spec"])})
+    plan, spec = from_plain(given["plan"], Plan), from_plain(given["spec"], RunSpec)
+    record = RunRecord(**{**given, "plan": plan, "spec": spec})
 
     async def main():
         count = 0
@@ -260,7 +263,7 @@ LAUNCH = """
 
 def launching(record: RunRecord, store: RunStore, kill_at: int = 0) -> subprocess.Popen[bytes]:
     """A process that launches a run and kills itself at an event."""
-    given = {**vars(record), "plan": record.plan.to_json(), "spec": record.spec.to_json()}
+    given = {**vars(record), "plan": to_plain(record.plan), "spec": to_plain(record.spec)}
     argv = [sys.executable, "-c", textwrap.dedent(LAUNCH), json.dumps(given), str(store.state_dir), str(kill_at)]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 

@@ -13,8 +13,9 @@ from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.errors import InputError
 from hudtui.core.knobs import knob, knobs_of, out_of_bounds
+from hudtui.core.plain import from_plain, to_plain
 from hudtui.core.runs.request import RunRequest
-from hudtui.core.runs.spec import Rental, RunSpec, spec_from_json
+from hudtui.core.runs.spec import Rental, RunSpec
 
 OFFER = Offer("prime", "x", "H100_80GB", 2, price=Price(3.0), images=("cuda",), raw={"cloudId": "a", "list": [1]})
 
@@ -22,8 +23,8 @@ OFFER = Offer("prime", "x", "H100_80GB", 2, price=Price(3.0), images=("cuda",), 
 def test_a_spec_with_a_rented_machine_goes_to_json_and_back() -> None:
     rent = Rental("prime", "hudtui-x", OFFER, 3.0, ssh_key="k")
     spec = RunSpec("trl", "x", "/w", rent=rent, limits=Limits(max_hours=2.0), tunnels=(80,), model="a/b", seed=3)
-    assert spec_from_json(spec.to_json()) == spec
-    assert spec.rent is not None and spec_from_json(spec.to_json()).rent == rent
+    assert from_plain(to_plain(spec), RunSpec) == spec
+    assert spec.rent is not None and from_plain(to_plain(spec), RunSpec).rent == rent
     assert rent.order == Order("hudtui-x", OFFER, ssh_key="k") and rent.order.offer.raw == {"cloudId": "a", "list": [1]}
 
 
@@ -38,12 +39,12 @@ def test_a_row_of_the_first_version_is_read() -> None:
         "limits": {"max_hours": None, "run_budget": 5},
         "rent": {"provider": "prime", "machine": "hudtui-x", "offer": offer, "hourly": 2.0, "keep_on_failure": True},
     }
-    spec = spec_from_json(row)
+    spec = from_plain(row, RunSpec)
     assert spec.rent is not None and spec.rent.offer.raw == {"a": [1]} and spec.rent.keep_on_failure
     assert (spec.group, spec.limits) == (2, Limits(max_hours=None, run_budget=5.0))
-    assert spec_from_json({**row, "rent": None, "limits": {}}).limits == Limits(), "a machine of the user's own has none"
+    assert from_plain({**row, "rent": None, "limits": {}}, RunSpec).limits == Limits(), "a machine of the user's own has none"
     with pytest.raises(InputError, match="not a RunSpec that this version"):
-        spec_from_json({**row, "limits": {"max_hours": "soon"}})
+        from_plain({**row, "limits": {"max_hours": "soon"}}, RunSpec)
 
 
 def test_the_command_takes_every_option_of_a_request_with_its_default() -> None:

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError
+from hudtui.core.plain import from_plain, to_plain
 from hudtui.core.training import engines
 from hudtui.core.training.engines import as_rehearsal, engine_names, find_engine, rehearsing_engine, trainer_environment
 from hudtui.core.training.features import Features
 from hudtui.core.training.memory import layout
 from hudtui.core.training.package_data import resource_bytes
-from hudtui.core.training.plan import FileRef, JobSpec, Plan, Site, Stage, plan_from_json
+from hudtui.core.training.plan import FileRef, JobSpec, Plan, Site, Stage
 from hudtui.core.training.recipe import Recipe
 from hudtui.core.training.trl import serve_command
 
@@ -55,7 +56,7 @@ def test_two_gpus_one_serves_and_one_trains() -> None:
     assert {output.kind for output in found.outputs} == {"metrics", "traces", "model"}
     assert option(stage(found, "bootstrap").argv, "--vram") == "8,8"  # of each GPU at least; the machine looks before it installs
     assert len(found.notes) == 2 and found.notes[0].startswith("GPU 0 (serve): about")
-    assert plan_from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert from_plain(json.loads(json.dumps(to_plain(found))), Plan) == found
 
 
 def test_the_server_is_told_exactly_what_a_trainer_needs_and_listens_on_loopback() -> None:

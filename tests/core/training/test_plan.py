@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError
+from hudtui.core.plain import from_plain, to_plain
 from hudtui.core.training.engines import ENGINES, find_engine
 from hudtui.core.training.plan import (
     FileRef,
@@ -22,9 +23,6 @@ from hudtui.core.training.plan import (
     Site,
     Stage,
     file_ref,
-    from_plain,
-    plan_from_json,
-    to_plain,
 )
 
 FULL = Plan(
@@ -53,7 +51,7 @@ def through_json(value: Any) -> Any:
 
 
 def test_a_plan_goes_to_json_and_back() -> None:
-    assert plan_from_json(through_json(FULL.to_json())) == FULL
+    assert from_plain(through_json(to_plain(FULL)), Plan) == FULL
     assert FULL.secrets == ("KEY", "OTHER")
     assert FULL.files[0].size == 2 and FULL.files[1].size == 3
     assert FULL.output("metrics") == FULL.outputs[0] and FULL.output("traces") is None
@@ -92,7 +90,7 @@ def test_what_cannot_work_is_no_plan(broken: Any) -> None:
 @pytest.mark.parametrize("data", [None, [], {}, {"engine": "e", "stages": []}, {"engine": "e", "stages": [{"name": "s"}]}])
 def test_foreign_data_is_refused_in_words(data: Any) -> None:
     with pytest.raises(InputError, match="not a Plan that this version"):
-        plan_from_json(data)
+        from_plain(data, Plan)
 
 
 def test_files_are_remembered_with_their_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError
+from hudtui.core.plain import to_plain
 from hudtui.core.training.engines import recipe_for
 from hudtui.core.training.plan import JobSpec
 from hudtui.core.training.recipe import (
@@ -50,7 +51,7 @@ def test_the_defaults_are_those_of_the_predecessor() -> None:
 
 def test_a_recipe_goes_to_json_and_back() -> None:
     recipe = Recipe(steps=7, lora_targets=("all-linear",))
-    assert recipe_from(json.loads(json.dumps(recipe.to_json()))) == recipe
+    assert recipe_from(json.loads(json.dumps(to_plain(recipe)))) == recipe
 
 
 def test_a_file_overrides_and_the_spec_goes_before_it() -> None:
