@@ -78,7 +78,7 @@ async def train_hud_with_art(
         scenarios=num_training_scenarios,
         val_scenarios=num_val_scenarios,
         groups_per_step=groups_per_step,
-        rollouts_per_group=rollouts_per_group,
+        num_generations=rollouts_per_group,
         epochs=num_epochs,
         learning_rate=learning_rate,
         max_turns=max_turns,

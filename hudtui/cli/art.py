@@ -37,13 +37,7 @@ class _JudgeMayBeLeftOut(HelpCommand):
 
 
 @app.command("train", cls=_JudgeMayBeLeftOut)
-@takes_request(
-    *("environment", "art_config", "dataset", "model", "model_name", "project", "scenarios", "val_scenarios", "steps", "epochs"),
-    *("groups_per_step", "rollouts_per_group", "learning_rate", "max_turns", "max_seq_length", "gpu_memory_utilization"),
-    *("ruler", "reward", "rehearse", "base_url", "seed", "gpus", "provider", "offer_name", "clouds", "regions", "spot", "host"),
-    *("output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "python", "environments", "engine_version"),
-    kind=ArtRequest,
-)
+@takes_request(kind=ArtRequest)
 @takes_request("yes", "detach", "dry_run", "emit_script", "no_tmux", kind=How, to="how")
 @console.run_async(when_ended=runlog.GOES_ON)
 async def train(request: ArtRequest, settings: TrainerSettings = None, *, how: How, as_json: Json = False) -> None:

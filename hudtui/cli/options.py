@@ -6,12 +6,12 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from hudtui.cli.command import older_spellings
-from hudtui.core.knobs import Knob, knob, knobs_of
+from hudtui.core.knobs import Knob, kinds_of, knob, knobs_of
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.training.options import WHAT
 
@@ -54,7 +54,7 @@ def takes_request(*names: str, kind: type[Any] = RunRequest, to: str = "request"
     """
     declared = knobs_of(kind)
     names = names or tuple(declared)
-    types = get_type_hints(kind, localns={"Offer": object, "Continuation": object})
+    types = kinds_of(kind)
     standard = {**vars(kind()), **defaults}
 
     def decorate(command: C) -> C:

@@ -55,11 +55,7 @@ class How:
         return self.dry_run or self.emit_script
 
 
-@takes_request(
-    *("tasks", "config", "model", "engine", "policy", "training", "steps", "gpus", "provider", "offer_name", "clouds"),
-    *("regions", "spot", "host", "output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "group"),
-    *("concurrency", "limit", "seed", "max_turns", "base_url", "environments", "python", "rehearse", "rehearse_model"),
-)
+@takes_request()
 @takes_request(kind=How, to="how")
 @console.run_async(when_ended=runlog.GOES_ON)
 async def run(request: RunRequest, settings: TrainerSettings = None, *, how: How, as_json: Json = False) -> None:

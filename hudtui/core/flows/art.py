@@ -130,7 +130,7 @@ def _plan(asked: ArtRequest, project: Project) -> RunRequest:
     files.mkdir(exist_ok=True)
     model = setting("model", config.setting(environment.name, "base_model")) or "small"
     model = config.base_models.get(model, model)
-    conversation = setting("max_seq_length", ART["max_seq_len"])
+    conversation = setting("max_seq_len", ART["max_seq_len"])
     judge = setting("ruler")
     if judge is not None and asked.ruler is None:
         file = project.folder / config.name
@@ -139,7 +139,7 @@ def _plan(asked: ArtRequest, project: Project) -> RunRequest:
         "model_name": asked.model_name or f"{environment.name}-{model.rstrip('/').rpartition('/')[2].lower()}",
         "project": asked.project or config.wandb_project or "hud-art",
         "groups_per_step": groups,
-        "num_generations": setting("rollouts_per_group", ART["num_generations"]),
+        "num_generations": setting("num_generations", ART["num_generations"]),
         "learning_rate": setting("learning_rate"),
         "max_seq_len": conversation,
         "max_tokens": min(ART["max_tokens"], conversation // 2),
@@ -181,7 +181,7 @@ def _check_options(asked: ArtRequest) -> None:
         parse_spec(asked.gpus)
     for name, about in knobs_of(ArtRequest).items():
         if getattr(asked, name) in ("", Path()) and name != "art_config":
-            flag = next((flag for flag in about.flags if flag.startswith("--")), f"--{name.replace('_', '-')}")
+            flag = about.flag(name)
             raise InputError(f"{flag} is empty", fix=f"Name a value, or leave out {flag}.")
     if asked.base_url is not None:
         if not asked.rehearse:

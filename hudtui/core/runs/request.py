@@ -8,9 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hudtui.core.knobs import knob
-from hudtui.core.training.options import LIMITS, TRAINER, TRAINING, WHAT, WHERE, JobOptions
+from hudtui.core.training.options import (
+    LIMITS,
+    TRAINER,
+    TRAINING,
+    WHAT,
+    WHERE,
+    JobOptions,
+    is_away,
+    rents,
+    searches,
+    trains,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hudtui.core.compute.values import Offer
     from hudtui.core.training.features import Features
     from hudtui.core.training.plan import Continuation
@@ -19,65 +32,119 @@ AS_IS, REMOTE = "as-is", "remote"
 """Where the environments of the tasks run: where the tasks say, or on the platform."""
 
 
+def _engines() -> Iterator[tuple[str, str]]:
+    from hudtui.core.training.engines import engine_names  # not at the start of commands
+
+    return ((name, name) for name in engine_names())
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunRequest(JobOptions):
     """What to run, and where. For None or an empty value, the workspace, the engine or the settings decide."""
 
     names_machine: ClassVar[bool] = False
     """A file that the request names may choose the machine."""
-    engine: str = knob(
-        TRAINER, "Engine of the run: trl and art train, rollouts only plays the tasks.", "--engine", "-e", group=WHAT
-    )
+    command: ClassVar[str] = "hudtui rl"
+    """The command that takes such a request."""
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """Options and settings that the user does not set."""
     tasks: str | None = knob(
-        None, "A task file or folder, or a dataset on the Hub (org/name); by default the dataset in the lock file.", group=WHAT
+        None,
+        "A task file or folder, or a dataset on the Hub (org/name); by default the dataset in the lock file.",
+        lists="tasks",
+        required=True,
+        place=-1,
+        group=WHAT,
     )
-    config: Path | None = knob(None, "Gym configuration; by default the only one here.", "--config", "-c", group=WHAT)
-    training: Path | None = knob(None, "File with settings of the trainer (YAML or JSON).", label="settings file", group=TRAINING)
+    config: Path | None = knob(
+        None,
+        "Gym configuration; by default the only one here.",
+        *("--config", "-c"),
+        lists="configs",
+        required=True,
+        place=-1,
+        group=WHAT,
+    )
+    engine: str = knob(
+        TRAINER,
+        "Engine of the run: trl and art train, rollouts only plays the tasks.",
+        *("--engine", "-e"),
+        choices=_engines,
+        place=-1,
+        group=WHAT,
+    )
+    training: Path | None = knob(
+        None,
+        "File with settings of the trainer (YAML or JSON).",
+        label="settings file",
+        when=trains,
+        place=1,
+        group=TRAINING,
+    )
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Single settings of the trainer, by the names of `Recipe`. They take precedence over the file."""
-    name: str | None = knob(None, "Name of the run.", group=WHAT)
-    host: str | None = knob(None, "Your own machine: user@host, a name in ~/.ssh/config, or local.", group=WHERE)
-    provider: str | None = knob(None, "Provider to rent from: prime; or local for this machine.", group=WHERE)
+    name: str | None = knob(None, "Name of the run.", unset="made from the files", group=WHAT)
+    host: str | None = knob(None, "Your own machine: user@host, a name in ~/.ssh/config, or local.", in_form=False, group=WHERE)
+    provider: str | None = knob(None, "Provider to rent from: prime; or local for this machine.", in_form=False, group=WHERE)
     gpus: str | None = knob(
         None,
         "GPUs to rent, such as 4xH100; by default those for a training that hold the model, the cheapest first.",
-        "--gpus",
-        "-g",
+        *("--gpus", "-g"),
         label="GPUs",
+        unset="by fit, then price",
+        when=rents,
         group=WHERE,
     )
     offer: Offer | None = None
     """The offer to rent."""
     continues: Continuation | None = None
     """The earlier run that is continued."""
-    offer_name: str | None = knob(None, "Rent this offer: its six characters in hudtui pods offers.", "--offer", group=WHERE)
-    clouds: tuple[str, ...] = knob((), "Cloud to rent from, such as datacrunch; may be repeated.", "--cloud", group=WHERE)
+    offer_name: str | None = knob(
+        None, "Rent this offer: its six characters in hudtui pods offers.", "--offer", in_form=False, group=WHERE
+    )
+    clouds: tuple[str, ...] = knob(
+        (), "Cloud to rent from, such as datacrunch; may be repeated.", "--cloud", in_form=False, group=WHERE
+    )
     regions: tuple[str, ...] = knob(
-        (), "Region (eu, eu_north), country (FI) or data centre; may be repeated.", "--region", group=WHERE
+        (), "Region (eu, eu_north), country (FI) or data centre; may be repeated.", "--region", in_form=False, group=WHERE
     )
     spot: bool | None = knob(
         None,
         "Only spot machines, which the provider may take back at any time, or only others; by default others for a training.",
         "--spot/--no-spot",
+        choices=(("spot only", "true"), ("never spot", "false")),
+        unset="usually on demand",
+        when=searches,
         group=WHERE,
     )
-    budget: str | None = knob(None, "The most that the machine may cost, or none for no limit.", group=LIMITS)
+    budget: str | None = knob(None, "The most that the machine may cost, or none for no limit.", when=rents, group=LIMITS)
     max_hours: str | None = knob(None, "Time limit in hours, or none for no limit.", label="max hours", group=LIMITS)
-    idle_minutes: str | None = knob(None, "End the machine after this many idle minutes, or none for no limit.", group=LIMITS)
+    idle_minutes: str | None = knob(
+        None, "End the machine after this many idle minutes, or none for no limit.", when=rents, group=LIMITS
+    )
     keep_on_failure: bool = knob(
-        False, "Keep the machine of a failed run: you pay for it until you end it or its limits do.", group=LIMITS
+        False,
+        "Keep the machine of a failed run: you pay for it until you end it or its limits do.",
+        when=rents,
+        group=LIMITS,
     )
     environments: str = knob(
         AS_IS,
         "Where environments of this computer run: as-is (where the tasks say), or remote (on the platform, as the image).",
-        group=WHAT,
+        choices=(("where the tasks say", AS_IS), ("on the platform", REMOTE)),
+        when=is_away,
+        group=WHERE,
     )
     python: str | None = knob(
-        None, "Python on the machine with all requirements; by default an environment is made there.", group=WHAT
+        None,
+        "Python on the machine with all requirements; by default an environment is made there.",
+        unset="made there",
+        when=is_away,
+        group=WHERE,
     )
     remarks: tuple[str, ...] = ()
     """Remarks for the user about this request, one sentence each; shown among the checks."""
-    output_dir: Path | None = knob(None, "Folder for the results.", "--output", "--output-dir", "-o", group=WHERE)
+    output_dir: Path | None = knob(None, "Folder for the results.", "--output", "--output-dir", "-o", in_form=False, group=WHERE)
 
     @property
     def trains(self) -> bool:

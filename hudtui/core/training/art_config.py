@@ -57,10 +57,10 @@ _COMMAND, _ADDRESS = ("command", "args", "env", "cwd"), ("url", "headers", "tran
 _BLOCK: Mapping[str, tuple[str, type | int]] = {
     "base_model": ("base_model", str),
     "learning_rate": ("learning_rate", float),
-    "rollouts_per_group": ("rollouts_per_group", 2),
+    "rollouts_per_group": ("num_generations", 2),
     "groups_per_step": ("groups_per_step", 1),
     "num_epochs": ("epochs", 1),
-    "max_seq_length": ("max_seq_length", 16),
+    "max_seq_length": ("max_seq_len", 16),
     "num_training_scenarios": ("scenarios", 1),
     "num_val_scenarios": ("val_scenarios", 0),
     "steps": ("steps", 1),

@@ -15,7 +15,7 @@ from hudtui.core.knobs import knob, out_of_bounds
 from hudtui.core.plain import convert
 from hudtui.core.text import clean_line, did_you_mean, plural
 from hudtui.core.training.features import Features
-from hudtui.core.training.options import JobOptions
+from hudtui.core.training.options import TRAINING, JobOptions
 from hudtui.core.training.plan import JobSpec
 from hudtui.core.training.shape import billions
 
@@ -40,25 +40,35 @@ class Recipe:
         "Learning rate; by default it depends on the model's size.",
         minimum=0,
         label="learning rate",
+        group=TRAINING,
     )
     lr_scheduler: str = "constant_with_warmup"
     warmup_steps: int = knob(10, "Steps in which the learning rate rises.", minimum=0)
     steps: int = knob(100, "Training steps.", minimum=1)
-    batch_size: int = knob(
-        8,
-        "Episodes that one GPU computes gradients for at once.",
-        minimum=1,
-        label="batch",
-    )
-    gradient_accumulation: int = knob(2, "Batches per step.", minimum=1, label="batches")
     num_generations: int = knob(
         16,
         "Episodes of one task that are compared with one another.",
         minimum=2,
         label="group",
+        group=TRAINING,
     )
+    batch_size: int = knob(
+        8,
+        "Episodes that one GPU computes gradients for at once.",
+        minimum=1,
+        label="batch",
+        group=TRAINING,
+    )
+    gradient_accumulation: int = knob(2, "Batches per step.", minimum=1, label="batches")
     num_iterations: int = knob(1, "Updates per batch of episodes.", minimum=1)
-    max_tokens: int = knob(1024, "Tokens of one reply.", minimum=1, label="max tokens")
+    lora: bool = knob(
+        True,
+        "Train an adapter; otherwise all weights.",
+        label="LoRA",
+        choices=(("an adapter", "true"), ("all weights", "false")),
+        group=TRAINING,
+    )
+    max_tokens: int = knob(1024, "Tokens of one reply.", minimum=1, label="max tokens", group=TRAINING)
     max_seq_len: int = knob(4096, "Tokens of a conversation. An episode ends when another reply might not fit.", minimum=16)
     max_turns: int | None = knob(None, "Replies of an episode; by default as many as the gym's configuration says.", minimum=1)
     temperature: float = knob(1.0, "Temperature of the sampling.", minimum=0.01)
@@ -70,16 +80,13 @@ class Recipe:
     scale_rewards: str = "group"
     gradient_checkpointing: bool = True
     bf16: bool = True
-    lora: bool = knob(
-        True,
-        "Train an adapter; otherwise all weights.",
-        label="LoRA",
-    )
     lora_rank: int = knob(8, "Rank of the adapter.", minimum=1)
     lora_alpha: int = 16
     lora_dropout: float = 0.0
     lora_targets: tuple[str, ...] = knob(
-        ("q_proj", "k_proj", "v_proj", "o_proj"), "Names of the layers that get an adapter; `all-linear` for all."
+        ("q_proj", "k_proj", "v_proj", "o_proj"),
+        "Names of the layers that get an adapter; `all-linear` for all.",
+        in_form=False,
     )
     held_out: int = knob(0, "Number of tasks at the end of the list that are kept for evaluation.", minimum=0)
     eval_every: int = knob(20, "Steps between evaluations.", minimum=1)
@@ -112,7 +119,10 @@ class Recipe:
     log_level: str = knob("INFO", "Only with art: level of the log of the libraries: DEBUG, INFO, WARNING or ERROR.")
     wandb: bool = knob(True, "Send metrics to Weights & Biases where WANDB_API_KEY is set.")
     warm_start: int = knob(
-        0, "Only with `tiny`: steps of imitating the calls that the configuration describes, before the training.", minimum=0
+        0,
+        "Only with `tiny`: steps of imitating the calls that the configuration describes, before the training.",
+        minimum=0,
+        in_form=False,
     )
 
     def __post_init__(self) -> None:

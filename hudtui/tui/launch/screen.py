@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial, partialmethod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import on
@@ -22,13 +21,13 @@ from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Static
 
 from hudtui.core.compute.registry import rentals
-from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.knobs import knobs_of
 from hudtui.core.runs.art_request import ArtRequest
 from hudtui.core.runs.request import RunRequest
+from hudtui.core.runs.request_texts import argv_of, request_from, texts_of
 from hudtui.core.text import clean_line
-from hudtui.core.training.engines import features_of
-from hudtui.core.training.options import PLAYER
-from hudtui.core.training.recipe import parse_settings
+from hudtui.core.training.options import engine_of
 from hudtui.tui.actions import AppAction, by_key
 from hudtui.tui.facts import Facts
 from hudtui.tui.launch import form
@@ -36,6 +35,7 @@ from hudtui.tui.launch.form import FieldsPane, label_of
 from hudtui.tui.launch.plan import PlanPane
 from hudtui.tui.screen import HudtuiScreen, started
 from hudtui.tui.widgets.calm_static import CalmStatic
+from hudtui.tui.widgets.dropdown import OTHER, Dropdown
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.pane import Panes
 
@@ -56,10 +56,13 @@ if TYPE_CHECKING:
     from hudtui.core.training.features import Features
     from hudtui.core.trust import Untrusted
 
-_OTHER_FILES = {
-    **dict.fromkeys(("tasks", "dataset"), "another file, or a dataset on the Hub…"),
-    **dict.fromkeys(("config", "art_config"), "another file…"),
+_OTHERS = {
+    "tasks": ("another file, or a dataset on the Hub…", "Which tasks?", "FILE, or org/name on the Hub"),
+    "configs": ("another file…", "Which configuration?", "FILE"),
+    "art_configs": ("another file…", "Which configuration?", "FILE"),
+    "machines": ("another machine of yours…", "Which machine?", "user@host"),
 }
+"""The choice beside those that are listed, and the question that it asks."""
 _OF_THE_PLAN = ("launch.start", "launch.copy", "launch.fix")
 """Actions that need the plan."""
 DELAY = 0.25
@@ -158,9 +161,9 @@ class LaunchScreen(HudtuiScreen):
         return self.prepared.record if self.prepared is not None else None
 
     def content(self) -> Iterable[Widget]:
-        more = [name for name, when in form.FORM.items() if when in form.ON_DEMAND]
-        rows = {title: {name: self._rows[name] for name in names} for title, names in form.GROUPS.items()}
-        rows["Training"] |= {name: self._rows[name] for name in more}
+        rows: dict[str, dict[str, form.Row]] = {}
+        for name, row in self._rows.items():
+            rows.setdefault(form.pane_of(row.about), {})[name] = row
         with Panes(), Vertical(id="launch-all"):
             with Horizontal(id="launch-groups"):
                 for title in ("What", "Where", "Limits"):
@@ -173,12 +176,9 @@ class LaunchScreen(HudtuiScreen):
         yield CalmStatic(id="launch-ready")
 
     def on_mount(self) -> None:
-        from hudtui.core.training.engines import engine_names
-
-        self._choice("engine").offer((name, name) for name in engine_names())
-        self._choice("environments").offer(form.ENVIRONMENTS)
-        self._choice("spot").offer(form.SPOT)
-        self._choice("lora").offer(form.LORA)
+        for name, about in form.FORM.items():
+            if about.choices:
+                self._choice(name).offer(about.choices() if callable(about.choices) else about.choices)
         self._offer_machines()
         self._put_defaults()
         self._restore()
@@ -189,7 +189,7 @@ class LaunchScreen(HudtuiScreen):
             self._keep()
 
     def _put_defaults(self) -> None:
-        for name, value in form.USUAL.items():
+        for name, value in form.FIRST.items():
             if not self._value(name):
                 self._put(name, value)
         self._engine = self._value("engine")
@@ -201,7 +201,7 @@ class LaunchScreen(HudtuiScreen):
     def _typed(self) -> dict[str, str]:
         """Return the fields that the user has filled in, without those that may hold a secret."""
         facts = self.app.facts
-        usual = dict(form.USUAL) | {"engine": self._engine}
+        usual = dict(form.FIRST) | {"engine": self._engine}
         if facts is not None:
             firsts = {"tasks": facts.task_files[:1], "config": facts.configs[:1]}
             usual |= {name: self.app.relative(path) for name, files in firsts.items() for path in files}
@@ -285,18 +285,20 @@ class LaunchScreen(HudtuiScreen):
             simulated = " (simulated)" if self.app.spending.is_simulated(self.offer.provider) else ""
             entries.append((f"rent{simulated} {offer_text(self.offer)}", form.OFFER))
         entries += [(f"rent: {title}", name) for name, title in self._rentals.items()]
-        self._choice("machine").offer([*entries, ("another machine of yours…", form.OTHER)])
+        self._choice("machine").offer([*entries, (_OTHERS["machines"][0], OTHER)])
 
     def facts_changed(self, facts: Facts) -> None:
         """Offer the files of the project."""
         art_files = facts.workspace.art_configs if facts.workspace is not None else ()
-        offered = {"tasks": facts.task_files, "config": facts.configs, "dataset": facts.task_files, "art_config": art_files}
-        for name, files in offered.items():
-            names = [self.app.relative(path) for path in files]
+        files_of = {"tasks": facts.task_files, "configs": facts.configs, "art_configs": art_files}
+        for name, about in form.FORM.items():
+            if about.lists not in files_of:
+                continue
+            names = [self.app.relative(path) for path in files_of[about.lists]]
             choice = self._choice(name)
             empty = not choice.value
-            choice.offer([*((clean_line(one, 80), one) for one in names), (_OTHER_FILES[name], form.OTHER)])
-            if name in ("tasks", "config") and empty and names:
+            choice.offer([*((clean_line(one, 80), one) for one in names), (_OTHERS[about.lists][0], OTHER)])
+            if about.required and empty and names:
                 choice.put(names[0])
         if self.rented is not None and self._getting is None and self.prepared is None:
             self._plan_soon()  # no machine is being prepared any more
@@ -382,13 +384,13 @@ class LaunchScreen(HudtuiScreen):
         event.stop()
         self._step(1)
 
-    @on(form.Dropdown.OtherChosen)
-    def _wanted(self, event: form.Dropdown.OtherChosen) -> None:
+    @on(Dropdown.OtherChosen)
+    def _wanted(self, event: Dropdown.OtherChosen) -> None:
         event.stop()
         self.start(partial(self._ask_for, str(event.control.id).removeprefix("launch-")), group="ask-other")
 
-    @on(form.Dropdown.Changed)
-    def _chosen(self, event: form.Dropdown.Changed) -> None:
+    @on(Dropdown.Changed)
+    def _chosen(self, event: Dropdown.Changed) -> None:
         event.stop()
         name = str(event.control.id).removeprefix("launch-")
         if name == "machine" and self._value("machine") != form.OFFER:
@@ -417,9 +419,7 @@ class LaunchScreen(HudtuiScreen):
         self._choice("environment").offer((clean_line(name, 60), name) for name in names)
 
     async def _ask_for(self, name: str) -> None:
-        words = {"machine": ("Which machine?", "user@host")}
-        words |= dict.fromkeys(("tasks", "dataset"), ("Which tasks?", "FILE, or org/name on the Hub"))
-        title, placeholder = words.get(name, ("Which configuration?", "FILE"))
+        _, title, placeholder = _OTHERS[form.FORM[name].lists or "machines"]
         given = (await self.app.ask(title, placeholder=placeholder) or "").strip()
         if not given:
             return
@@ -451,14 +451,14 @@ class LaunchScreen(HudtuiScreen):
         self._stood = control.value if isinstance(control, Field) else ""
         self.query_one("#launch-hint", Static).update(
             Content.assemble(
-                (label_of(event.name), "bold"), ("  " + form.help_of(event.name, self._value("engine")), "$foreground-muted")
+                (label_of(event.name), "bold"), ("  " + form.help_of(event.name, self._texts()), "$foreground-muted")
             )
         )
 
     @property
     def _features(self) -> Features:
         """Abilities of the engine of the form."""
-        return features_of(self._value("engine") or PLAYER)
+        return engine_of({"engine": self._value("engine") or form.FIRST["engine"]})
 
     @property
     def _rents(self) -> bool:
@@ -466,24 +466,9 @@ class LaunchScreen(HudtuiScreen):
 
     def _show_fields(self) -> None:
         """Only what matters for this engine and machine."""
-        engine, machine = self._value("engine"), self._value("machine")
-        plays, art = not self._features.trains, self._features.from_environment
-        more = not plays and bool(self._value("more"))
-        shown = {form.ALWAYS: True, form.PLAYS: plays, form.TRAINS: not plays, form.MORE: more}
-        shown |= {
-            form.RENTS: self._rents,
-            form.SEARCHES: machine in self._rentals,
-            form.AWAY: machine not in ("", "local"),
-            form.ART: art,
-            form.NOT_ART: not art,
-        }
-        shown |= {
-            form.OTHER_TRAINERS: not plays and not art,
-            form.MORE_OF_ART: more and art,
-            form.MORE_OF_OTHERS: more and not art,
-        }
+        texts, machine, plays = self._texts(), self._value("machine"), not self._features.trains
         for name in ("what", "where", "limits", "trains"):
-            self.query_one(f"#launch-{name}", FieldsPane).show(shown, engine)
+            self.query_one(f"#launch-{name}", FieldsPane).show(texts)
         if machine == form.OFFER:
             cast("Field", self._rows["gpus"].control).placeholder = "those of the offer"
         if self.focused is None or not self.focused.display or not all(one.display for one in self.focused.ancestors[:3]):
@@ -597,14 +582,14 @@ class LaunchScreen(HudtuiScreen):
         shown = await asyncio.to_thread(plan_lines, prepared.record, store, prepared)
         return prepared, shown, plan_summary(prepared.record, store)
 
-    async def _request_to_prepare(self, **changes: Any) -> RunRequest:
+    async def _request_to_prepare(self, **changes: str) -> RunRequest:
         """What the form asks for, with the environment of a training with ART looked up.
 
         Raises:
             InputError: A field, or what it names, cannot be used.
             Untrusted: The training needs something that the user has not agreed to.
         """
-        request = replace(self._request(), **changes)
+        request = self._request(**changes)
         if not isinstance(request, ArtRequest):
             return request
         from hudtui.core.flows.art import plan_art
@@ -636,49 +621,27 @@ class LaunchScreen(HudtuiScreen):
                 self._quoted[name] = _Quoted(provider)
         return cast("Mapping[str, Provider]", {name: self._quoted[name] for name in providers})
 
-    def _request(self) -> RunRequest:
-        machine, rents = self._value("machine") or "local", self._rents
-        provider = self.offer.provider if machine == form.OFFER and self.offer is not None else machine
-        for name in ("max_hours", "idle_minutes"):
-            if self._value(name) != "none":
-                self._number(name, float)
-        away = machine != "local"
-        common = {
-            "max_turns": self._number("max_turns", int),
-            "name": self._value("name") or None,
-            "host": None if rents else machine,
-            "provider": provider if rents else None,
-            "gpus": (self._value("gpus") or None) if rents and machine != form.OFFER else None,
-            "spot": {"true": True, "false": False}.get(self._value("spot")) if machine in self._rentals else None,
-            "offer": self.offer if rents and machine == form.OFFER else None,
-            "max_hours": self._value("max_hours") or None,
-            "budget": (self._value("budget") or None) if rents else None,
-            "idle_minutes": (self._value("idle_minutes") or None) if rents else None,
-            "keep_on_failure": rents and bool(self._value("keep_on_failure")),
-            "environments": (self._value("environments") or "as-is") if away else "as-is",
-            "python": (self._value("python") or None) if away else None,
-        }
-        if self._features.from_environment:
-            return ArtRequest(**common, **self._training_with_art())
-        config = self._value("config")
-        return RunRequest(
-            engine=self._value("engine") or PLAYER,
-            tasks=self._value("tasks") or None,
-            config=Path(config) if config else None,
-            model=self._value("model") or None,
-            policy=self._value("policy") or "greedy",
-            base_url=self._value("base_url") or None,
-            group=self._number("group", int) or 1,
-            limit=self._number("limit", int),
-            **common,
-            **self._training(),
-        )
+    def _texts(self) -> dict[str, str]:
+        """Return the texts of the options that the form holds; the machine as the options that name it."""
+        texts = {name: text for name in form.FORM if (text := self._value(name))}
+        texts.setdefault("engine", form.FIRST["engine"])
+        machine = texts.pop("machine", form.FIRST["machine"])
+        if machine == form.OFFER and self.offer is not None:
+            return texts | {"provider": self.offer.provider, "offer_name": self.offer.short, "gpus": ""}
+        return texts | {"provider" if machine in self._rentals else "host": machine}
 
-    def _training_with_art(self) -> dict[str, Any]:
-        texts = {name: self._value(name) for name in form.OF_ART if self._value(name)}
-        options = {name: text for name, text in texts.items() if form.is_option_of_art(name)}
-        settings = parse_settings(f"{name}={text}" for name, text in texts.items() if name not in options)
-        return {**form.options_of_art(options), "settings": settings}
+    def _request(self, **changes: str) -> RunRequest:
+        """Return what the form asks for, with other texts in some places.
+
+        Raises:
+            InputError: A text cannot be used.
+        """
+        request = request_from(self._texts() | changes)
+        if request.offer_name is not None:  # the very offer, also if it is not on the market any more
+            request = replace(request, offer=self.offer, offer_name=None)
+        if request.training is not None:
+            request = replace(request, training=self.app.folder / request.training)
+        return request
 
     def training_request(self) -> RunRequest | None:
         """The training of the form; None without one, if its model is not looked up yet, or if the form is invalid."""
@@ -689,53 +652,9 @@ class LaunchScreen(HudtuiScreen):
         except InputError:
             return None
 
-    def _training(self) -> dict[str, Any]:
-        engine = self._value("engine")
-        if not self._features.trains:
-            return {}
-        file = self._value("training")
-        return {
-            "steps": self._number("steps", int),
-            "settings": parse_settings(
-                f"{name}={self._value(name)}" for name in form.SETTINGS if self._value(name) and form.is_taken(name, engine)
-            ),
-            "training": self.app.folder / file if file else None,
-        }
-
     def command(self) -> str:
         """Return the command that does what the form says."""
-        art = self._features.from_environment
-        words = self._features.command.split()
-        if not art and self._value("tasks"):
-            words.append(self._value("tasks"))
-        machine = self._value("machine") or "local"
-        if machine == form.OFFER and self.offer is not None:
-            words += ["--provider", self.offer.provider, "--offer", self.offer.short]
-        else:
-            words += ["--provider", machine] if machine in self._rentals else ["--host", machine]
-        for name in form.FORM:
-            value = self._value(name)
-            if not value or not self._counts(name) or name in ("machine", "tasks", "more") or (art and name == "engine"):
-                continue
-            if name == "environments" and value == "as-is":
-                continue
-            if name in form.SETTINGS and not (art and form.is_option_of_art(name)):
-                words += ["--set", f"{name}={value}"]
-            elif name == "keep_on_failure":
-                words.append("--keep-on-failure")
-            elif name == "spot":
-                words.append("--spot" if value == "true" else "--no-spot")
-            else:
-                words += [form.flag_of(name, art=art), value]
-        return shlex.join(words)
-
-    def _counts(self, name: str) -> bool:
-        """Whether a field is part of what the form asks for; those on demand are also while they are not shown."""
-        if form.FORM[name] not in form.ON_DEMAND:
-            return self._rows[name].display
-        if self._features.from_environment:
-            return name in form.OF_ART
-        return self._features.trains and form.is_taken(name, self._value("engine"))
+        return shlex.join(argv_of(request_from(self._texts())))
 
     def action_copy(self) -> None:
         if self._once_checked("launch.copy"):
@@ -774,11 +693,12 @@ class LaunchScreen(HudtuiScreen):
 
         rents = self._rents
         providers = (await self.app.spending.open()).overview.providers if rents else None
-        fixed = await fix(check, self._request(), self.app.project, self.app, providers=providers, on_event=self._show_progress)
+        asked = self._request()
+        fixed = await fix(check, asked, self.app.project, self.app, providers=providers, on_event=self._show_progress)
         if self.is_busy:
             self.clear_message()
         if fixed is not None:
-            self._take_request(fixed)
+            self._take_request(asked, fixed)
             self._quoted.clear()
             self._looked_at.forget()
             self.app.reload()
@@ -787,17 +707,18 @@ class LaunchScreen(HudtuiScreen):
     def _show_progress(self, event: Progress) -> None:
         self.busy(event.message or event.stage)
 
-    def _take_request(self, request: RunRequest) -> None:
-        """Show the choices of a fix in the form."""
+    def _take_request(self, asked: RunRequest, request: RunRequest) -> None:
+        """Show in the form what a fix has changed of what was asked for."""
         machine = request.host or request.provider
         if request.host is not None and request.host != "local":
             self._machines = tuple(dict.fromkeys((*self._machines, request.host)))
             self._offer_machines()
         if request.offer is None and machine is not None:
             self._put("machine", machine)
-        for name, value in {"tasks": request.tasks, "config": request.config, "gpus": request.gpus}.items():
-            if value is not None:
-                self._put(name, str(value))
+        before = texts_of(asked)
+        for name, text in texts_of(request).items():
+            if name in self._rows and before.get(name) != text:
+                self._put(name, text)
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
@@ -843,14 +764,12 @@ class LaunchScreen(HudtuiScreen):
         from hudtui.core.flows.start import plan_rehearsal
 
         if self._features.from_environment:
-            here = {"host": "local", "provider": None, "gpus": None, "offer": None, "python": None, "environments": "as-is"}
-            request = await self._request_to_prepare(**here, rehearse=True)
-            request = replace(request, settings={k: v for k, v in request.settings.items() if k != "ruler"})  # free of charge
+            here = {"host": "local", "provider": "", "offer_name": "", "ruler": ""}  # free of charge
+            request = replace(await self._request_to_prepare(**here), rehearse=True)
         else:
-            tasks, config = self._value("tasks"), self._value("config")
-            training = {**self._training(), "steps": None}  # those of the form are the training's
-            engine = self._value("engine") or PLAYER
-            request = RunRequest(engine=engine, tasks=tasks or None, config=Path(config) if config else None, **training)
+            names = {"engine", "tasks", "config", "training"}  # the rest, apart from settings, is of the training itself
+            others = dict.fromkeys(knobs_of(RunRequest).keys() - names, "")
+            request = self._request(**others)
         record = await plan_rehearsal(request, self.app.project, self.app)
         if record is not None:
             self.busy("Starting the rehearsal")
@@ -990,8 +909,8 @@ class LaunchScreen(HudtuiScreen):
 
     # -- fields ------------------------------------------------------------------------------------------------------
 
-    def _choice(self, name: str) -> form.Dropdown:
-        return cast("form.Dropdown", self._rows[name].control)
+    def _choice(self, name: str) -> Dropdown:
+        return cast("Dropdown", self._rows[name].control)
 
     def _put(self, name: str, text: str) -> None:
         control = self._rows[name].control
@@ -1001,18 +920,6 @@ class LaunchScreen(HudtuiScreen):
 
     def _value(self, name: str) -> str:
         return form.text_of(self._rows[name].control)
-
-    def _number(self, name: str, kind: type[int] | type[float]) -> Any:
-        text = self._value(name)
-        if not text:
-            return None
-        try:
-            value = kind(text)
-        except ValueError:
-            value = 0
-        if not 0 < value < 1e9:
-            raise InputError(f"{text!r} is not a number above 0", where=Location(label_of(name)))
-        return value
 
 
 class _Known:

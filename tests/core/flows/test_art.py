@@ -216,7 +216,7 @@ async def test_options_without_a_meaning_are_refused(project, asked, told):
 
 
 async def test_a_short_conversation_has_short_replies(project):
-    plan = await plan_art(ArtRequest(environment="mine", art_config=write(CONFIG), max_seq_length=2048), project)
+    plan = await plan_art(ArtRequest(environment="mine", art_config=write(CONFIG), max_seq_len=2048), project)
     assert (plan.settings["max_seq_len"], plan.settings["max_tokens"]) == (2048, 1024)
 
 

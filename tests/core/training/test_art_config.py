@@ -39,14 +39,14 @@ def test_the_file_of_the_integration():
     assert found.environment("remote_env").dataset == "tasks.json"
     assert found.setting("my_env", "learning_rate") == 1e-5  # which YAML 1.1 takes for a text
     assert found.setting("2048", "scenarios") == 20  # a key that looks like a number
-    assert found.setting("2048", "rollouts_per_group") == 4
+    assert found.setting("2048", "num_generations") == 4
     assert found.setting("my_env", "scenarios") is None
 
 
 def test_the_file_that_ships_has_every_key_and_no_unknown_one():
     found = read_art_config(ROOT / "configs" / "art.yaml")
     assert set(found.environments) == {"2048", "browser", "gmail"}
-    assert found.setting("browser", "rollouts_per_group") == 3 and found.setting("browser", "scenarios") == 20
+    assert found.setting("browser", "num_generations") == 3 and found.setting("browser", "scenarios") == 20
     assert found.targets["2048"] == (128, 256, 512, 1024, 2048)
     assert (found.gpu_memory_utilization, found.enforce_eager, found.backend) == (0.8, True, "local")
     assert (found.wandb, found.wandb_project, found.log_level) == (False, "hud-art", "INFO")
