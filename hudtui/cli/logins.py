@@ -31,13 +31,6 @@ async def login(
     secret_variable: Annotated[
         str | None, typer.Option("--client-secret-var", help="Setting that holds that client's secret.")
     ] = None,
-    private_key: Annotated[
-        Path | None, typer.Option("--private-key", help="PEM file with that client's key, in place of a secret; for --alone.")
-    ] = None,
-    algorithm: Annotated[str, typer.Option("--algorithm", help="Signature algorithm of --private-key.")] = "RS256",
-    alone: Annotated[
-        bool, typer.Option("--alone", help="The client logs in as itself (client_credentials), without a browser.")
-    ] = False,
     issuer: Annotated[
         str | None, typer.Option("--issuer", help="The authorization server that the client is registered at.")
     ] = None,
@@ -51,30 +44,20 @@ async def login(
     """
     from hudtui.cli.person import Terminal
     from hudtui.core.environment.login_file import ClientCredentials, LoginOptions
-    from hudtui.core.files import read_text
     from hudtui.core.flows.login import log_in
     from hudtui.core.settings import load_settings
 
     credentials = None
     settings = load_settings(Path.cwd())
     if client_id is None:
-        given = {"--client-secret-var": secret_variable, "--private-key": private_key, "--alone": alone, "--issuer": issuer}
+        given = {"--client-secret-var": secret_variable, "--issuer": issuer}
         if lonely := next((name for name, value in given.items() if value), None):
             raise typer.BadParameter("it belongs to a client: name one with --client-id", param_hint=lonely)
     else:
-        if alone and (secret_variable is None) == (private_key is None):
-            raise typer.BadParameter("it needs either --client-secret-var or --private-key", param_hint="--alone")
-        if private_key is not None and not alone:
-            raise typer.BadParameter("it is for a client that logs in as itself: add --alone", param_hint="--private-key")
         secret = settings.require(secret_variable) if secret_variable else None
-        pem = read_text(private_key, limit=100_000) if private_key else None
-        if issuer is None and (secret_variable or private_key):
+        if issuer is None and secret_variable:
             raise typer.BadParameter("name the authorization server that the secret is for", param_hint="--issuer")
-        if alone and scope is not None:
-            raise typer.BadParameter(
-                "a client that logs in as itself gets the scopes that the server names", param_hint="--scope"
-            )
-        credentials = ClientCredentials(client_id, secret, pem, algorithm, alone, issuer)
+        credentials = ClientCredentials(client_id, secret, issuer)
     if browser is None and not console.interactive():
         browser = False
     place, options = read_source(source), LoginOptions(credentials, scope, port, browser=browser)

@@ -70,26 +70,20 @@ async def test_login_status_and_logout(world: OAuthWorld) -> None:
     assert code == 3 and f"Log in with `hudtui env login {world.url}`" in said
 
 
-async def test_a_client_with_a_secret_needs_its_issuer_where_nobody_can_be_asked(
-    world: OAuthWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_client_with_a_secret_needs_its_issuer(world: OAuthWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_CLIENT_SECRET", "the-client-secret")
-    words = ("env", "login", world.url, "--client-id", "mine", "--client-secret-var", "MY_CLIENT_SECRET", "--alone")
+    words = ("env", "login", world.url, "--client-id", "mine", "--client-secret-var", "MY_CLIENT_SECRET")
     code, _, said = await hudtui(*words)
     assert code == 2 and "--issuer" in said and world.grants() == []
-    code, out, said = await hudtui(*words, "--issuer", world.issuer)
-    assert code == 0 and world.grants() == ["client_credentials"] and "the-client-secret" not in out + said
+    code, out, said = await hudtui(*words, "--issuer", world.issuer, visit=world)
+    assert code == 0 and world.grants() == ["authorization_code"] and "the-client-secret" not in out + said
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--alone",), "name one with --client-id"),
         (("--issuer", "https://a.invalid"), "name one with --client-id"),
-        (("--client-id", "a", "--alone"), "either --client-secret-var or --private-key"),
-        (("--client-id", "a", "--private-key", "key.pem"), "add --alone"),
         (("--client-id", "a", "--client-secret-var", "NOT_THERE"), "NOT_THERE is not set"),
-        (("--client-id", "a", "--alone", "--private-key", "none.pem"), "none.pem"),
     ],
 )
 def test_options_that_make_no_sense_together(words: tuple[str, ...], complaint: str) -> None:

@@ -22,7 +22,6 @@ if sys.argv[1] == "serve":  # asking takes none of these
     import traceback
     import urllib.request
     from importlib import import_module
-    from pathlib import Path
     from urllib.parse import urlsplit
 
     from hudtui.cli import main as hudtui_main
@@ -77,10 +76,10 @@ def scenario_at(url: str) -> int:
         os.environ.update(HUDTUI_HOME=home, HUDTUI_CLIENT_METADATA_URL=DOCUMENT, THE_CLIENT_SECRET=secret)
         for name in ("DISPLAY", "WAYLAND_DISPLAY"):
             os.environ.pop(name, None)
-        return converse(command(scenario, url, context, Path(home)))
+        return converse(command(scenario, url, context))
 
 
-def command(scenario: str, url: str, context: dict[str, str], home: Path) -> list[str]:
+def command(scenario: str, url: str, context: dict[str, str]) -> list[str]:
     """The command for a scenario: a login with given credentials, a call, or an analysis."""
     tools = {
         "tools_call": ("add_numbers", '{"a": 5, "b": 3}'),
@@ -92,13 +91,7 @@ def command(scenario: str, url: str, context: dict[str, str], home: Path) -> lis
     if "client_id" not in context:
         return ["env", "show", url, "--live"]
     login = ["env", "login", url, "--client-id", context["client_id"]]
-    issuer = ["--issuer", issuer_of(url)]
-    if "private_key_pem" in context:
-        key = home / "key.pem"
-        key.write_text(context["private_key_pem"])
-        return [*login, *issuer, "--alone", "--private-key", str(key), "--algorithm", context["signing_algorithm"]]
-    login += [*issuer, "--client-secret-var", "THE_CLIENT_SECRET"]
-    return [*login, "--alone"] if scenario.startswith("auth/client-credentials") else login
+    return [*login, "--issuer", issuer_of(url), "--client-secret-var", "THE_CLIENT_SECRET"]
 
 
 def issuer_of(url: str) -> str:

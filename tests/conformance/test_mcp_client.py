@@ -43,13 +43,16 @@ SCENARIOS = {
     "auth/resource-mismatch": 2,
     "auth/offline-access-scope": 12,
     "auth/offline-access-not-supported": 13,
-    "auth/client-credentials-jwt": 7,
-    "auth/client-credentials-basic": 7,
 }
 """Scenario -> the fewest checks that it makes of a client that goes to its end."""
-NOT_OFFERED = {"auth/cross-app-access-complete-flow", "elicitation-sep1034-client-defaults"}
-"""An extension that needs an identity provider in front of the authorization server, and a form that wants to be accepted: hudtui
-declines forms."""
+NOT_OFFERED = {
+    "auth/cross-app-access-complete-flow",
+    "auth/client-credentials-jwt",
+    "auth/client-credentials-basic",
+    "elicitation-sep1034-client-defaults",
+}
+"""Extensions for an identity provider in front of the authorization server and for accounts of machines, and a form that wants
+to be accepted: hudtui logs people in, and declines forms."""
 SERVER_SCENARIOS = (
     "server-initialize",
     "ping",

@@ -170,6 +170,6 @@ class OAuthWorld:
         made: dict[str, Any] = {"access_token": token, "token_type": "Bearer"}
         if self.lifetime is not None:
             made["expires_in"] = self.lifetime
-        if self.refreshes and fields["grant_type"] != "client_credentials":
+        if self.refreshes:
             made["refresh_token"] = f"refresh-token-{self._made}"
         return reply("200 OK", json.dumps(made))

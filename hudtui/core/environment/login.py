@@ -16,7 +16,6 @@ import logging
 import re
 import shlex
 import time
-import warnings
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
@@ -28,11 +27,6 @@ from mcp.client.auth import (
     OAuthFlowError,
     OAuthRegistrationError,
     OAuthTokenError,
-)
-from mcp.client.auth.extensions.client_credentials import (
-    ClientCredentialsOAuthProvider,
-    PrivateKeyJWTOAuthProvider,
-    SignedJWTParameters,
 )
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.client.auth.utils import (
@@ -103,8 +97,6 @@ class ServerLogin(httpx2.Auth):
         self._kept = login if isinstance(login, KeptLogin) else None
         self._stamp = _stamp(server)
         self._turn = asyncio.Lock()
-        self._own_issuer: str | None = None
-        """The issuer that a server which is its own authorization server names."""
         if self._kept is not None:
             secrets.add(*self._kept.secrets)
 
@@ -149,9 +141,6 @@ class ServerLogin(httpx2.Auth):
         if self._wanted is not None:
             return self._drive(request, response, await self._logging_in(self._wanted, held))
         assert self._kept is not None
-        credentials = self._kept.credentials
-        if credentials is not None and credentials.alone:
-            return self._drive(request, response, _provider_alone(self._server, credentials))
         if response.status_code == 401 and self._kept.renews:
             return self._drive(request, None, self._renewing())
         raise self._not_accepted(response)
@@ -190,7 +179,7 @@ class ServerLogin(httpx2.Auth):
         finally:
             await flow.aclose()
         if storage.made is not None:
-            await self._keep(storage.made, provider.context, storage.credentials)
+            await self._keep(storage.made, provider.context)
 
     # -- providers ----------------------------------------------------------------------------------
 
@@ -210,8 +199,6 @@ class ServerLogin(httpx2.Auth):
     async def _logging_in(self, wanted: LoginOptions, held: AsyncExitStack) -> OAuthClientProvider:
         """A provider that logs in as the user wants it."""
         credentials = wanted.credentials
-        if credentials is not None and credentials.alone:
-            return _provider_alone(self._server, credentials)
         redirect = await held.enter_async_context(LoginRedirect(wanted.port))
         storage = _TokenStorage(credentials=credentials)
         if credentials is not None:
@@ -284,17 +271,15 @@ class ServerLogin(httpx2.Auth):
             self._kept = login
             self._secrets.add(*login.secrets)
 
-    async def _keep(self, tokens: OAuthToken, context: OAuthContext, credentials: ClientCredentials | None) -> None:
-        alone = credentials is not None and credentials.alone
+    async def _keep(self, tokens: OAuthToken, context: OAuthContext) -> None:
         login = KeptLogin(
             server_name(self._server),
             _json(tokens) or {},
             context.token_expiry_time,
-            None if alone else _json(context.client_info),
+            _json(context.client_info),
             self._issuer(context),
             _json(context.oauth_metadata),
             _json(context.protected_resource_metadata),
-            credentials if alone else None,
             time.time(),
         )
         self._kept, self._wanted = login, None
@@ -341,7 +326,6 @@ class ServerLogin(httpx2.Auth):
             return response
         if not isinstance(issuer, str) or origin_of(issuer) != origin_of(self._server):
             return response
-        self._own_issuer = issuer
         return httpx2.Response(200, json={**metadata, "issuer": self._origin}, request=request)
 
     def _check(self, request: httpx2.Request, context: OAuthContext, credentials: ClientCredentials | None) -> None:
@@ -481,24 +465,6 @@ async def _next_request(flow: AsyncGenerator[httpx2.Request, httpx2.Response], a
 
 def _client_metadata(redirect: str = "http://127.0.0.1/callback") -> OAuthClientMetadata:
     return OAuthClientMetadata(client_name="hudtui", redirect_uris=[AnyUrl(redirect)])
-
-
-def _provider_alone(server: str, credentials: ClientCredentials) -> OAuthClientProvider:
-    """A provider for a client that logs in for itself."""
-    name, storage = credentials.client_id, _TokenStorage(credentials=credentials)
-    with warnings.catch_warnings():
-        # `ServerLogin` compares the issuer: the SDK can do so only since 2.2.
-        warnings.simplefilter("ignore")
-        if credentials.private_key is None:
-            secret = credentials.secret or ""
-            return ClientCredentialsOAuthProvider(server, storage, name, secret)
-        signing = SignedJWTParameters(
-            issuer=name,
-            subject=name,
-            signing_key=credentials.private_key,
-            signing_algorithm=credentials.algorithm,
-        )
-        return PrivateKeyJWTOAuthProvider(server, storage, name, signing.create_assertion_provider())
 
 
 def _choose_method(context: OAuthContext) -> None:

@@ -41,12 +41,6 @@ class ClientCredentials:
 
     client_id: str
     secret: str | None = field(default=None, repr=False)
-    private_key: str | None = field(default=None, repr=False)
-    """PEM; signs an assertion in place of a secret."""
-    algorithm: str = "RS256"
-    """Of the signature."""
-    alone: bool = False
-    """The client logs in for itself (`client_credentials`): no person is asked."""
     issuer: str | None = None
     """The authorization server that the client is registered at; None for a client without a secret."""
 
@@ -85,20 +79,17 @@ class KeptLogin:
     """Its metadata: without them a token would be refreshed at a guessed address."""
     resource: Mapping[str, Any] | None = None
     """The metadata of the server as a protected resource."""
-    credentials: ClientCredentials | None = None
     saved_at: float = 0.0
 
     @property
     def renews(self) -> bool:
         """Whether a new access token is fetched without the user."""
-        return bool(self.tokens.get("refresh_token")) or (self.credentials is not None and self.credentials.alone)
+        return bool(self.tokens.get("refresh_token"))
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """The values that must not be shown."""
         values = [self.tokens.get("access_token"), self.tokens.get("refresh_token"), (self.client or {}).get("client_secret")]
-        if self.credentials is not None:
-            values += [self.credentials.secret, self.credentials.private_key]
         return tuple(value for value in values if isinstance(value, str))
 
     @property
@@ -254,9 +245,7 @@ def _read(path: Path) -> KeptLogin | None:
         data = read_json(path)
         if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
             return None
-        made = data.pop("credentials", None)
-        credentials = ClientCredentials(**made) if isinstance(made, dict) else None
-        login = KeptLogin(**data, credentials=credentials)
+        login = KeptLogin(**data)
     except (InputError, TypeError):
         return None
     parts = ((login.client, dict | None), (login.authorization_server, dict | None), (login.resource, dict | None))

@@ -340,15 +340,10 @@ async def test_a_server_on_the_network_without_encryption_gets_no_login():
 
 
 async def test_a_clients_secret_goes_only_to_the_named_authorization_server(world, settings):
-    for credentials in (
-        ClientCredentials("mine", "the-client-secret", alone=True, issuer="https://example.invalid"),
-        ClientCredentials("mine", "the-client-secret", issuer="https://example.invalid"),
-    ):
-        error = await refused(world, ScriptedPerson(), settings, LoginOptions(credentials))
-        assert (
-            "another authorization server" in error.what
-            and error.fix == f"If the client is registered there: --issuer {world.issuer}"
-        )
+    credentials = ClientCredentials("mine", "the-client-secret", issuer="https://example.invalid")
+    error = await refused(world, ScriptedPerson(), settings, LoginOptions(credentials))
+    assert "another authorization server" in error.what
+    assert error.fix == f"If the client is registered there: --issuer {world.issuer}"
     assert not [one for one in world.asked if one.path == "/token"]
     assert "the-client-secret" not in "".join(one.body for one in world.asked)
 
@@ -365,14 +360,6 @@ async def test_a_registered_clients_secret_is_sent_as_the_authorization_server_t
         assert ("the-client-secret" in one.body) is (methods == ["client_secret_post"])
         assert ("authorization" in one.headers) is (methods != ["client_secret_post"])
     assert not [one for one in world.asked if one.path == "/register"]
-
-
-async def test_a_client_that_logs_in_for_itself_does_so_again_when_its_token_ends(world, settings):
-    credentials = ClientCredentials("mine", "the-client-secret", alone=True, issuer=world.issuer)
-    await log_in(source(world), ScriptedPerson(), settings, options=LoginOptions(credentials))
-    world.valid.clear()
-    assert await say(world) == "said", "as in an evaluation, with no person"
-    assert world.grants() == ["client_credentials", "client_credentials"]
 
 
 async def test_a_server_that_does_not_answer_a_login_ends_it_within_its_limit(odd_http, settings):
