@@ -215,8 +215,6 @@ class Acting:
                 words = "many keys came at once, so it was not done; press its key again"
                 shell.say(f"{REGISTRY[action_id].title}: {words}", severity="warning")
                 return
-            if REGISTRY[action_id].asks:
-                shell.typed.asking = True
             result = getattr(self, REGISTRY[action_id].method)()
             if inspect.isawaitable(result):
                 await result

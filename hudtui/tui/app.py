@@ -444,13 +444,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def begins(self, action: AppAction) -> None:
         """An action begins: what the one before it left in the message bar is over."""
+        self.typed.begins(action)
         if action.palette and action.id not in _ABOUT and isinstance(self.screen, HudtuiScreen):
             self.screen.forget_message()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether the current screen says that something takes time."""
-        return isinstance(self.screen, HudtuiScreen) and self.screen.is_busy
 
     async def push_screen_wait(self, screen: Any, *, mode: str | None = None) -> Any:
         """Show a dialog, from a worker, and wait for its answer. What is typed meanwhile waits for what the worker asks next."""
@@ -512,7 +508,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.rented.begin()
         if not self.is_headless:
             # Nobody waits for the screens now: they open faster when they are imported already.
-            self.run_worker(partial(asyncio.to_thread, load_all_actions), name="forever", group="ahead")
+            imports: Callable[[], Any] = partial(asyncio.to_thread, load_all_actions)
+            self.run_worker(imports, name="forever", group="ahead")
         await self._ask_machines(first=True)
 
     async def _keep_up(self) -> None:

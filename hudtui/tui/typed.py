@@ -1,53 +1,52 @@
-"""Keys are handled in order: each is passed on once the one before it has had its whole effect.
+"""Keys are handled in order: a key waits until the screen or dialog that the key before it opened is there.
 
-Textual hands each key to the widget that has the focus when the key arrives. What the key before it does may still be under way
-then: a field that gets the focus, a dialog that opens, a screen that is made. On a slow line several keys arrive at once, and
-those meant for the field would act on the list behind it. So each key waits for its turn here; but for a key that cancels or
-leaves, which ends the waiting.
+Textual hands each key to the widget that has the focus when the key arrives. On a slow line several keys arrive at once, and what
+the first of them does may still be under way then: a field that gets the focus, a dialog that opens, a screen that is made. Keys
+meant for those would act on the list behind them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from textual import events
 from textual.app import ScreenStackError
 
-from hudtui.tui.actions import REGISTRY, keys_of
+from hudtui.tui.actions import REGISTRY, AppAction, keys_of
 from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
-    from textual._queue import Queue
-    from textual.message_pump import MessagePump
+    from textual.dom import DOMNode
     from textual.screen import Screen
     from textual.worker import Worker
 
     from hudtui.tui.app import HudtuiApp
 
-LONGEST = 1.0
-"""Most seconds that a key waits for the widgets that handle the one before it."""
+LONGEST = 2.0
+"""Most seconds that a key waits for a widget that handles the one before it, or for a screen that opens."""
 
 QUESTION = 0.5
-"""Most seconds that a key waits for work that the one before it began, which may ask a question."""
+"""Most seconds that a key waits for a question that the action before it asks after some work."""
 
-ASKED = 10.0
-"""Most seconds that a key waits for a question that the action before it is known to ask."""
+_TICK = 0.01
+"""Seconds between two looks for a question."""
 
-URGENT = 0.2
-"""Most seconds that a key which cancels or leaves waits for the key before it; `QUESTION` where both came at once."""
-
-TICK = 0.005
-"""Seconds between two checks of what is awaited."""
-
-_TURNS = 50
-"""Turns of the event loop in which most keys are handled, so that no `TICK` passes after them."""
+_LAYERS = 2
+"""Messages that follow from a message within one widget: a field says that it was left, and its pane says what that means."""
 
 BURST = 0.03
 """Seconds between two keys below which they come from a paste, a held key or a line that stalled, not from a decision."""
+
+_URGENT = {"app.home", "app.leave", "app.stop"}
+"""Actions whose keys do not wait, apart from those called cancel."""
+
+_EDITS = {"backspace", "delete", "left", "right", "up", "down", "home", "end", "pageup", "pagedown"}
 
 
 class TypedAhead:
@@ -62,18 +61,11 @@ class TypedAhead:
         self._waiting: deque[events.Key | events.Paste] = deque()
         self._settling: asyncio.Task[None] | None = None
         self._askers: WeakKeyDictionary[Screen[Any], Worker[Any]] = WeakKeyDictionary()
-        self._before = self._came = 0.0
-        self._urgent: set[events.Event] = set()
-        """The keys that do not wait, until they are passed on."""
-        self._grace = URGENT
-        self._since = 0.0
-        """When the current key was passed on, or the urgent one came."""
-        self._cut = False
-        """What the key before it began was waited for no longer."""
+        self._came = self._before = 0.0
+        self._action: AppAction | None = None
+        """The action that the current key has begun."""
         self.key = ""
         """The key that is being handled."""
-        self.asking = False
-        """Whether the current action is known to ask a question; see `AppAction.asks`."""
         self.deliberate = True
         """Whether the current key came alone. A key in the middle of a burst decides nothing."""
 
@@ -83,15 +75,28 @@ class TypedAhead:
         return self._settling is not None
 
     async def take(self, event: events.Key | events.Paste) -> None:
-        """Pass a key or a paste on, now or when its turn comes."""
-        if self._settling is not None and self._is_urgent(event):
-            self._urgent.add(event)
-            self._grace = URGENT if event.time - self._came >= BURST else QUESTION
-            self._since = asyncio.get_running_loop().time()
-        self._came = event.time
+        """Pass a key or a paste on, now or when its turn comes.
+
+        A key that cancels or leaves does not wait, unless it is a part of what came at once. What waits was meant for what the
+        user gives up with it, and is dropped.
+        """
+        alone, self._came = event.time - self._came >= BURST, event.time
+        if self._settling is not None and alone and self._is_urgent(event):
+            self._settling.cancel()
+            self._waiting.clear()
+            await self._hand_on(event)
+            return
         self._waiting.append(event)
         if self._settling is None:
-            await self._next()
+            await self._next(None)
+
+    def begins(self, action: AppAction) -> None:
+        """The current key has begun this action."""
+        self._action = action
+
+    def asks(self, screen: Screen[Any], worker: Worker[Any]) -> None:
+        """This work waits for the answer of this dialog."""
+        self._askers[screen] = worker
 
     def _is_urgent(self, event: events.Key | events.Paste) -> bool:
         """Whether a key cancels, closes, goes back or leaves, and cannot be a part of a text."""
@@ -100,109 +105,75 @@ class TypedAhead:
         mine = (action for action in REGISTRY.values() if action.id in _URGENT or action.method == "action_cancel")
         return event.key == "escape" or any(event.key in keys_of(action, self._app.keymap) for action in mine)
 
-    def asks(self, screen: Screen[Any], worker: Worker[Any]) -> None:
-        """This work waits for the answer of this dialog."""
-        self._askers[screen] = worker
-
-    async def _next(self) -> None:
+    async def _next(self, settled: object) -> None:
         """Pass on the first key. Runs in the app's own message loop, as all handling of keys does."""
+        if self._settling is not settled:
+            return  # a key that does not wait came meanwhile
         self._settling = None
-        if not self._waiting:
-            return
-        event = self._waiting.popleft()
-        while self._cut and event not in self._urgent:
-            self._before = event.time  # typed for what the user waits for no longer
-            event = self._waiting.popleft()
-        self._urgent.discard(event)
-        self._cut, self._since = False, asyncio.get_running_loop().time()
+        if self._waiting:
+            await self._hand_on(self._waiting.popleft())
+
+    async def _hand_on(self, event: events.Key | events.Paste) -> None:
         app = self._app
-        target: MessagePump = app.focused or app.screen
-        writes = isinstance(event, events.Paste) or _writes(target, event)
+        target = app.focused or app.screen
         if isinstance(event, events.Key):
             self.deliberate = event.time - self._before >= BURST
             self._before, self.key = event.time, event.key
-        screens, workers = list(app.screen_stack), set(app.workers)
-        self._settling = asyncio.create_task(self._settle(target, screens, None if writes else workers))
+        self._action = None
+        if isinstance(event, events.Paste) or _writes(target, event):
+            effect = partial(self._handled, target)
+        else:
+            effect = partial(self._effect, target, list(app.screen_stack), set(app.workers))
+        self._settling = asyncio.create_task(self._settle(effect))
         await app.hand_on(event)
 
-    async def _settle(self, target: MessagePump, screens: Sequence[Screen[Any]], workers: set[Worker[Any]] | None) -> None:
-        """Wait until a key has had its whole effect, then pass on the next one."""
-        try:
-            await self._handled(target)
-            await self._shown()
-            if workers is not None:
-                await self._may_ask(screens, workers)
-                await self._shown()
-        except ScreenStackError:
-            pass  # the app ends, and has no screen any more
-        finally:
-            if not self._app.call_later(self._next):
-                self._settling = None
+    async def _settle(self, effect: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the effect of a key, then pass on the next one."""
+        with suppress(ScreenStackError):  # the app ends, and has no screen any more
+            await effect()
+        if not self._app.call_later(self._next, asyncio.current_task()):
+            self._settling = None
 
-    async def _handled(self, target: MessagePump) -> None:
-        """Wait until a widget, its screen and what lies between have handled every message, or the widget is shown no longer."""
-        for _ in range(_TURNS):
-            if _rest(target):
-                return
-            await asyncio.sleep(0)
-        await self._until(lambda: _rest(target) or not self._on_screen(target), LONGEST)
-
-    def _on_screen(self, target: MessagePump) -> bool:
-        return target.is_attached and getattr(target, "screen", None) in self._app.screen_stack
-
-    async def _shown(self) -> None:
-        """Wait until the screen on top is mounted, has its focus, and has run its callbacks after drawing."""
+    async def _effect(self, target: DOMNode, screens: Sequence[Screen[Any]], workers: set[Worker[Any]]) -> None:
+        """Wait until a key was handled and what it opened is there."""
         app = self._app
-        await self._until(lambda: app.screen.is_mounted, ASKED)
-        await self._handled(app.screen)
-        await self._until(lambda: not app.screen._callbacks, QUESTION)
+        await self._handled(target)
+        work = {self._askers[one] for one in screens if one not in app.screen_stack and one in self._askers}
+        if self._action is not None and self._action.asks:
+            work |= {one for one in app.workers if one not in workers and one.name != "forever"}
+        if work:
+            await self._question(screens, work)
+        if app.screen not in screens or (self._action is not None and self._action.palette):
+            await self._opened(app.screen)
 
-    async def _may_ask(self, screens: Sequence[Screen[Any]], workers: set[Worker[Any]]) -> None:
-        """Wait for work that the key began, or whose question it answered, until it asks, shows progress, or ends."""
-        app = self._app
-        answered = {self._askers[screen] for screen in screens if screen not in app.screen_stack and screen in self._askers}
-        begun = {worker for worker in app.workers if worker not in workers and worker.name != "forever"}
-        work = answered | begun
+    async def _handled(self, target: DOMNode) -> None:
+        """Wait until a widget and those above it have handled what they were sent: each handles one message after the other."""
+        for node in target.ancestors_with_self:
+            for _ in range(_LAYERS):
+                passed = asyncio.Event()
+                if not node.call_later(passed.set):
+                    break  # it is gone
+                await self._within(passed)
 
-        known, self.asking = self.asking, False
+    async def _opened(self, screen: Screen[Any]) -> None:
+        """Wait until a screen is mounted and was drawn, and until the focus that it sets then is set."""
+        drawn = asyncio.Event()
+        screen.call_after_refresh(drawn.set)
+        await self._within(drawn)
+        await self._handled(self._app)
 
-        def clear() -> bool:
-            ended = all(worker.is_finished for worker in work)
-            return app.screen not in screens or ended or (app.is_busy and not known)
-
-        await self._until(clear, ASKED if known else QUESTION)
-
-    async def _until(self, come: Callable[[], bool], longest: float) -> None:
-        """Wait until `come` is true, the app ends, `longest` seconds have passed, or a key that does not wait has waited."""
+    async def _question(self, screens: Sequence[Screen[Any]], work: set[Worker[Any]]) -> None:
+        """Wait until work asks something or has ended."""
         time = asyncio.get_running_loop().time
-        end = time() + longest
-        while self._app.is_running and not self._app.asked_to_end and not come():
-            self._cut = self._cut or (bool(self._urgent) and time() > self._since + self._grace)
-            if self._cut or time() > end:
-                return
-            await asyncio.sleep(TICK)
+        end = time() + QUESTION
+        while time() < end and self._app.screen in screens and not all(one.is_finished for one in work):  # noqa: ASYNC110
+            await asyncio.sleep(_TICK)
+
+    async def _within(self, passed: asyncio.Event) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(passed.wait(), LONGEST)
 
 
-def _rest(target: MessagePump) -> bool:
-    """Return whether a widget and all its parents wait for their next message.
-
-    A widget that handles a message posts what follows before it waits again, so one look at all of them is enough.
-    """
-    pump: MessagePump | None = target
-    while pump is not None:
-        queue: Queue[Any] = pump._message_queue
-        if not queue.empty() or not queue.ready_event._waiters:
-            return False
-        pump = pump._parent
-    return True
-
-
-_URGENT = {"app.home", "app.leave", "app.stop"}
-"""Actions whose keys do not wait, apart from those called cancel."""
-
-_EDITS = {"backspace", "delete", "left", "right", "up", "down", "home", "end", "pageup", "pagedown"}
-
-
-def _writes(target: MessagePump, event: events.Key) -> bool:
+def _writes(target: DOMNode, event: events.Key) -> bool:
     """Whether a key only changes a text. What that begins (a search, a preview) asks nothing, and is not waited for."""
     return takes_text(target) and (event.is_printable or event.key in _EDITS)

@@ -40,7 +40,7 @@ def table() -> Offers:
 
 
 class Host(App[None]):
-    typed = SimpleNamespace(deliberate=True, asking=False)
+    typed = SimpleNamespace(deliberate=True)
 
     def __init__(self) -> None:
         super().__init__()

@@ -212,7 +212,7 @@ class SlowScreen(HudtuiScreen):
 @pytest.fixture
 def slow(open_app: Any, project: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`async with slow() as (app, pilot, screen)`: the app on `SlowScreen`, where a question is waited for without end."""
-    monkeypatch.setattr(typed, "ASKED", 3600.0)
+    monkeypatch.setattr(typed, "QUESTION", 3600.0)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Any, Any, SlowScreen]]:
@@ -271,10 +271,39 @@ async def test_what_was_typed_for_a_question_that_is_given_up_does_nothing(slow:
             await _come(pilot, lambda: screen.noted == 1)  # keys are heard again
 
 
-async def test_a_key_that_leaves_in_the_burst_itself_waits_for_half_a_second_only(slow: Any) -> None:
-    async with slow() as (app, pilot, _):
+async def test_a_burst_is_handled_in_order_also_where_a_question_does_not_come(
+    slow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with slow() as (app, pilot, screen):
+        monkeypatch.setattr(typed, "QUESTION", 0.05)
         burst(app, ["a", *"nn", "escape"])
         await _come(pilot, lambda: app.screen is app.home)
+        assert screen.noted == 2
+
+
+async def test_work_that_asks_nothing_holds_no_key(slow: Any) -> None:
+    async with slow() as (app, pilot, screen):
+        burst(app, ["w", *"nn"])
+        await _come(pilot, lambda: screen.noted == 2)
+
+
+async def test_what_is_typed_for_the_second_of_two_questions_goes_there(slow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with slow() as (app, pilot, screen):
+
+        async def twice() -> None:
+            for _ in range(2):
+                await asyncio.sleep(0.05)
+                screen.answers.append(await app.ask("Name"))
+
+        monkeypatch.setattr(screen, "_ask", twice)
+        burst(app, ["a", *"one"])
+        await _handled(pilot)
+        await _alone(app, "enter")
+        burst(app, "none")
+        await _handled(pilot)
+        await _alone(app, "enter")
+        await _come(pilot, lambda: screen.answers == ["one", "none"])
+        assert screen.noted == 0
 
 
 async def test_ctrl_c_twice_counts_twice(slow: Any) -> None:
@@ -287,7 +316,7 @@ async def test_ctrl_c_twice_counts_twice(slow: Any) -> None:
 
 
 async def test_keys_of_the_user_do_not_wait_either(open_app: Any, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(typed, "ASKED", 3600.0)
+    monkeypatch.setattr(typed, "QUESTION", 3600.0)
     folder = app_paths().config
     folder.mkdir(parents=True)
     (folder / "keymap.toml").write_text('"app.leave" = "f9"\n')
