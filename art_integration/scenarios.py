@@ -18,7 +18,8 @@ These are the tools of an environment, as JSON:
 
 {tools}
 
-Write {count} different tasks for an agent that has these tools, from easy to hard. Answer with a JSON array only. Each item is
+Write {count} different tasks for an agent that has these tools, from easy to hard. \
+Answer with a JSON array only. Each item is
 an object with "prompt" (what the agent is asked to do, complete in itself){judged}.
 """
 _JUDGED = ', and "evaluate_tool": {{"name": one of {names}, "arguments": what it needs to judge this task}}'

@@ -257,7 +257,8 @@ class HttpClient:
                 timeout=httpx2.Timeout(self.timeout, connect=min(self.timeout, _CONNECT_TIMEOUT)),
                 # An idle connection may be closed by the service just as a POST is sent on it.
                 limits=httpx2.Limits(max_connections=self._connections, max_keepalive_connections=20, keepalive_expiry=4.0),
-                trust_env=not kind[0],  # a proxy cannot reach this machine's own services, and would get what is sent there
+                # A proxy cannot reach this machine's own services, and would get what is sent.
+                trust_env=not kind[0],
                 verify=tls_context() if kind != (True, False) else _no_tls(),
             )
         return self._clients[kind]

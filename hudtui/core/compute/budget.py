@@ -70,7 +70,9 @@ def _share(one: PodRecord, now: float, begin: float, end: float) -> BudgetShare:
     if one.created >= begin:
         today = max(today, prepaid)
     if not one.open:
-        if one.billed is not None:  # for the time from its creation; where the provider's clock makes no sense of that, today
+        # The bill is for the time from its creation; it is today's where the provider's clock
+        # makes no sense of that.
+        if one.billed is not None:
             whole = until - one.created
             billed = in_usd(one.billed, one.currency)
             today = billed * (min(max(until - begin, 0.0) / whole, 1.0) if whole > 0 else 1.0)

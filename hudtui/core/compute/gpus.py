@@ -183,7 +183,8 @@ def _near(spec: GpuSpec, known: list[str]) -> str:
     near = same or [gpu for gpu in known if bare[gpu] == slip or (len(folded) > 1 and folded in bare[gpu])]
     if near:
         return f"Near it: {', '.join(clean_line(gpu, 40) for gpu in near[:6])}."
-    return f"There are: {', '.join(clean_line(gpu, 40) for gpu in known[:20])}{', ...' if len(known) > 20 else ''}."
+    more = ", ..." if len(known) > 20 else ""
+    return f"There are: {', '.join(clean_line(gpu, 40) for gpu in known[:20])}{more}."
 
 
 @dataclass(frozen=True)

@@ -17,20 +17,27 @@ TIMEOUT = 20.0
 
 _PROBE = r"""
 import json, os, platform, shutil, sys
-found = {"system": platform.platform(terse=True), "architecture": platform.machine(), "python": platform.python_version()}
+found = {
+    "system": platform.platform(terse=True),
+    "architecture": platform.machine(),
+    "python": platform.python_version(),
+}
 try:
     found["cpus"] = len(os.sched_getaffinity(0))
 except AttributeError:
     found["cpus"] = os.cpu_count()
 try:
     with open("/proc/meminfo") as lines:
-        memory = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if len(line.split()) > 1}
-    found["memory_bytes"], found["memory_free_bytes"] = memory.get("MemTotal"), memory.get("MemAvailable")
+        rows = [line.split() for line in lines]
+    memory = {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) > 1}
+    found["memory_bytes"] = memory.get("MemTotal")
+    found["memory_free_bytes"] = memory.get("MemAvailable")
 except (OSError, ValueError):
     pass
 disk = shutil.disk_usage(os.path.expanduser("~"))
 found["disk_bytes"], found["disk_free_bytes"] = disk.total, disk.free
-found["programs"] = {name: shutil.which(name) for name in ("tmux", "docker", "podman", "uv", "nvidia-smi", "git")}
+programs = ("tmux", "docker", "podman", "uv", "nvidia-smi", "git")
+found["programs"] = {name: shutil.which(name) for name in programs}
 json.dump(found, sys.stdout)
 """
 _DIVISIBLE = re.compile(r"\b(?:A30|A[18]00\w?|G?[BH]\d+|RTX PRO)\b")

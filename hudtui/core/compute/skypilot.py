@@ -146,8 +146,10 @@ class SkyPilotProvider:
             raise ProviderError("SkyPilot refused the task; nothing was created", why=said)
         offer = order.offer
         return Pod(
-            "sky", order.name, order.name, "booting", "SUBMITTED", gpu_type=offer.gpu_type, gpu_count=offer.gpu_count,
-            hourly=offer.price.hourly if offer.price.stated else None, cloud=offer.cloud, region=offer.region, spot=offer.spot,
+            "sky", order.name, order.name, "booting", "SUBMITTED",
+            gpu_type=offer.gpu_type, gpu_count=offer.gpu_count,
+            hourly=offer.price.hourly if offer.price.stated else None,
+            cloud=offer.cloud, region=offer.region, spot=offer.spot,
         )  # fmt: skip
 
     async def pods(self) -> tuple[Pod, ...]:

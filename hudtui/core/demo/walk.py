@@ -200,7 +200,8 @@ async def _run(
     summary = await store.run(store.summary, run)
     for note in summary.notes:
         yield Notice("warning", note)
-    yield Progress("run", f"{run} in {f'the tmux session {summary.session}' if summary.mode == 'tmux' else 'detached processes'}")
+    session = f"the tmux session {summary.session}"
+    yield Progress("run", f"{run} in {session if summary.mode == 'tmux' else 'detached processes'}")
     yield RunBegun(run)
     feed = LineSplitter()
     partial = ""

@@ -120,7 +120,8 @@ def _choices(field: str, tools: Sequence[Tool], nothing: str) -> list[str]:
     lines = []
     for tool in tools[:_MOST_LISTED]:
         about = f": {clean_line(tool.description, 100)}" if tool.description else ""
-        lines.append(f"{field}: {signature(tool, f'{tool.hub}.{tool.name}' if tool.hub else tool.name)}{about}")
+        name = f"{tool.hub}.{tool.name}" if tool.hub else tool.name
+        lines.append(f"{field}: {signature(tool, name)}{about}")
     more = len(tools) - _MOST_LISTED
     return [*lines, f"{field}: {more} more, see `hudtui env analyze`"] if more > 0 else lines
 

@@ -76,7 +76,9 @@ def _text(event: RunEvent) -> str:
             return f"the tags are changed: {' '.join(changes)}"
         case "acknowledged":
             kinds = ", ".join(sorted({str(key).partition(":")[0] for key in _list(data.get("alarms"))}))
-            return f"alarms are {'not acknowledged any more' if data.get('undone') is True else 'acknowledged'}: {kinds}"
+            undone = data.get("undone") is True
+            state = "not acknowledged any more" if undone else "acknowledged"
+            return f"alarms are {state}: {kinds}"
         case "archived":
             return "the run is restored from the archive" if data.get("undone") is True else "the run is archived"
     return _EVENTS.get(kind, kind.replace("_", " ")) + (f": {why}" if why else "")

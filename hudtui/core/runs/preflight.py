@@ -320,9 +320,8 @@ def _check_config(request: RunRequest, workspace: Workspace, report: PreflightRe
     except HudtuiError as error:
         report.refuse("config", error)
         return
-    report.add(
-        "config", "fine", f"{name}: {plural(len(config.mappings), 'action') if config.mappings else 'the tools as they are'}"
-    )
+    actions = plural(len(config.mappings), "action") if config.mappings else "the tools as they are"
+    report.add("config", "fine", f"{name}: {actions}")
     report.config, report.gym_config, report.job = path, config, dict(config.job) or None
 
 

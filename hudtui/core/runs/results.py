@@ -45,10 +45,12 @@ _TOLD = 5
 """Largest number of skipped files that are named."""
 _LIST = r"""
 import hashlib, json, os, sys, time
-folder, most, names, paths, found, told = sys.argv[1], int(sys.argv[2]), sys.argv[3:], [], [], time.time()
+folder, most, names = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+paths, found, told = [], [], time.time()
 for name in names:
     top = os.path.join(folder, name)
-    for place, _, files in ([(os.path.dirname(top), [], [os.path.basename(top)])] if os.path.isfile(top) else os.walk(top)):
+    alone = [(os.path.dirname(top), [], [os.path.basename(top)])]
+    for place, _, files in (alone if os.path.isfile(top) else os.walk(top)):
         for file in sorted(files):
             path = os.path.join(place, file)
             if not os.path.islink(path) and os.path.isfile(path):

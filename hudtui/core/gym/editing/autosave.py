@@ -48,7 +48,8 @@ class UnsavedCopy:
 
 def _files(folder: Path, config: Path) -> tuple[Path, Path]:
     """The places of a copy: in the project, and in the user's own folder for a project that cannot be written to."""
-    name = f"{hashlib.sha256(str(config.absolute()).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.json"
+    path = str(config.absolute()).encode("utf-8", "surrogateescape")
+    name = f"{hashlib.sha256(path).hexdigest()[:16]}.json"
     return folder / STATE_FOLDER / "recovery" / name, app_paths().state / "recovery" / name
 
 

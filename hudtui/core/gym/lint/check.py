@@ -97,10 +97,12 @@ def _check_weights(report: LintReport) -> None:
     if abs(total - 1) < 1e-6:
         return
     written = report.document.at(("rubric", "weights"))
-    assumed = [name for name in DEFAULT_WEIGHTS if not isinstance(written, dict) or name not in written]
-    hint = (
-        f" ({', '.join(f'`{name}` is {DEFAULT_WEIGHTS[name]:g} where it is not given' for name in assumed)})" if assumed else ""
-    )
+    assumed = [
+        f"`{name}` is {weight:g} where it is not given"
+        for name, weight in DEFAULT_WEIGHTS.items()
+        if not isinstance(written, dict) or name not in written
+    ]
+    hint = f" ({', '.join(assumed)})" if assumed else ""
     report.add("weights-sum", "warning", f"the weights add up to {total:.6g}, not to 1{hint}", ("rubric", "weights"))
 
 

@@ -30,8 +30,8 @@ _USAGE_LINE = re.compile(r"(?:^|\n)[ \t]*Usage:[ \t]*<tool>\s*\Z")
 
 # fmt: off
 PLACEHOLDERS = frozenset({
-    "action", "action_name", "function", "function_name", "function_call", "func", "my_tool", "name", "some_tool", "tool",
-    "tool_call", "tool_name", "toolname", "your_action", "your_tool",
+    "action", "action_name", "function", "function_name", "function_call", "func", "my_tool",
+    "name", "some_tool", "tool", "tool_call", "tool_name", "toolname", "your_action", "your_tool",
 })
 # fmt: on
 """Names that stand for any action when the prompt explains the form of a call."""
