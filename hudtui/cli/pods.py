@@ -449,7 +449,8 @@ async def wallet(provider: Providers = None, as_json: Json = False) -> None:
     for name, (title, simulated, account) in found.items():
         unreal = " (simulated)" if simulated else ""
         console.out(f"{title}: {account.name}" + (f", team {account.team}" if account.team else ""))
-        console.out(f"  balance   {'unknown' if account.balance is None else money(account.balance, account.currency) + unreal}")
+        balance = None if account.balance is None else money(account.balance, account.currency)
+        console.out(f"  balance   {'unknown' if balance is None else balance + unreal}")
         ours = [one for one in spending.pods if one.provider == name]
         now = sum_text(((one.per_hour, one.currency) for one in ours if one.open), account.currency)
         console.out(f"  now       {now} an hour")

@@ -162,16 +162,18 @@ async def stats(
                 "rewards": len(rewards),
                 "reward": mean,
                 "failed": sum(len(cause.numbers) for cause in causes),
-                "histogram": [{"low": bar.low, "high": bar.high, "episodes": bar.count} for bar in bars],
+                "histogram": [
+                    {"low": bar.low, "high": bar.high, "episodes": bar.count} for bar in bars
+                ],
                 **{
                     name: [
-                        {"cause": one.cause, "episodes": len(one.numbers), "tasks": one.tasks, "example": one.example,
-                         "numbers": list(one.numbers)} for one in found
+                        {"cause": one.cause, "episodes": len(one.numbers), "tasks": one.tasks,
+                         "example": one.example, "numbers": list(one.numbers)} for one in found
                     ] for name, found in (("failures", causes), ("unsolved", missed))
                 },
                 "within": [
-                    {"cause": one.cause, "times": one.times, "episodes": len(one.numbers), "tasks": one.tasks,
-                     "numbers": list(one.numbers)} for one in within
+                    {"cause": one.cause, "times": one.times, "episodes": len(one.numbers),
+                     "tasks": one.tasks, "numbers": list(one.numbers)} for one in within
                 ],
                 "pass": {
                     "solved_at": solved_at,
@@ -246,9 +248,8 @@ async def reward_map(results: Results, wanted: Filter = None, as_json: Json = Fa
         axis = first if len(found.steps) < 2 else f"{first:<{len(found.steps) - len(last)}}{last}"
         console.out(f"{'step':<{width}}  {axis}")
         for name, task in zip(names, found.tasks, strict=True):
-            console.out(
-                f"{name:<{width}}  {''.join(found.digit(found.groups.get((task, step))) for step in found.steps)}".rstrip()
-            )
+            digits = "".join(found.digit(found.groups.get((task, step))) for step in found.steps)
+            console.out(f"{name:<{width}}  {digits}".rstrip())
         console.say(f"0 is a mean reward of {found.low:.3g}, 9 of {found.high:.3g}")
     _say_unread(index)
 
@@ -543,8 +544,9 @@ async def _list_runs(limit: int | None, *, as_json: bool) -> None:
     if as_json:
         console.out_json(
             [
-                {"name": one.name, "kind": one.kind, "run": one.run, "path": str(one.path), "bytes": one.size,
-                 "modified": datetime.fromtimestamp(one.modified).astimezone().isoformat(timespec="seconds")}
+                {"name": one.name, "kind": one.kind, "run": one.run, "path": str(one.path),
+                 "bytes": one.size, "modified":
+                 datetime.fromtimestamp(one.modified).astimezone().isoformat(timespec="seconds")}
                 for one in found
             ]
         )  # fmt: skip

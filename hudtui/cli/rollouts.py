@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from hudtui.core.flows.playing import PlayEnded, PlayEvent, Playing, ReplyWanted
     from hudtui.core.project import Project
 
-_WORDS = """A reply is a call alone, such as left(), which is put in the tags that the configuration asks for; or any text,
+_WORDS = """A reply is a call alone, such as left(), which is put in the tags that the \
+configuration asks for; or any text,
 up to the line with </tool> or to an empty line; or {"text": "..."} on one line.
 /go       give the episode to the policy
 /step     let the policy play one turn

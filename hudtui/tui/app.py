@@ -1070,7 +1070,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.call_after_refresh(self._shoot)
 
     def _shoot(self) -> None:
-        name = f"hudtui-{getattr(self.screen, 'NAME', '') or 'screen'}-{self.services.now():%H%M%S}.svg"
+        screen = getattr(self.screen, "NAME", "") or "screen"
+        name = f"hudtui-{screen}-{self.services.now():%H%M%S}.svg"
         try:
             self.say(f"The picture is in {self.save_screenshot(name, str(self.folder))}", severity="success")
         except OSError as error:

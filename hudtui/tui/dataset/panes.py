@@ -145,7 +145,9 @@ class TasksPane(Pane):
         if not index.total:
             return []
         if self._open.analysis is None:
-            return [f"calls not checked: {'no environment was analyzed yet' if self._open.check_calls else 'v switches that on'}"]
+            switched_on = self._open.check_calls
+            why = "no environment was analyzed yet" if switched_on else "v switches that on"
+            return [f"calls not checked: {why}"]
         from hudtui.core.environment.cache import age_text, analysis_age
 
         source = clean_line(self._open.analysis.source, 40)

@@ -22,7 +22,8 @@ class Popup(OptionList, can_focus=False):
 
     DEFAULT_CSS = """
     Popup {
-        display: none; overlay: screen; constrain: none; width: 48; height: auto; max-height: 8; border: none; padding: 0;
+        display: none; overlay: screen; constrain: none;
+        width: 48; height: auto; max-height: 8; border: none; padding: 0;
         background: $surface-lighten-1; scrollbar-size-vertical: 1;
     }
     """

@@ -59,7 +59,10 @@ class LogLines(ScrollView, can_focus=True):
         "log--empty",
     }
     DEFAULT_CSS = """
-    LogLines { height: 1fr; background: $background; color: $foreground; overflow-x: auto; overflow-y: scroll; }
+    LogLines {
+        height: 1fr; background: $background; color: $foreground;
+        overflow-x: auto; overflow-y: scroll;
+    }
     LogLines > .log--error { color: $error; text-style: bold; }
     LogLines > .log--warning { color: $warning; text-style: bold; }
     LogLines > .log--info { color: $success; }

@@ -163,7 +163,9 @@ class MachinePane(MetricsPane):
     """The load of a run's machine: rows, and curves by time below them."""
 
     DEFAULT_CSS = """
-    MachinePane #machine-rows { height: auto; padding: 0 1 1 1; background: $background; color: $foreground; }
+    MachinePane #machine-rows {
+        height: auto; padding: 0 1 1 1; background: $background; color: $foreground;
+    }
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002

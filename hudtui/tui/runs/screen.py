@@ -649,10 +649,11 @@ class RunScreen(HudtuiScreen):
             return
         value = getattr(found.limits, name)
         label, what = _LIMITS[name]
+        amount = f"an amount in {found.currency}" if name == "run_budget" else "a number"
         typed = await app.ask(
             f"{label}: {what}{f', in {found.currency}' if name == 'run_budget' else ''}",
             value="none" if value is None else f"{value:g}",
-            placeholder=f"{f'an amount in {found.currency}' if name == 'run_budget' else 'a number'}, or none for no limit",
+            placeholder=f"{amount}, or none for no limit",
             check=lambda text: found.limits.with_value(name, text),
         )
         if typed:

@@ -61,7 +61,8 @@ class JsonView(Searching, Scrolling, LogLines):
     JsonView > .json--word { color: $warning; text-style: italic; }
     JsonView > .json--folded { text-style: dim; }
     JsonView > .json--cursor {
-        background: $block-cursor-background; color: $block-cursor-foreground; text-style: $block-cursor-text-style;
+        background: $block-cursor-background; color: $block-cursor-foreground;
+        text-style: $block-cursor-text-style;
     }
     """
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (

@@ -27,7 +27,10 @@ class Jump(Dialog[Widget | None]):
     AUTO_FOCUS = ""
     DEFAULT_CSS = """
     Jump { align: left top; background: $background 30%; }
-    Jump > .jump-letter { position: absolute; width: auto; height: 1; background: $accent; color: $background; text-style: bold; }
+    Jump > .jump-letter {
+        position: absolute; width: auto; height: 1;
+        background: $accent; color: $background; text-style: bold;
+    }
     Jump > #jump-hint { dock: bottom; width: 1fr; height: 1; padding: 0 1; background: $panel; }
     .-theme-monochrome Jump > .jump-letter { text-style: bold reverse; }
     """

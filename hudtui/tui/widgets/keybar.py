@@ -95,7 +95,10 @@ class KeyBar(Widget):
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
-    KeyBar { height: 1; background: $footer-background; color: $foreground; padding: 0 1; pointer: pointer; }
+    KeyBar {
+        height: 1; padding: 0 1; pointer: pointer;
+        background: $footer-background; color: $foreground;
+    }
     """
 
     def __init__(self) -> None:

@@ -477,7 +477,9 @@ class MetricsPane(Acting, Vertical):
     DEFAULT_CSS = """
     MetricsPane { height: 1fr; }
     MetricsPane > _ChartsPage { height: 1fr; }
-    MetricsPane > Static { height: 1; background: $surface; color: $foreground-muted; padding: 0 1; }
+    MetricsPane > Static {
+        height: 1; background: $surface; color: $foreground-muted; padding: 0 1;
+    }
     """
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("plots.open", "Episodes", "Open what happened at the step of the cursor.", "enter", palette=False),

@@ -45,10 +45,13 @@ class Pane(Acting, Container):
 
     DEFAULT_CSS = """
     Pane {
-        width: 1fr; height: 1fr; border: round $border-blurred; border-title-color: $foreground-muted;
-        border-subtitle-color: $foreground-muted; border-title-style: none; border-subtitle-style: none;
+        width: 1fr; height: 1fr; border: round $border-blurred;
+        border-title-color: $foreground-muted; border-title-style: none;
+        border-subtitle-color: $foreground-muted; border-subtitle-style: none;
     }
-    Pane:focus-within { border: round $primary; border-title-color: $primary; border-title-style: bold; }
+    Pane:focus-within {
+        border: round $primary; border-title-color: $primary; border-title-style: bold;
+    }
     .-w60 Pane, .-h20 Pane, .-w60 Pane:focus-within, .-h20 Pane:focus-within {
         border-left: none; border-right: none; border-bottom: none;
     }
@@ -62,7 +65,13 @@ class Pane(Acting, Container):
     if TYPE_CHECKING:
         app: HudtuiApp
 
-    def __init__(self, *children: Widget, title: str = "", id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        *children: Widget,
+        title: str = "",
+        id: str | None = None,  # noqa: A002
+        classes: str | None = None,
+    ) -> None:
         super().__init__(*children, id=id, classes=classes)
         self._title = title or type(self).BORDER_TITLE or ""
         self._note: Content | None = None
@@ -225,7 +234,12 @@ class Panes(Acting, Container):
     class Changed(Message):
         """Another pane has come to the front, or all are shown again."""
 
-    def __init__(self, *children: Widget, side_by_side: int = SIDE_BY_SIDE, id: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        *children: Widget,
+        side_by_side: int = SIDE_BY_SIDE,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
         super().__init__(*children, id=id)
         self._least_width = side_by_side
         self._front: Pane | None = None

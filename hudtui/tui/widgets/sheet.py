@@ -29,7 +29,9 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = MOVES
     DEFAULT_CSS = """
-    Sheet { height: 1fr; width: 1fr; overflow-x: hidden; overflow-y: auto; background: $background; }
+    Sheet {
+        height: 1fr; width: 1fr; overflow-x: hidden; overflow-y: auto; background: $background;
+    }
     Sheet:focus { background-tint: $foreground 3%; }
     """
 

@@ -24,7 +24,14 @@ class Tick(Checkbox):
     .-theme-monochrome Tick:focus { text-style: bold reverse; }
     """
 
-    def __init__(self, words: str = "", *, value: bool = False, reason: str | None = None, id: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        words: str = "",
+        *,
+        value: bool = False,
+        reason: str | None = None,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
         super().__init__(Content(clean_line(words if reason is None else reason)), value and reason is None, id=id, compact=True)
         self.reason = reason
         if reason is not None:

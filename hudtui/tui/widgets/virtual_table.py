@@ -109,13 +109,20 @@ class VirtualTable(Acting, ScrollView, can_focus=True):
         "table--empty",
     }
     DEFAULT_CSS = """
-    VirtualTable { height: 1fr; background: $background; color: $foreground; overflow-x: hidden; overflow-y: auto; padding: 0 1; }
-    VirtualTable > .table--heading { background: $surface; color: $foreground-muted; text-style: bold; }
+    VirtualTable {
+        height: 1fr; background: $background; color: $foreground;
+        overflow-x: hidden; overflow-y: auto; padding: 0 1;
+    }
+    VirtualTable > .table--heading {
+        background: $surface; color: $foreground-muted; text-style: bold;
+    }
     VirtualTable > .table--cursor {
-        background: $block-cursor-background; color: $block-cursor-foreground; text-style: $block-cursor-text-style;
+        background: $block-cursor-background; color: $block-cursor-foreground;
+        text-style: $block-cursor-text-style;
     }
     VirtualTable > .table--blurred {
-        background: $block-cursor-blurred-background; color: $foreground; text-style: $block-cursor-blurred-text-style;
+        background: $block-cursor-blurred-background; color: $foreground;
+        text-style: $block-cursor-blurred-text-style;
     }
     VirtualTable > .table--ok { color: $success; }
     VirtualTable > .table--warning { color: $warning; }
