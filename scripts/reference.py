@@ -66,11 +66,7 @@ def _one_command(path: str, command: Any) -> Iterator[str]:
     yield ""
     yield f"## {path}"
     yield ""
-    words = [
-        f"{_value_name(one) if one.required else f'[{_value_name(one)}]'}{'...' if one.nargs == -1 else ''}"
-        for one in command.params
-        if _is_argument(one) and not one.hidden
-    ]
+    words = [_usage(one) for one in command.params if _is_argument(one) and not one.hidden]
     yield f"`{' '.join([path, '[OPTIONS]', *words, *(['COMMAND'] if subcommands else [])])}`"
     yield ""
     yield "\n".join(line.strip() for line in (command.help or "").split("\f")[0].strip().splitlines())
@@ -84,6 +80,11 @@ def _one_command(path: str, command: Any) -> Iterator[str]:
 
 def _is_argument(parameter: Any) -> bool:
     return not parameter.opts[0].startswith("-")
+
+
+def _usage(argument: Any) -> str:
+    name = _value_name(argument)
+    return f"{name if argument.required else f'[{name}]'}{'...' if argument.nargs == -1 else ''}"
 
 
 def _value_name(parameter: Any) -> str:

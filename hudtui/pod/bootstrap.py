@@ -171,7 +171,10 @@ def check_gpus(wanted: int, least: List[float]) -> None:
 
 
 def find_uv(tools: str, lock: Optional[str]) -> Optional[str]:
-    """uv: the machine's own, that of an earlier start, or the locked version; None when it cannot be installed."""
+    """Return the path of the machine's own uv, of an earlier start's, or of the locked version.
+
+    None: It cannot be installed.
+    """
     folder = os.path.join(tools, "uv-venv")
     own = os.path.join(folder, "bin", "uv")
     for place in (shutil.which("uv"), own, os.path.expanduser("~/.local/bin/uv"), os.path.expanduser("~/.cargo/bin/uv")):

@@ -43,7 +43,9 @@ for word in "$@"; do
 done
 if [ "$1" = -L ]; then
     i=0
-    while [ $i -lt $count ]; do echo "GPU $i: $name (simulated) (UUID: GPU-sim-$i)"; i=$((i + 1)); done
+    while [ $i -lt $count ]; do
+        echo "GPU $i: $name (simulated) (UUID: GPU-sim-$i)"; i=$((i + 1))
+    done
     exit
 fi
 if [ -z "$fields" ]; then

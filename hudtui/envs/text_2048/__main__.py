@@ -37,7 +37,8 @@ def main() -> int:
     from hudtui.envs.text_2048.server import serve_http
 
     port = listener.getsockname()[1]
-    print(f"text-2048 listens on http://{options.host}:{port}{options.path}", file=sys.stderr, flush=True)  # noqa: T201
+    url = f"http://{options.host}:{port}{options.path}"
+    print(f"text-2048 listens on {url}", file=sys.stderr, flush=True)  # noqa: T201
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve_http(listener, host=options.host, path=options.path, seed=options.seed))
     return 0
