@@ -37,7 +37,8 @@ async def settled(pilot):
 drawn = False
 
 def watch():
-    # Note when a first row is drawn; asking the screen for its picture would be work that is not the screen's own.
+    # Note when a first row is drawn; asking the screen for its picture would be work
+    # that is not the screen's own.
     from hudtui.tui.widgets.virtual_table import VirtualTable
     draw = VirtualTable.render_line
     def render_line(table, y):
@@ -92,7 +93,8 @@ async def main():
         told["end"] = time.process_time() - cpu
         from hudtui.core.tasks.table import TaskFilter
         wall = time.perf_counter()
-        told["found"] = sum(len(rows) for rows, _ in screen.open.index.matching(TaskFilter("tile 77")))
+        matching = screen.open.index.matching(TaskFilter("tile 77"))
+        told["found"] = sum(len(rows) for rows, _ in matching)
         told["search"] = time.perf_counter() - wall
         wall = time.perf_counter()
         screen.open.index.arranged(range(screen.open.index.total), "id", reverse=True)

@@ -85,7 +85,8 @@ class App(HudtuiApp):
             run(handle)
             longest = max(longest, time.thread_time() - before)
         asyncio.events.Handle._run = measured
-        stock = [("2026-11-20 12:00:00 INFO step %d loss 0.5 " % n).ljust(130, ".") for n in range(20_000)] * 3
+        line = "2026-11-20 12:00:00 INFO step %d loss 0.5 "
+        stock = [(line % n).ljust(130, ".") for n in range(20_000)] * 3
         fed = 0
         cpu, begun = time.process_time(), time.monotonic()
         while (spent := time.monotonic() - begun) < seconds:
@@ -101,7 +102,8 @@ class App(HudtuiApp):
             await asyncio.sleep(0.01)
         heart.cancel()
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        Path(out).write_text(json.dumps(dict(cpu=cpu / spent, stall=stall, longest=longest, dropped=screen.dropped(),
+        Path(out).write_text(json.dumps(dict(
+            cpu=cpu / spent, stall=stall, longest=longest, dropped=screen.dropped(),
             behind=None if last is None else fed - last,
             caught_up=time.monotonic() - begun, fed=fed, rss=rss)))
         self.exit()

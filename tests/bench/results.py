@@ -56,8 +56,9 @@ def write(path: Path, episodes: int, size: int, *, old: bool) -> None:
                 messages += [{"role": "assistant", "content": turn.reply}, {"role": "user", "content": turn.observation}]
             reward = dice.random()
             episode = Episode(
-                f"task-{number // GROUP % 1250}", tuple(messages), tuple(made), Scores(reward, 1.0, 1.0, reward, True), "done",
-                seconds={"total": 1.5}, info={"rollout": number % GROUP, "step": number // GROUP // 8, "split": "train"},
+                f"task-{number // GROUP % 1250}", tuple(messages), tuple(made),
+                Scores(reward, 1.0, 1.0, reward, True), "done", seconds={"total": 1.5},
+                info={"rollout": number % GROUP, "step": number // GROUP // 8, "split": "train"},
             )  # fmt: skip
             record = episode_to_json(episode)
             if old:

@@ -61,10 +61,12 @@ class Floor(App):
             table = self.query_one(DataTable)
             table.cursor_type = "row"
             table.add_columns("id", "prompt", "server", "tool")
-            table.add_rows((f"t{n}", f"Play a game of 2048 on board {n}.", "text-2048", "setup") for n in range(2000))
-        if sys.argv[1] == "log":
             for n in range(2000):
-                self.query_one(RichLog).write(f"12:00:00 INFO step={n} loss=0.1 reward=0.5 grad_norm=1.5 learning_rate=1e-06")
+                table.add_row(f"t{n}", f"Play a game of 2048 on board {n}.", "text-2048", "setup")
+        if sys.argv[1] == "log":
+            rest = "loss=0.1 reward=0.5 grad_norm=1.5 learning_rate=1e-06"
+            for n in range(2000):
+                self.query_one(RichLog).write(f"12:00:00 INFO step={n} {rest}")
 
 Floor().run()
 """

@@ -69,7 +69,8 @@ assert batch.tasks
 END = """
 done, used = time.perf_counter(), time.process_time()
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps({"start": ready - begun, "work": done - ready, "cpu": used - before, "peak": peak}))
+told = {"start": ready - begun, "work": done - ready, "cpu": used - before, "peak": peak}
+print(json.dumps(told))
 """
 
 

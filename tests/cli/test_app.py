@@ -19,7 +19,10 @@ from hudtui.cli.app import build, command
 
 COMPLETE = """
 source <(_HUDTUI_COMPLETE=source_bash hudtui)
-ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _hudtui_completion hudtui; echo "${COMPREPLY[@]}"; }
+ask() {
+    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+    _hudtui_completion hudtui; echo "${COMPREPLY[@]}"
+}
 ask hudtui ru
 ask hudtui runs sh
 ask hudtui rl in

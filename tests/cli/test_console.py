@@ -52,7 +52,10 @@ from hudtui.cli import console
 from hudtui.cli.person import Terminal
 async def work():
     try:
-        await (console.ask_secret("Which? ") if sys.argv[1] == "secret" else Terminal().confirm("Which?"))
+        if sys.argv[1] == "secret":
+            await console.ask_secret("Which? ")
+        else:
+            await Terminal().confirm("Which?")
         print("went on")
     finally:
         await asyncio.sleep(0.05)

@@ -83,10 +83,11 @@ def test_the_json_answer() -> None:
     Path("tasks.json").write_text(json.dumps(rows))
     code, found = answer("tasks.json", "--no-push", "--min-tasks", "4")
     assert code == 0
-    assert {key: found[key] for key in ("source", "tasks", "valid", "duplicated", "remote", "output", "pushed", "lock")} == {
-        "source": "tasks.json", "tasks": 5, "valid": 2, "duplicated": 2, "remote": False, "output": "tasks.parquet",
-        "pushed": None, "lock": str(Path.cwd() / "hud.lock.yaml"),
+    expected = {
+        "source": "tasks.json", "tasks": 5, "valid": 2, "duplicated": 2, "remote": False,
+        "output": "tasks.parquet", "pushed": None, "lock": str(Path.cwd() / "hud.lock.yaml"),
     }  # fmt: skip
+    assert {key: found[key] for key in expected} == expected
     assert [(entry["index"], entry["id"], entry["field"]) for entry in found["skipped"]] == [
         (2, "t3", "prompt"), (3, "t4", "mcp_config.hud.url"), (4, "t1", "id"),
     ]  # fmt: skip
@@ -207,7 +208,8 @@ def on_terminal(arguments: list[str], answers: list[tuple[str, str]], **environm
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "hudtui", *arguments],
-        stdin=follower, stdout=follower, stderr=follower, env={**os.environ, **environment}, start_new_session=True,
+        stdin=follower, stdout=follower, stderr=follower, env={**os.environ, **environment},
+        start_new_session=True,
     )  # fmt: skip
     os.close(follower)
     shown = b""

@@ -29,7 +29,9 @@ async def work():
         await person.confirm("Rent it?", ("It costs $2.00 an hour.",)),
         await person.ask("Name", value="one"),
         await person.ask("Key", secret=True),
-        await person.choose("Which?", [Choice("a", "The first", "is cheap"), Choice("b", "The second")]),
+        await person.choose(
+            "Which?", [Choice("a", "The first", "is cheap"), Choice("b", "The second")]
+        ),
     ]
 
 print(json.dumps(console.run(work())))
@@ -61,7 +63,9 @@ from hudtui.core.flows.person import Choice
 
 async def work():
     person, choices = Terminal(), [Choice("a", "The first"), Choice("b", "The second")]
-    return [await person.choose("Again?", choices, lines=("It failed.",), value="b") for _ in range(3)]
+    return [
+        await person.choose("Again?", choices, lines=("It failed.",), value="b") for _ in range(3)
+    ]
 
 print(json.dumps(console.run(work())))
 """

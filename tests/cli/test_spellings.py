@@ -18,11 +18,13 @@ demo; doctor; machine; settings list; settings set; settings unset; settings tes
 env analyze; env show; env call; env list
 rl; rl run; rl init; config init; lint; config check; parse; config try; transform; config transform
 tasks check; tasks list; tasks convert; tasks stats; tasks test; hf; tasks push
-rollouts list; rollouts show; rollouts open; rollouts stats; rollouts compare; rollouts diff; rollouts search
-rollouts export; rollouts play
-eval; rehearse; runs list; runs show; runs logs; runs start; runs stop; runs attach; runs resume; runs pull; runs limits; runs rm
-runs metrics; runs rename; runs comment; runs tag; runs archive; runs diff; runs watch; watch; export; runs export
-gpus; pods offers; pods list; pods create; pods status; pods show; pods ssh; pods terminate; pods history; pods reconcile
+rollouts list; rollouts show; rollouts open; rollouts stats; rollouts compare; rollouts diff
+rollouts search; rollouts export; rollouts play
+eval; rehearse; runs list; runs show; runs logs; runs start; runs stop; runs attach; runs resume
+runs pull; runs limits; runs rm; runs metrics; runs rename; runs comment; runs tag; runs archive
+runs diff; runs watch; watch; export; runs export
+gpus; pods offers; pods list; pods create; pods status; pods show; pods ssh; pods terminate
+pods history; pods reconcile
 keys list; keys create; keys register; keys set-path; wallet; pods wallet
 pods keys list; pods keys create; pods keys register; pods keys set-path
 """
@@ -33,7 +35,8 @@ config init --force -f; config init --env -e; env show --env -e; env call --env 
 hf --name -n
 eval --output --out
 runs export --format -f; runs export --output --out
-runs start --dataset --tasks; runs start --dataset -t; rehearse --dataset --tasks; rehearse --dataset -t
+runs start --dataset --tasks; runs start --dataset -t
+rehearse --dataset --tasks; rehearse --dataset -t
 rl run --dataset --tasks; rl run --dataset -t; rl run --output --output-dir
 watch --file -f
 pods offers --host --machine

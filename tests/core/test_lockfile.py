@@ -81,7 +81,9 @@ environment:
 tools:
 - name: setup
   description: Set up
-  inputSchema: {type: object, properties: {name: {type: string, enum: [board]}, arguments: {type: object}}}
+  inputSchema:
+    type: object
+    properties: {name: {type: string, enum: [board]}, arguments: {type: object}}
   internalTools: [board]
 - name: move
   description: |

@@ -17,7 +17,8 @@ sys.setswitchinterval(1e-6)
 for number in range(100):
     inner = dataclasses.make_dataclass("Inner", [(f"a{n}", "int", 0) for n in range(12)])
     many = dataclasses.field(default_factory=dict)
-    outer = dataclasses.make_dataclass("Outer", [("one", inner), ("many", dict[str, tuple[inner, ...]], many)])
+    fields = [("one", inner), ("many", dict[str, tuple[inner, ...]], many)]
+    outer = dataclasses.make_dataclass("Outer", fields)
     begin, wrong = threading.Barrier(4), []
 
     def work(read, data):
@@ -26,8 +27,10 @@ for number in range(100):
         if (found.one.a1, found.many["x"][0].a3) != (2, 1):
             wrong.append(found)
 
-    plain, text = {"one": {"a1": 2}, "many": {"x": [{"a3": 1}]}}, '{"one": {"a1": 2}, "many": {"x": [{"a3": 1}]}}'
-    threads = [threading.Thread(target=work, args=given) for given in ((convert, plain), (decode, text)) * 2]
+    plain = {"one": {"a1": 2}, "many": {"x": [{"a3": 1}]}}
+    text = '{"one": {"a1": 2}, "many": {"x": [{"a3": 1}]}}'
+    works = ((convert, plain), (decode, text)) * 2
+    threads = [threading.Thread(target=work, args=given) for given in works]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -114,7 +114,8 @@ def main() -> int:
         failed += code == 99 or code < 0
         lifted += code if 0 < code < 99 else 0
         if code:
-            print(f"{folder}: {'the visit broke' if code == 99 or code < 0 else f'{code} limits changed'}", flush=True)
+            broke = code == 99 or code < 0
+            print(f"{folder}: {'the visit broke' if broke else f'{code} limits changed'}", flush=True)
         marks, seen = len(list(watch.marks.iterdir())), len(watch.requests)
         if (marks, seen) != before:
             print(f"{folder}: {watch.seen()[-3:]}", flush=True)

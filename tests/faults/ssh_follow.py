@@ -34,7 +34,8 @@ written, began = 0, time.monotonic()
 with open(path, "ab", buffering=0) as stream:
     while written < lines:
         burst = min(chance.randint(1, max(lines // 400, 2)), lines - written)
-        stream.write(b"".join(b"%09d %s\\n" % (n, b"x" * (n * 7919 % 90)) for n in range(written, written + burst)))
+        numbers = range(written, written + burst)
+        stream.write(b"".join(b"%09d %s\\n" % (n, b"x" * (n * 7919 % 90)) for n in numbers))
         written += burst
         time.sleep(max(began + seconds * written / lines - time.monotonic(), 0))
 """

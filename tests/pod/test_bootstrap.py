@@ -42,7 +42,8 @@ def tools(tmp_path: Path) -> Path:
     body = f"""echo "$@" >>{log}
 case "$1" in
 venv) eval folder=\\${{$#}}; mkdir -p "$folder/bin" "$folder/site"
-    printf '#!/bin/sh\\ncase "$2" in *torch*) echo 2.13.0+cpu;; *purelib*) echo %s/site;; esac\\n' "$folder" >"$folder/bin/python"
+    printf '#!/bin/sh\\ncase "$2" in *torch*) echo 2.13.0+cpu;; ' >"$folder/bin/python"
+    printf '*purelib*) echo %s/site;; esac\\n' "$folder" >>"$folder/bin/python"
     printf 'case "$*" in *refuse*) exit 1;; esac\\n' >>"$folder/bin/python"
     chmod +x "$folder/bin/python";;
 pip) case "$*" in *refuse*) exit 1;; esac;;

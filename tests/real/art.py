@@ -57,8 +57,10 @@ A new game on 3x3. Score 0, moves 0, highest tile 2.
 <tool_call>
 {"name": "move", "arguments": {"direction": "down"}}
 </tool_call><|im_end|>
-{% endif %}{% for message in messages %}<|im_start|>{{ 'user' if message.role == 'tool' else message.role }}
-{% if message.content %}{{ message.content }}{% endif %}{% for call in message.tool_calls or [] %}<tool_call>
+{% endif %}{% for message in messages %}<|im_start|>{{
+    'user' if message.role == 'tool' else message.role }}
+{% if message.content %}{{ message.content }}{% endif %}{%
+    for call in message.tool_calls or [] %}<tool_call>
 {"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
 </tool_call>{% endfor %}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant

@@ -159,7 +159,8 @@ def build(place: Path) -> str:
     run("podman", "build", "-q", "--build-arg", "BASE=localhost/bare:latest", "-t", "text-2048:dev", bundled["folder"])
     (place / "Dockerfile").write_text(STUBBORN)
     run("podman", "build", "-q", "-t", "stubborn:dev", "-f", str(place / "Dockerfile"), str(place / "bin"))
-    return f"{int(run('podman', 'image', 'inspect', '--format', '{{.Size}}', 'text-2048:dev')) / 1e6:.0f} MB"
+    size = int(run("podman", "image", "inspect", "--format", "{{.Size}}", "text-2048:dev"))
+    return f"{size / 1e6:.0f} MB"
 
 
 def analyze() -> str:
@@ -271,6 +272,12 @@ def elsewhere(place: Path) -> str:
     return f"{size / 1e6:.0f} MB pulled by digest; 8 of 8 rewards are the same"
 
 
+def _mount(path: str) -> str:
+    """A place of this computer at the same place in the container, whose home is another one."""
+    inside = path.replace(str(Path.home()), "/root", 1)
+    return f"{path}:{inside}:{'O' if Path(path).is_dir() else 'ro'}"
+
+
 def bare(place: Path, command: str, wanted: str) -> str:
     """A command of the README in a fresh clone on a Debian that has Python, and gets git and a compiler."""
     source = place / "hudtui.git"
@@ -283,11 +290,7 @@ def bare(place: Path, command: str, wanted: str) -> str:
     mounts = [path for path in sorted(settings | homes | local) if Path(path).exists()]
     mounts = [path for path in mounts if not any(path != other and path.startswith(f"{other}/") for other in mounts)]
     passed = [name for name in os.environ if re.search(r"^PIP_|_PROXY$|_proxy$|CERT|CA_BUNDLE|CAINFO", name)]
-    words = [
-        flag
-        for path in mounts
-        for flag in ("-v", f"{path}:{path.replace(str(Path.home()), '/root', 1)}:{'O' if Path(path).is_dir() else 'ro'}")
-    ]
+    words = [flag for path in mounts for flag in ("-v", _mount(path))]
     words += [flag for name in passed for flag in ("-e", name)]
     script = (
         "set -e; apt-get update -qq; export DEBIAN_FRONTEND=noninteractive"

@@ -40,7 +40,8 @@ from openenv import GenericEnvClient
 url, scripts = sys.argv[1], json.load(sys.stdin)
 rewards = {}
 async def play(gate, task, replies):
-    async with gate, GenericEnvClient(base_url=url, connect_timeout_s=120, message_timeout_s=300) as env:
+    client = GenericEnvClient(base_url=url, connect_timeout_s=120, message_timeout_s=300)
+    async with gate, client as env:
         result = await env.reset(task_id=task)
         for reply in replies:
             assert not result.done, task
@@ -59,11 +60,13 @@ from openenv import GenericEnvClient
 url, count, stay = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "stay"
 async def main():
     async with contextlib.AsyncExitStack() as stack:
-        clients = [GenericEnvClient(base_url=url, connect_timeout_s=120, message_timeout_s=300) for _ in range(count)]
+        patience = {"connect_timeout_s": 120, "message_timeout_s": 300}
+        clients = [GenericEnvClient(base_url=url, **patience) for _ in range(count)]
         for client in clients:
             await stack.enter_async_context(client)
         await asyncio.gather(*(client.reset() for client in clients))
-        await asyncio.gather(*(client.step({"reply": "<think>x</think><tool>left()</tool>"}) for client in clients))
+        action = {"reply": "<think>x</think><tool>left()</tool>"}
+        await asyncio.gather(*(client.step(action) for client in clients))
         print(len(clients), flush=True)
         if stay:
             await asyncio.sleep(1000)

@@ -40,7 +40,8 @@ EXPECTED = {expected!r}
 
 
 def answered(episode, task):
-    found = [text.lower() in turn.observation.lower() for text, turn in zip(EXPECTED, episode.turns)]
+    pairs = zip(EXPECTED, episode.turns)
+    found = [text.lower() in turn.observation.lower() for text, turn in pairs]
     return sum(found) / len(EXPECTED)
 """
 PAGE = b"<html><head><title>A page</title></head><body><p>Served on loopback.</p></body></html>"

@@ -36,10 +36,12 @@ PACKAGES = (("wandb",), ("tensorboard", "tensorboardX"), ("trackio",))
 VALUES = """
 import json, math, os, sys, time
 def values(step):
+    reward, loss = math.sin(step) / 3, 1 / (step + 1)
     return {
-        "train/reward": math.sin(step) / 3, "loss": 1 / (step + 1), "kl": math.nan if step == 7 else step * 1e-7,
-        "grad_norm": 10.0 ** (step % 30 - 10), "completions/mean_length": step, "only/now/and/then": 0.1 + step,
-    } if step % 3 else {"train/reward": math.sin(step) / 3, "loss": -1.5e300 if step == 3 else 1 / (step + 1)}
+        "train/reward": reward, "loss": loss, "kl": math.nan if step == 7 else step * 1e-7,
+        "grad_norm": 10.0 ** (step % 30 - 10), "completions/mean_length": step,
+        "only/now/and/then": 0.1 + step,
+    } if step % 3 else {"train/reward": reward, "loss": -1.5e300 if step == 3 else loss}
 folder, steps, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 def told(step):
     print(json.dumps([step, values(step)]), flush=True)
@@ -52,7 +54,8 @@ os.environ |= {"WANDB_MODE": "offline", "WANDB_DIR": folder, "WANDB_SILENT": "tr
 import wandb
 run = wandb.init(project="p", name="r", config={"lr": 1})
 for step in range(steps):
-    run.log({**values(step), "text": "hi", "picture": wandb.Histogram(np_histogram=([1, 2], [0, 1, 2]))}, step=step)
+    picture = wandb.Histogram(np_histogram=([1, 2], [0, 1, 2]))
+    run.log({**values(step), "text": "hi", "picture": picture}, step=step)
     told(step)
 run.finish()
 """,
@@ -103,8 +106,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util.tensor_util import make_ndarray
 found = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "tensors": 0}).Reload()
 rows = [[tag, one.step, one.value] for tag in found.Tags()["scalars"] for one in found.Scalars(tag)]
-arrays = ((tag, one.step, make_ndarray(one.tensor_proto)) for tag in found.Tags()["tensors"] for one in found.Tensors(tag))
-rows += [[tag, step, array.item()] for tag, step, array in arrays if array.size == 1 and array.dtype.kind == "f"]
+tensors = [(tag, one) for tag in found.Tags()["tensors"] for one in found.Tensors(tag)]
+arrays = ((tag, one.step, make_ndarray(one.tensor_proto)) for tag, one in tensors)
+rows += [
+    [tag, step, array.item()]
+    for tag, step, array in arrays
+    if array.size == 1 and array.dtype.kind == "f"
+]
 json.dump(rows, sys.stdout)
 """
 LOGGED = """

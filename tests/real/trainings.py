@@ -55,18 +55,21 @@ class Told(TrainerCallback):
 def train(job):
     torch.manual_seed(0)
     arguments = TrainingArguments(
-        output_dir=job["out"], max_steps=130, per_device_train_batch_size=2, logging_steps=job["logging"],
-        eval_strategy="steps", eval_steps=20, save_steps=40, report_to=[], use_cpu=True, disable_tqdm=job.get("quiet", False),
+        output_dir=job["out"], max_steps=130, per_device_train_batch_size=2,
+        logging_steps=job["logging"], eval_strategy="steps", eval_steps=20, save_steps=40,
+        report_to=[], use_cpu=True, disable_tqdm=job.get("quiet", False),
         gradient_accumulation_steps=job.get("accumulated", 1),
     )
     writers = []
     if job.get("llamafactory"):
         sys.path.append(job["llamafactory"])
         from llamafactory.train.callbacks import LogCallback
-        arguments.overwrite_output_dir = False  # which it asks for, and newer releases of transformers no longer have
+        # It asks for this field, which newer releases of transformers no longer have.
+        arguments.overwrite_output_dir = False
         writers.append(LogCallback())
     trainer = Trainer(
-        model=Model(), args=arguments, train_dataset=Data(job.get("rows", 60)), eval_dataset=Data(10),
+        model=Model(), args=arguments,
+        train_dataset=Data(job.get("rows", 60)), eval_dataset=Data(10),
         callbacks=[*writers, Told(job["told"], job.get("kill"))],
     )
     trainer.train(resume_from_checkpoint=job.get("resume", False))

@@ -103,7 +103,8 @@ import sys, torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 model, adapter = sys.argv[1:]
-tokens = AutoTokenizer.from_pretrained(model)("You play 2048. left() right() up() down()", return_tensors="pt")
+text = "You play 2048. left() right() up() down()"
+tokens = AutoTokenizer.from_pretrained(model)(text, return_tensors="pt")
 base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
 with torch.no_grad():
     before = base(**tokens).logits.log_softmax(-1)

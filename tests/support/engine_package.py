@@ -34,13 +34,21 @@ class Verl(Training):
     features = Features(
         continues="checkpoint",
         rehearsal={"steps": 2, "model": "tiny"},
-        settings=("model", "steps", "batch_size", "num_generations", "gradient_accumulation", "learning_rate"),
+        settings=(
+            "model",
+            "steps",
+            "batch_size",
+            "num_generations",
+            "gradient_accumulation",
+            "learning_rate",
+        ),
         defaults={"steps": 7, "num_generations": 4},
     )
 
     def check(self, request, recipe):
         if recipe.batch_size > 64:
-            yield InputError(f"verl takes a batch of at most 64, not {recipe.batch_size}", fix="Lower batch_size.")
+            what = f"verl takes a batch of at most 64, not {recipe.batch_size}"
+            yield InputError(what, fix="Lower batch_size.")
 
     def plan(self, spec, site):
         recipe = recipe_of(spec, self.features)

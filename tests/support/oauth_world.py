@@ -147,7 +147,8 @@ class OAuthWorld:
         elif parts.path == "/authorize":
             fields = {name: values[0] for name, values in parse_qs(parts.query).items()}
             self._challenge, self._wanted = fields["code_challenge"], tuple(fields.get("scope", "").split())
-            back = f"{fields['redirect_uri']}?{urlencode({'code': 'the-code', 'state': fields['state']})}"
+            answer = urlencode({"code": "the-code", "state": fields["state"]})
+            back = f"{fields['redirect_uri']}?{answer}"
             writer.write(reply("302 Found", location=back))
         elif parts.path == "/token":
             writer.write(self._token({name: values[0] for name, values in parse_qs(body.decode()).items()}))

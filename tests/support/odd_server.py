@@ -113,7 +113,10 @@ def call(params):
 def answer(message):
     method, params, ident = message["method"], message.get("params") or {}, message["id"]
     ok = lambda result: send({"jsonrpc": "2.0", "id": ident, "result": result})  # noqa: E731
-    no = lambda code, text: send({"jsonrpc": "2.0", "id": ident, "error": {"code": code, "message": text}})  # noqa: E731
+
+    def no(code, text):
+        send({"jsonrpc": "2.0", "id": ident, "error": {"code": code, "message": text}})
+
     capabilities = {"tools": {}}
     if mode == "lifecycle":
         capabilities["resources"] = {}

@@ -42,8 +42,10 @@ vllm:generation_tokens_total{{engine="0",model_name="Qwen/Qwen2.5-3B-Instruct"}}
 vllm:generation_tokens_created{{engine="0",model_name="Qwen/Qwen2.5-3B-Instruct"}} 1.7636543e+09
 # HELP vllm:time_to_first_token_seconds Histogram of time to first token in seconds.
 # TYPE vllm:time_to_first_token_seconds histogram
-vllm:time_to_first_token_seconds_bucket{{engine="0",le="0.001",model_name="Qwen/Qwen2.5-3B-Instruct"}} 0.0
-vllm:time_to_first_token_seconds_bucket{{engine="0",le="+Inf",model_name="Qwen/Qwen2.5-3B-Instruct"}} 12.0
+vllm:time_to_first_token_seconds_bucket\
+{{engine="0",le="0.001",model_name="Qwen/Qwen2.5-3B-Instruct"}} 0.0
+vllm:time_to_first_token_seconds_bucket\
+{{engine="0",le="+Inf",model_name="Qwen/Qwen2.5-3B-Instruct"}} 12.0
 vllm:time_to_first_token_seconds_sum{{engine="0",model_name="Qwen/Qwen2.5-3B-Instruct"}} 1.25
 """
 BUSY = {"running": 12.0, "waiting": 3.0, "kv": 0.25, "generated": 1000.0, "prompt": 5000.0}

@@ -71,7 +71,7 @@ def test_what_the_hub_says_of_a_model_is_put_in_words(said: str, words: str) -> 
     assert words in model_problem("x/y", OSError(said)).what
 
 
-def test_an_episode_without_tokens_of_the_model_does_not_take_the_log_probabilities_of_the_others_away() -> None:
+def test_an_episode_without_tokens_of_the_model_leaves_the_others_their_log_probabilities() -> None:
     whole = TrainingEpisode(EPISODE, [1], [2, 3, 4], [1, 0, 1], [-0.1, 0.0, -0.2], 0.6)
     broken = TrainingEpisode(EPISODE, [1], [9], [0], None, None)
     given = for_trainer([whole, broken])

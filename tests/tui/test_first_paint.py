@@ -41,7 +41,8 @@ class Watched(HudtuiApp):
 
     def _compositor_has_frame(self):
         try:
-            return bool(self.screen.query("KeyBar")) and bool(self.screen._compositor.visible_widgets)
+            shown = self.screen._compositor.visible_widgets
+            return bool(self.screen.query("KeyBar")) and bool(shown)
         except Exception:
             return False
 

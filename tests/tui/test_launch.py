@@ -371,7 +371,7 @@ async def test_quitting_before_the_run_has_started_ends_its_machine(
     assert (run.state, run.machine) == ("stopped", "released")
 
 
-async def test_quitting_while_results_of_a_failed_run_are_fetched_does_not_promise_to_end_a_machine_that_is_kept(
+async def test_quitting_while_a_failed_run_is_fetched_promises_no_end_of_a_machine_that_is_kept(
     open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetching = asyncio.Event()
@@ -557,7 +557,10 @@ async def main():
     settings = load_settings(workspace.folder, workspace.platform)
     store = RunStore(workspace.state_dir)
     providers = find_providers(settings.get)
-    wish = RunRequest(engine="rollouts", provider="prime", gpus="H100", max_turns=3, limit=1, python=sys.executable, host=None)
+    wish = RunRequest(
+        engine="rollouts", provider="prime", gpus="H100", max_turns=3, limit=1,
+        python=sys.executable, host=None,
+    )
     record = (await prepare_run(wish, workspace, settings, store, providers=providers)).record
     store.add(record)
     broker = RentalContext(providers["prime"], settings.get)

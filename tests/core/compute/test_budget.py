@@ -153,7 +153,8 @@ grant = grant_new(name, order.offer.price, "https://api.example.org", Limits(day
 print("here", flush=True)
 sys.stdin.readline()
 try:
-    Ledger(Path(path), patience=60).reserve(order, provider="prime", endpoint="https://api.example.org", grant=grant)
+    ledger = Ledger(Path(path), patience=60)
+    ledger.reserve(order, provider="prime", endpoint="https://api.example.org", grant=grant)
     print("had")
 except BudgetExceeded:
     print("refused")

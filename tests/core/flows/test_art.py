@@ -64,7 +64,7 @@ monitoring: {wandb: {enabled: false, project: games}, validate_every: 3, save_ch
 """
 
 
-async def test_a_flag_precedes_the_environment_s_block_which_precedes_the_default_which_precedes_what_is_built_in(project):
+async def test_a_flag_precedes_the_environment_s_block_then_the_default_then_what_is_built_in(project):
     config = write(CONFIG)
     plan = await plan_art(ArtRequest(environment="mine", art_config=config, learning_rate=3e-5, steps=2), project)
     request = plan

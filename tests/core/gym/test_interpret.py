@@ -44,7 +44,8 @@ action_mappings:
     action: scroll
     scroll_y:
       from_arg: direction
-      transform: "lambda d, ctx: ctx.get('amount', 3) if d == 'down' else -ctx.get('amount', 3) if d == 'up' else 0"
+      transform: "lambda d, ctx: ctx.get('amount', 3) if d == 'down'
+        else -ctx.get('amount', 3) if d == 'up' else 0"
       use_context: true
   wait:
     _parser: {positional: [seconds]}

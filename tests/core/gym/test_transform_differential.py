@@ -18,6 +18,16 @@ from hudtui.core.gym.transform import TransformFailure, compile_transform
 SCOPE = {name: getattr(builtins, name) for name in (*FUNCTIONS, "isinstance")}
 BATCH = 25
 """Pairs of a lambda and an input for each example."""
+PLAIN_METHODS = (
+    "upper",
+    "lower",
+    "title",
+    "capitalize",
+    "swapcase",
+    "strip",
+    "lstrip",
+    "rstrip",
+)
 
 
 class Writer:
@@ -152,9 +162,7 @@ class Writer:
         return self.pick(
             lambda: f"({w('str', d)} + {w('str', d)})",
             lambda: f"({w('str', d)} * {self.pick(0, 1, 2, 3, -1)})",
-            lambda: (
-                f"{w('str', d)}.{self.pick('upper', 'lower', 'title', 'capitalize', 'swapcase', 'strip', 'lstrip', 'rstrip')}()"
-            ),
+            lambda: f"{w('str', d)}.{self.pick(*PLAIN_METHODS)}()",
             lambda: f"{w('str', d)}.{self.pick('strip', 'lstrip', 'rstrip')}({w('str', d)})",
             lambda: f"{w('str', d)}.replace({w('str', d)}, {w('str', d)})",
             lambda: f"{w('str', d)}.replace({w('str', d)}, {w('str', d)}, {self.pick(-1, 0, 1, 2)})",

@@ -36,9 +36,9 @@ def entry(
     reward: float | None = 0.5, *, task: str = "a", number: int = 0, error: str | None = None, stop: str = "done"
 ) -> EpisodeEntry:
     return EpisodeEntry(
-        number=number, run="r", file=0, offset=0, length=1, part=0, task=task, step=None, split="", rollout=None, reward=reward,
-        part_names=(), part_values=(), stop=stop, error=error, turns=1, prompt_tokens=None, completion_tokens=None, seconds=None,
-        started_at=None,
+        number=number, run="r", file=0, offset=0, length=1, part=0, task=task, step=None, split="",
+        rollout=None, reward=reward, part_names=(), part_values=(), stop=stop, error=error, turns=1,
+        prompt_tokens=None, completion_tokens=None, seconds=None, started_at=None,
     )  # fmt: skip
 
 

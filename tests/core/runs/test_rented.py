@@ -258,7 +258,7 @@ async def test_stopping_a_failed_run_ends_the_machine_that_was_kept(world: World
     assert (summary.state, summary.machine) == ("failed", "released") and not world.sim.alive
 
 
-async def test_stopping_while_another_fetches_says_what_that_does_and_ends_the_machine_though_it_was_to_be_kept(
+async def test_stopping_while_another_fetches_says_so_and_ends_the_machine_though_it_was_to_be_kept(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetching, go_on, said = asyncio.Event(), asyncio.Event(), list[str]()
@@ -337,7 +337,7 @@ async def test_leaving_as_the_machine_gets_ready_is_told_in_one_way(world: World
     assert said == [f"hudtui-{record.id} is ended, and that was verified."] and not world.sim.alive
 
 
-async def test_a_run_that_is_left_before_a_machine_was_asked_for_is_given_up_and_rents_nothing_later(
+async def test_a_run_that_is_left_before_it_asks_for_a_machine_is_given_up_and_rents_nothing_later(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left, killed = world.record(), world.record()

@@ -66,12 +66,13 @@ def test_every_form_comes_back_as_the_same_tasks(write: Write, task: Make, tmp_p
     for one, before in zip(read.tasks, read_tasks(path).tasks, strict=True):
         extra = {key: value for key, value in before.extra.items() if value is not None}
         assert (one.id, one.prompt, one.mcp_config, one.setup, one.evaluate, one.metadata) == (
-            before.id, before.prompt, before.mcp_config, before.setup, before.evaluate, before.metadata,
+            before.id, before.prompt, before.mcp_config,
+            before.setup, before.evaluate, before.metadata,
         )  # fmt: skip
         if form == "jsonl":  # a line has no place for the mark that a text is JSON
-            assert {**extra, "agent_config": json.dumps(extra["agent_config"], separators=(",", ":"))} == {
-                **one.extra, **({"mixed": json.loads(one.extra["mixed"])} if "mixed" in one.extra else {}),
-            }  # fmt: skip
+            extra["agent_config"] = json.dumps(extra["agent_config"], separators=(",", ":"))
+            mixed = {"mixed": json.loads(one.extra["mixed"])} if "mixed" in one.extra else {}
+            assert extra == {**one.extra, **mixed}
         else:
             assert one.extra == extra
 
@@ -90,8 +91,11 @@ def test_datasets_loads_what_is_written(write: Write, task: Make, tmp_path: Path
     lines = load_dataset("json", data_files=str(tmp_path / "o.jsonl"), split="train", cache_dir=cache)
     assert one.column_names == lines.column_names == [*COLUMNS, "weight"] and one.to_list() == lines.to_list()
     assert load_from_disk(str(tmp_path / "saved")).to_list() == one.to_list()
-    for found in (load_from_disk(str(tmp_path / "both")), load_dataset(str(tmp_path / "set"), cache_dir=cache),
-                  load_dataset(str(tmp_path / "repo"), cache_dir=cache)):  # fmt: skip
+    for found in (
+        load_from_disk(str(tmp_path / "both")),
+        load_dataset(str(tmp_path / "set"), cache_dir=cache),
+        load_dataset(str(tmp_path / "repo"), cache_dir=cache),
+    ):
         assert (found["train"].num_rows, found["test"].num_rows) == (8, 2)
         assert sorted([*found["train"]["id"], *found["test"]["id"]]) == sorted(map(str, range(10)))
 
@@ -137,8 +141,9 @@ class TestSelection:
 
     @pytest.mark.parametrize(
         ("test", "count"),
-        [("metadata.kind:odd", 100), ("-metadata.kind:=odd", 100), ("metadata.n:<10", 10), ("metadata.n:>197", 2), ("id:=t7", 1),
-         ("prompt:REACH", 200), ("evaluate_tool.arguments.name:=max_number", 200), ("metadata.n:=7", 1), ("reach", 200),
+        [("metadata.kind:odd", 100), ("-metadata.kind:=odd", 100), ("metadata.n:<10", 10),
+         ("metadata.n:>197", 2), ("id:=t7", 1), ("prompt:REACH", 200), ("reach", 200),
+         ("evaluate_tool.arguments.name:=max_number", 200), ("metadata.n:=7", 1),
          ("metadata.n:>=100 metadata.kind:odd", 50), ("metadata.gone:-", 200), ("gone.deeper:=x", 0) ],
     )  # fmt: skip
     def test_filters(self, path: Path, tmp_path: Path, test: str, count: int) -> None:
@@ -256,7 +261,8 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
 selection = TaskSelection(shuffle=len(sys.argv) > 5)
 try:
-    list(convert(find_source(sys.argv[1]), Rules(), [Target(Path(sys.argv[2]), sys.argv[3])], selection=selection))
+    targets = [Target(Path(sys.argv[2]), sys.argv[3])]
+    list(convert(find_source(sys.argv[1]), Rules(), targets, selection=selection))
 except InputError as error:
     print(error)
 """

@@ -36,7 +36,8 @@ def test_v5_becomes_v6() -> None:
     )
     made, remarks = to_v6({"scenario": "sheets:fill", "validation": [{"name": "v"}], "agent_config": {"max_steps": 3}})
     assert made == {
-        "env": "sheets", "id": "fill", "args": {}, "validation": [{"name": "v"}], "agent_config": {"max_steps": 3},
+        "env": "sheets", "id": "fill", "args": {},
+        "validation": [{"name": "v"}], "agent_config": {"max_steps": 3},
     }  # fmt: skip
     assert remarks == []
     made, remarks = to_v6({**V5, "env": {"name": "other", "include": ["a"]}})

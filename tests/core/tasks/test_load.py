@@ -151,7 +151,8 @@ def test_calls_are_checked_against_the_environment(write: Write, task: Make) -> 
     analysis = Analysis(
         "env",
         tools=(
-            Tool("setup"), Tool("evaluate"), Tool("max_number", input_schema=schema, hub="evaluate"),
+            Tool("setup"), Tool("evaluate"),
+            Tool("max_number", input_schema=schema, hub="evaluate"),
             Tool("judge", input_schema={"type": "object", "required": ["answer"]}),
         ),
         hubs={"setup": ("board",), "evaluate": ("max_number", "efficiency")},

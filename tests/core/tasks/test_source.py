@@ -202,7 +202,8 @@ for _ in range(250):
     data = bytearray(base)
     for _ in range(chance.randint(1, 6)):
         first = 8 if chance.random() < 0.6 else max(8, len(data) - 1_500)
-        data[chance.randrange(first, len(data))] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])
+        place = chance.randrange(first, len(data))
+        data[place] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])
     made.write_bytes(data)
     try:
         read_tasks(made)

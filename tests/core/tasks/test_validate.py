@@ -37,7 +37,9 @@ SERVER = st.fixed_dictionaries(
         "url": st.sampled_from(["https://mcp.hud.ai/v3/mcp", "http://localhost:1/mcp", "", None, 3, "http://["]),
         "command": st.sampled_from(["docker", "ssh", "", None, ["docker"]]),
         "args": ANY | st.just(["run", "-e", "API_KEY=abcdefghij"]),
-        "headers": st.sampled_from([{"Authorization": "Bearer abcdefghijkl"}, {"Authorization": "Bearer $KEY"}, [], {"A": 1}]),
+        "headers": st.sampled_from(
+            [{"Authorization": "Bearer abcdefghijkl"}, {"Authorization": "Bearer $KEY"}, [], {"A": 1}]
+        ),
         "env": st.sampled_from([{"A_TOKEN": "$A_TOKEN"}, {"A": None}]),
     },
 )  # fmt: skip

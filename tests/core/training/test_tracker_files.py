@@ -153,9 +153,12 @@ def test_a_value_that_is_longer_than_its_file(tmp_path: Path) -> None:
 
 
 ODD_ROWS = (
-    ("step", "'12'"), ("step", "'twelve'"), ("step", "NULL"), ("step", "x'ff'"), ("step", "1e400"), ("step", "-9e999"),
-    ("timestamp", "NULL"), ("timestamp", "'yesterday'"), ("timestamp", "x'ff00'"), ("timestamp", "1e300"), ("timestamp", "5"),
-    ("metrics", "NULL"), ("metrics", "7"), ("metrics", "x'ff'"), ("metrics", "'[1]'"), ("metrics", "'{'"), ("metrics", "x'7b7d'"),
+    ("step", "'12'"), ("step", "'twelve'"), ("step", "NULL"),
+    ("step", "x'ff'"), ("step", "1e400"), ("step", "-9e999"),
+    ("timestamp", "NULL"), ("timestamp", "'yesterday'"), ("timestamp", "x'ff00'"),
+    ("timestamp", "1e300"), ("timestamp", "5"),
+    ("metrics", "NULL"), ("metrics", "7"), ("metrics", "x'ff'"),
+    ("metrics", "'[1]'"), ("metrics", "'{'"), ("metrics", "x'7b7d'"),
     ("run_name", "NULL"), ("run_name", "x'ff'"), ("run_name", "3"),
 )  # fmt: skip
 
