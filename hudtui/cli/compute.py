@@ -23,7 +23,7 @@ from hudtui.core.text import clean_line, duration
 if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Offers, Query
-    from hudtui.core.runs.fit import Demand
+    from hudtui.core.runs.demand import Demand
     from hudtui.core.settings import Settings
 
 Providers = Annotated[
@@ -90,7 +90,7 @@ class OfferOptions:
         """
         if self.model is None and self.training is None:
             return None
-        from hudtui.core.runs.fit import find_demand
+        from hudtui.core.runs.demand import find_demand
         from hudtui.core.runs.request import RunRequest
 
         return find_demand(RunRequest(model=self.model, training=self.training), Path.cwd())

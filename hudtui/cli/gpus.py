@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice, OfferSelection
     from hudtui.core.compute.fit import Fit
     from hudtui.core.compute.values import Offer, Offers
-    from hudtui.core.runs.fit import Demand
+    from hudtui.core.runs.demand import Demand
 
 
 @top.command("gpus")

@@ -103,7 +103,7 @@ async def _choose(providers: Mapping[str, Provider], spec: str | None, request: 
     for warning in market.warnings:
         console.say(f"warning: {warning}")
     if demand is not None:
-        from hudtui.core.runs.fit import check_rental
+        from hudtui.core.runs.demand import check_rental
 
         choice = replace(choice, reasons=(check_rental(demand, choice.offer), *choice.reasons))
     return choice

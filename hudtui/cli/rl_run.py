@@ -212,7 +212,7 @@ def _say_progress(event: Progress) -> None:
 
 async def _push(name: str, project: Project) -> None:
     """Push the environment's local image, and write its digest into the lock file."""
-    from hudtui.core.runs.preflight import push_lock_image
+    from hudtui.core.runs.inputs import push_lock_image
 
     async with aclosing(push_lock_image(project.workspace(), name)) as steps:
         async for step in steps:

@@ -205,7 +205,7 @@ async def start(
     Exit code 1 if the run did not finish, with --follow.
     """
     from hudtui.core.remote.hosts import LOCAL
-    from hudtui.core.runs.prepare import default_engine
+    from hudtui.core.runs.site import default_engine
 
     engine: str | None = request.engine
     chosen = replace(request, host=LOCAL, engine=engine or (await default_engine(LOCAL)).name)

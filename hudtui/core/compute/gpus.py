@@ -52,6 +52,10 @@ class GpuSpec:
         return (f"{self.count}x" if self.counted else "") + "-".join(parts)
 
 
+CPU = GpuSpec(1, "cpu", counted=False)
+"""A machine without a GPU."""
+
+
 def parse_spec(text: str) -> GpuSpec:
     """The GPUs that a person asks for.
 

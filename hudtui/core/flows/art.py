@@ -29,8 +29,8 @@ from hudtui.core.rollouts.reward_code import RewardCode, read_code
 from hudtui.core.runs.again import ART_FILES, remove_unused
 from hudtui.core.runs.art_request import ART_VERSIONS, SCENARIOS, VAL_SCENARIOS, ArtRequest
 from hudtui.core.runs.judge import judge_power
-from hudtui.core.runs.prepare import require_python
 from hudtui.core.runs.request import RunRequest
+from hudtui.core.runs.site import require_python
 from hudtui.core.settings import Settings
 from hudtui.core.tasks.task import Task, task_record
 from hudtui.core.text import clean_line, none_of, plural

@@ -17,9 +17,10 @@ from hudtui.core.flows.keys import prepare_key
 from hudtui.core.flows.person import Choice, Person
 from hudtui.core.project import Project
 from hudtui.core.remote.hosts import LOCAL
-from hudtui.core.runs.preflight import Check, push_lock_image
-from hudtui.core.runs.prepare import DEFAULT_GPU, open_request_provider, request_host
+from hudtui.core.runs.checks import Check
+from hudtui.core.runs.inputs import push_lock_image
 from hudtui.core.runs.request import RunRequest
+from hudtui.core.runs.site import DEFAULT_GPU, open_request_provider, request_host
 from hudtui.core.settings import check_setting_value, save_project_setting, save_user_setting, user_file
 from hudtui.core.text import clean_line, home_short
 

@@ -77,7 +77,7 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
         if record.plan.max_seconds is not None:
             lines.append(PlanLine("limit", f"stopped after {record.plan.max_seconds / 3600:g} h"))
         return lines
-    from hudtui.core.runs.prepare import offer_text
+    from hudtui.core.runs.site import offer_text
 
     paid = " (simulated: no money is spent)" if rent.simulated else ""
     lines = [PlanLine("machine", f"{rent.machine}, rented from {rent.provider}{paid}")]

@@ -22,7 +22,7 @@ from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
     from hudtui.core.compute.market import Market
-    from hudtui.core.runs.fit import Demand
+    from hudtui.core.runs.demand import Demand
 
 COLUMNS = (
     Column("chosen", "", 1),

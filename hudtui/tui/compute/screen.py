@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hudtui.core.compute.pods import PodRecord
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer
-    from hudtui.core.runs.fit import Demand
+    from hudtui.core.runs.demand import Demand
     from hudtui.tui.spending import ComputeSession
 
 OFFERS_AGE = 60.0
@@ -301,7 +301,7 @@ class ComputeScreen(HudtuiScreen):
                 self.start(partial(self.refresh_offers, only_new=True), group="offers")  # a key may count now
 
     async def _find_demand(self) -> None:
-        from hudtui.core.runs.fit import find_demand, newest_demand
+        from hudtui.core.runs.demand import find_demand, newest_demand
         from hudtui.core.runs.request import RunRequest
 
         folder, request = self.app.folder, self.app.training_request()

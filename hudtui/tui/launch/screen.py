@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Offers, SshKey
     from hudtui.core.events import Progress
+    from hudtui.core.runs.checks import Check
     from hudtui.core.runs.plan_text import PlanLine
-    from hudtui.core.runs.preflight import Check
     from hudtui.core.runs.prepare import Preparation
     from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
@@ -280,7 +280,7 @@ class LaunchScreen(HudtuiScreen):
     def _offer_machines(self) -> None:
         entries = [("this machine", "local"), *((clean_line(name, 60), name) for name in self._machines)]
         if self.offer is not None:
-            from hudtui.core.runs.prepare import offer_text
+            from hudtui.core.runs.site import offer_text
 
             simulated = " (simulated)" if self.app.spending.is_simulated(self.offer.provider) else ""
             entries.append((f"rent{simulated} {offer_text(self.offer)}", form.OFFER))
@@ -434,7 +434,7 @@ class LaunchScreen(HudtuiScreen):
             self.start(partial(self._default_engine, tell), group="engine")
 
     async def _default_engine(self, tell: bool) -> None:
-        from hudtui.core.runs.prepare import default_engine
+        from hudtui.core.runs.site import default_engine
 
         host = None if self._rents else self._value("machine") or "local"
         engine, why = await default_engine(host)
@@ -551,7 +551,7 @@ class LaunchScreen(HudtuiScreen):
         where = self.query_one("#launch-where", FieldsPane)
         choice = prepared.choice if prepared is not None else None
         if choice is not None and self._rents:
-            from hudtui.core.runs.prepare import offer_text
+            from hudtui.core.runs.site import offer_text
 
             where.note_on_border(clean_line(offer_text(choice.offer).partition(" (")[0], 40))
         else:
@@ -597,7 +597,7 @@ class LaunchScreen(HudtuiScreen):
         return await plan_art(request, self.app.project)
 
     async def _look_at(self, host: str) -> Hardware:
-        from hudtui.core.runs.prepare import look_at_machine
+        from hudtui.core.runs.site import look_at_machine
 
         return cast("Hardware", await self._looked_at.once(host, partial(look_at_machine, host)))
 

@@ -564,7 +564,7 @@ class RunScreen(HudtuiScreen):
     async def _start_request(self, request: RunRequest) -> None:
         """Check, ask, and start; then show the new run."""
         from hudtui.core.flows.start import agree_to_request
-        from hudtui.core.runs.prepare import request_host
+        from hudtui.core.runs.site import request_host
 
         app = self.app
         self.busy("Checking what the run needs ({key:run.cancel} cancels)")

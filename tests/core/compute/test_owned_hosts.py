@@ -31,8 +31,8 @@ from hudtui.core.compute.values import Order, Price
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.hosts import HostPool
 from hudtui.core.remote.known_hosts import KnownHosts
-from hudtui.core.runs.prepare import request_host
 from hudtui.core.runs.request import RunRequest
+from hudtui.core.runs.site import request_host
 from hudtui.sim import PrimeSimulator
 
 H100 = Gpu(0, "NVIDIA H100 80GB HBM3", 81559, 500, 0, "570")

@@ -513,9 +513,7 @@ async def test_there_is_nothing_to_register(sky: SkyPilotProvider) -> None:
 
 async def test_a_run_there_needs_no_key_of_the_users(sky: SkyPilotProvider, tmp_path: Path) -> None:
     from hudtui.core.platform import HUD
-    from hudtui.core.runs.preflight import PreflightReport
-    from hudtui.core.runs.prepare import _ssh_key
+    from hudtui.core.runs.site import _ssh_key
     from hudtui.core.settings import load_settings
 
-    seen = PreflightReport()
-    assert await _ssh_key(sky, load_settings(tmp_path, HUD), seen) is None and not seen.missing
+    assert await _ssh_key(sky, load_settings(tmp_path, HUD)) == (None, ())

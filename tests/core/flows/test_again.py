@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support import sshd, tmux_world
 from support.person import ScriptedPerson
+from support.specs import spec_of
 
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.values import Offer, Price
@@ -23,7 +24,7 @@ from hudtui.core.project import Project, open_project
 from hudtui.core.remote.hosts import close_hosts, find_host
 from hudtui.core.runs.again import request_again
 from hudtui.core.runs.launch import draft_run
-from hudtui.core.runs.prepare import prepare_run, resolve
+from hudtui.core.runs.prepare import prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.spec import Rental
 from hudtui.core.runs.store import RunRecord
@@ -51,7 +52,7 @@ def project(own_world: Path) -> Project:
 
 def planned(project: Project, request: RunRequest = TRAINING, **changes: Any) -> RunRecord:
     """A run in the store that was never started."""
-    spec = replace(resolve(request, project.workspace()), **changes)
+    spec = replace(spec_of(request, project.workspace()), **changes)
     record = draft_run(spec, find_host(request.host or "local"), project.runs)
     project.runs.add(record)
     return record
@@ -79,14 +80,12 @@ async def test_the_same_request_leads_to_the_same_spec(project: Project) -> None
     )
     for request in requests:
         first = await prepare_run(request, project.workspace(), project.settings(), project.runs)
-        spec = resolve(request, project.workspace()) if first.record is None else first.record.spec
+        spec = spec_of(request, project.workspace()) if first.record is None else first.record.spec
         record = planned(project, request, max_seconds=spec.max_seconds)
         again = request_again(record)
         assert again.limits == request.limits and again.host == "local" and again.rehearse is False
-        second = resolve(again, project.workspace())
-        assert replace(second, max_seconds=spec.max_seconds, limits=spec.limits, gpus=spec.gpus) == replace(
-            spec, remarks=(), shape=None
-        )
+        second = spec_of(again, project.workspace())
+        assert replace(second, max_seconds=spec.max_seconds, limits=spec.limits, gpus=spec.gpus) == replace(spec, remarks=())
 
 
 def test_a_rented_machine_is_asked_for_by_its_gpus_and_limits(project: Project) -> None:
@@ -145,7 +144,7 @@ async def test_a_training_continues_with_the_checkpoint_metrics_and_files_of_the
     trained(project, Path(record.folder), 2, 4, 6, record=record)
     request = await continue_request(record.id, project)
     assert (request.steps, request.tasks, request.settings) == (8, str(project.folder / "tasks.json"), {"num_generations": 8})
-    plan = draft_run(resolve(request, project.workspace()), find_host("local"), project.runs).plan
+    plan = draft_run(spec_of(request, project.workspace()), find_host("local"), project.runs).plan
     taken = {
         file.path: Path(file.source.path).read_bytes() for file in plan.files if file.path.startswith("out/") and file.source
     }
@@ -278,7 +277,7 @@ async def test_a_large_file_reaches_the_run_without_being_read_into_memory(
     record = planned(project)
     trained(project, Path(record.folder), 6, record=record)
     request = replace(await continue_request(record.id, project), python="/bin/true", rehearse=True)
-    made = draft_run(resolve(request, project.workspace()), find_host("local"), project.runs)
+    made = draft_run(spec_of(request, project.workspace()), find_host("local"), project.runs)
     async for _ in start(made, project, tmux=False):
         pass
     copied = Path(made.folder) / "out" / "checkpoints" / "checkpoint-6" / "adapter_model.safetensors"

@@ -16,7 +16,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.flows.prepare import fix, set_key
 from hudtui.core.plain import to_plain
 from hudtui.core.project import Project, open_project
-from hudtui.core.runs.preflight import Check
+from hudtui.core.runs.checks import Check
 from hudtui.core.runs.prepare import prepare_run
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.settings import user_file

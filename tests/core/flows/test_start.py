@@ -20,8 +20,9 @@ from hudtui.core.flows.start import agree_to_start, open_tunnels, plan_rehearsal
 from hudtui.core.process import machine_label
 from hudtui.core.project import Project, open_project
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.prepare import REHEARSAL_STEPS, Preparation, prepare_run
+from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.request import RunRequest
+from hudtui.core.runs.resolve import REHEARSAL_STEPS
 from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord
 from hudtui.core.training.engines import recipe_for

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.played import play
+from support.specs import spec_of
 
 from hudtui.core.errors import ConfigError, InputError
 from hudtui.core.flows.trust import run_powers, survey
@@ -20,7 +21,6 @@ from hudtui.core.rollouts.evaluate import EvalFinished, EvalRequest, run_eval
 from hudtui.core.rollouts.policy import ReplayPolicy
 from hudtui.core.rollouts.reward import load_playable_config, reward_powers, with_reward
 from hudtui.core.rollouts.trace import episode_from_json, episode_to_json, read_trace, transcript
-from hudtui.core.runs.prepare import resolve
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.settings import load_settings
 from hudtui.core.training.engines import find_engine
@@ -302,11 +302,11 @@ async def test_it_judges_tasks_that_name_no_evaluate_tool(folder):
 @pytest.mark.parametrize("engine", ["rollouts", "trl"])
 def test_the_code_goes_along_with_a_run(folder, engine):
     path = config_file(folder, "brevity")
-    (folder / "tasks.json").write_text("[]")
+    (folder / "tasks.json").write_text(json.dumps([record(number) for number in range(4)]))
     (folder / "code" / "helper.py").write_text("")
     (folder / "code" / "rewards.py").write_text("import helper\n" + CODE)
-    request = RunRequest(engine=engine, tasks="tasks.json", config=path, rehearse=True)
-    spec = resolve(request, open_workspace(folder))
+    request = RunRequest(engine=engine, policy="random", tasks="tasks.json", config=path, rehearse=True)
+    spec = spec_of(request, open_workspace(folder))
     made = find_engine(engine).plan(spec, Site(".hudtui/runs/r", ("python3",)))
     code = [file.path for file in made.files if file.path.startswith("files/config/code/")]
     assert code == ["files/config/code/rewards.py", "files/config/code/helper.py"]

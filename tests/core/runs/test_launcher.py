@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.specs import spec_of
 from support.tmux_world import list_sessions
 
-from hudtui.core.errors import InputError, MachineError, RunError
+from hudtui.core.errors import MachineError, RunError
 from hudtui.core.plain import to_plain
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.launch import continue_launch, draft_run, launch, stop_run
-from hudtui.core.runs.prepare import resolve
+from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.reconcile import FRESH, reconcile_runs
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.run_folder import RunFolder
@@ -32,11 +33,14 @@ from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.runs.watch import Monitor
+from hudtui.core.settings import load_settings
 from hudtui.core.training.plan import FileRef, PlanFile, RestartPolicy, Stage, file_ref
 from hudtui.core.workspace import open_workspace
 
 Make = Callable[..., RunRecord]
 HOST = LocalHost()
+CONFIG = "action_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
+TASKS = '[{"prompt": "p", "mcp_config": {"a": {"url": "https://a.example/mcp"}}, "evaluate_tool": {"name": "e"}}]'
 
 
 def play(**options: Any) -> RunRequest:
@@ -167,30 +171,32 @@ async def test_secrets_are_looked_up_and_kept_out(store: RunStore, make: Make) -
 
 
 async def test_drafting_changes_nothing(store: RunStore, own_world: Path) -> None:
-    (own_world / "t.json").write_text("[]")
-    (own_world / "c.yaml").write_text("action_mappings: {}\n")
+    (own_world / "t.json").write_text(TASKS)
+    (own_world / "c.yaml").write_text(CONFIG)
     workspace = open_workspace(own_world)
-    spec = resolve(play(tasks="t.json", config=Path("c.yaml"), policy="random"), workspace)
+    spec = spec_of(play(tasks="t.json", config=Path("c.yaml"), policy="random"), workspace)
     assert spec.name == "c random" and spec.platform == "hud"
     record = draft_run(spec, HOST, store)
     assert record.id.startswith("c-random-") and record.plan.stages[0].cwd == str(own_world)
     assert not store.state_dir.exists()
 
 
-async def test_the_workspace_fills_in_what_is_plain(own_world: Path) -> None:
-    with pytest.raises(InputError, match="no task file in this workspace"):
-        resolve(play(), open_workspace(own_world))
-    (own_world / "tasks.json").write_text('[{"prompt": "p", "mcp_config": {}}]')
+async def test_the_workspace_fills_in_what_is_plain(own_world: Path, store: RunStore) -> None:
+    async def prepared(**options: Any) -> Preparation:
+        workspace = open_workspace(own_world)
+        settings = load_settings(own_world, workspace.platform)
+        return await prepare_run(play(policy="random", **options), workspace, settings, store)
+
+    tasks, config = (await prepared()).missing
+    assert (tasks.remedy, config.remedy) == (None, "generate-config") and "there is no task file" in tasks.text
+    (own_world / "tasks.json").write_text(TASKS)
     (own_world / "configs").mkdir()
     for name in ("a", "b"):
-        (own_world / "configs" / f"{name}.yaml").write_text("action_mappings: {}\n")
-    with pytest.raises(InputError, match="2 configs in this workspace") as caught:
-        resolve(play(), open_workspace(own_world))
-    assert caught.value.why == "configs/a.yaml, configs/b.yaml"
-    spec = resolve(play(config=Path("configs/b.yaml"), name="mine"), open_workspace(own_world))
-    assert spec.tasks is not None and spec.tasks.name == "tasks.json" and spec.name == "mine"
-    with pytest.raises(InputError, match="cannot be read"):
-        resolve(play(config=Path("configs/b.yaml"), policy="replay:none.jsonl"), open_workspace(own_world))
+        (own_world / "configs" / f"{name}.yaml").write_text(CONFIG)
+    (config,) = (await prepared()).missing
+    assert config.options == ("configs/a.yaml", "configs/b.yaml") and config.remedy == "choose-config"
+    record = (await prepared(config=Path("configs/b.yaml"), name="mine")).require()
+    assert record.spec.tasks is not None and record.spec.tasks.name == "tasks.json" and record.spec.name == "mine"
 
 
 # --- stopping -------------------------------------------------------------------------------------------------------------

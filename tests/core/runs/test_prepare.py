@@ -21,8 +21,9 @@ from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.errors import MachineError
 from hudtui.core.runs.plan_text import readiness_text
-from hudtui.core.runs.prepare import Preparation, default_engine, prepare_run
+from hudtui.core.runs.prepare import Preparation, prepare_run
 from hudtui.core.runs.request import RunRequest
+from hudtui.core.runs.site import default_engine
 from hudtui.core.runs.store import RunStore
 from hudtui.core.settings import load_settings
 from hudtui.core.workspace import open_workspace, save_dataset_name
@@ -115,7 +116,7 @@ async def test_a_rehearsal_may_take_a_model_of_the_user_s(
     served = replace(asked, gpus="2xA100")
     (missing,) = (await _prepare(project, store, served)).missing
     assert "vLLM for CPUs, which is in no lock file" in missing.text and "--python" in (missing.fix or "")
-    monkeypatch.setattr("hudtui.core.runs.prepare.require_python", AsyncMock())  # no machine is reached
+    monkeypatch.setattr("hudtui.core.runs.site.require_python", AsyncMock())  # no machine is reached
     record = (await _prepare(project, store, replace(served, python="/env/bin/python"))).record
     assert record is not None
     fetch, serve, train = record.plan.stages
@@ -547,6 +548,29 @@ async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
     assert "day's budget" in missing.text and "hudtui-large may cost" in missing.text and "HUDTUI_BUDGET_DAY" in str(missing.fix)
 
 
+async def test_all_that_is_missing_is_said_at_once(project: Path, store: RunStore, prime: PrimeSimulator) -> None:
+    order = Order("hudtui-large", Offer("prime", "o", "H100_80GB", 8, Price(20.0)))
+    Ledger().reserve(order, provider="prime", endpoint=prime.url, grant=lambda entries: time.time() + 10 * 3600)
+    (project / "play.yaml").unlink()
+    (project / "t.yaml").write_text("batch_size: many\n")
+    _needing(project, url="https://example.org/mcp?team=${TEAM}", headers={"X": "${TEAM}"})
+    asked = RunRequest(provider="prime", training=Path("t.yaml"), rehearse=True)
+    missing = (await _prepare(project, store, asked)).missing
+    assert [check.name for check in missing] == ["config", "training", "keys", "cost", "keys"]
+    assert [check.options for check in missing if check.remedy == "set-key"] == [("TEAM",)], "asked for once"
+
+
+@pytest.mark.parametrize("engine", ["trl", "art"])
+async def test_the_training_file_is_that_of_the_project(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, engine: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _machine_with(monkeypatch, 81920)
+    (project / "t.yaml").write_text("num_generations: 4\n")
+    prepared = await _prepare(project, store, RunRequest(host="me@box", engine=engine, training=Path("t.yaml")))
+    assert prepared.require().spec.training == {"num_generations": 4}
+
+
 @pytest.mark.parametrize(
     ("asked", "gpus", "fits"),
     [
@@ -562,6 +586,7 @@ async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
         ("2xH100", ["NVIDIA H100 80GB HBM3 MIG 3g.40gb", "NVIDIA H100 80GB HBM3 MIG 3g.40gb"], False),
         ("2xA100_40GB", ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"], False),
         ("2xA100-PCIe", ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"], False),
+        ("2xH100", [], False),
     ],
 )
 async def test_the_gpus_that_are_asked_for_are_those_of_the_users_machine(
@@ -576,9 +601,9 @@ async def test_the_gpus_that_are_asked_for_are_those_of_the_users_machine(
     if fits:
         assert prepared.record is not None, prepared.missing
     else:
-        assert [check.name for check in prepared.missing] == ["plan"] and "asked for, and the machine has" in prepared.missing[
-            0
-        ].text
+        (missing,) = prepared.missing
+        assert missing.name == "machine" and "asked for, and the machine has" in missing.text
+        assert missing.remedy == "choose-machine"
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])

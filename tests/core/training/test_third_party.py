@@ -16,7 +16,7 @@ from support.engine_package import install_engine
 
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.demo.workspace import task_records
-from hudtui.core.runs.fit import find_demand
+from hudtui.core.runs.demand import find_demand
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.training.engines import engine_names, features_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,10 +121,28 @@ def find_demand(request: RunRequest, folder: Path) -> Demand:
     Raises:
         InputError: The training file or a setting cannot be used.
     """
+    return training_demand(request, read_training(request, folder), folder)
+
+
+def read_training(request: RunRequest, folder: Path) -> dict[str, Any]:
+    """Return the settings of the trainer: those of the training file, then the single ones of the request.
+
+    Relative paths start in `folder`.
+
+    Raises:
+        InputError: The training file cannot be read.
+    """
     file = request.training
-    given: dict[str, Any] = {}
-    if file is not None:
-        given |= read_settings(read_text(folder / file), name=str(file))
-    given |= request.settings
-    recipe = resolve_recipe(request, given, request.engine, request.features)
+    if file is None:
+        return dict(request.settings)
+    return {**read_settings(read_text(folder / file), name=str(file)), **request.settings}
+
+
+def training_demand(request: RunRequest, training: Mapping[str, Any], folder: Path) -> Demand:
+    """Return the demand of a training with these settings. Reads local files of the model.
+
+    Raises:
+        InputError: A setting cannot be used.
+    """
+    recipe = resolve_recipe(request, training, request.engine, request.features)
     return Demand(recipe, find_shape(recipe.model, folder), request.engine)

@@ -9,7 +9,7 @@ import pytest
 
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import InputError
-from hudtui.core.runs.fit import find_demand
+from hudtui.core.runs.demand import find_demand
 from hudtui.core.runs.request import RunRequest
 
 

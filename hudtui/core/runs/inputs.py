@@ -1,0 +1,315 @@
+"""The files that a run needs: its tasks, its configuration, and the lock file of its environment."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.files import read_text, write_atomic
+from hudtui.core.runs.checks import Check, Remedy, fine, lacking, missing, refused, warning
+from hudtui.core.runs.request import REMOTE, RunRequest
+from hudtui.core.text import plural
+from hudtui.core.variables import Lookup
+from hudtui.core.workspace import Workspace, last_dataset_name, lost_dataset_name, make_state_dir
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.engine import PushProgress
+    from hudtui.core.gym.values import GymConfig
+    from hudtui.core.lockfile import LockFile
+    from hudtui.core.runs.work import Work
+    from hudtui.core.settings import Settings
+    from hudtui.core.tasks.read import TaskReader
+    from hudtui.core.tasks.task import Task
+
+OWN_VARIABLES = ("HUDTUI_PYTHON",)
+"""Task variables that depend on the computer, and have a different value on each machine."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files of a run as they were read. What is missing is empty or None, and among the checks."""
+
+    checks: tuple[Check, ...] = ()
+    lock: LockFile | None = None
+    tasks: tuple[Task, ...] = ()
+    task_file: Path | None = None
+    config: GymConfig | None = None
+    config_file: Path | None = None
+    reward_files: tuple[Path, ...] = ()
+    """Files with the code of the configuration's own reward, the named file first."""
+
+    @property
+    def local_image(self) -> LockFile | None:
+        """The lock file, if the environment's image is not in a registry."""
+        return self.lock if self.lock is not None and self.lock.image_here is not None else None
+
+    @property
+    def image(self) -> str | None:
+        """The environment's image, if it is in a registry."""
+        return self.lock.image if self.lock is not None and self.lock.image_here is None else None
+
+
+def read_inputs(work: Work, workspace: Workspace, settings: Settings, read: TaskReader) -> Inputs:
+    """Read the lock file, tasks and configuration, and the Hub if the tasks are on the Hub.
+
+    Writes at most a copy of the tasks into `.hudtui/`.
+    """
+    lock, lock_checks = _lock(workspace)
+    source, source_checks = _task_source(work.request, workspace, lock)
+    tasks, task_file, task_checks = _tasks(source, work.request, workspace, settings, lock, read) if source else ((), None, ())
+    config_file, file_checks = _config_file(work.request, workspace)
+    file_checks = (*lock_checks, *source_checks, *task_checks, *file_checks)
+    if config_file is None:
+        return Inputs(file_checks, lock, tasks, task_file)
+    name = workspace.relative(config_file)
+    try:
+        config = _read_config(config_file, name)
+        _check_policy(work.request, config)
+        code = _reward_code(config, config_file)
+    except HudtuiError as error:
+        if error.where is not None and error.where.file == str(config_file):
+            error.where = replace(error.where, file=name)  # the path that the user knows, relative to the project
+        return Inputs((*file_checks, refused("config", error)), lock, tasks, task_file)
+    actions = plural(len(config.mappings), "action") if config.mappings else "the tools as they are"
+    checks = (*file_checks, fine("config", f"{name}: {actions}"), *_scores(work, config, tasks))
+    return Inputs(checks, lock, tasks, task_file, config, config_file, code)
+
+
+def _scores(work: Work, config: GymConfig, tasks: Sequence[Task]) -> Iterator[Check]:
+    """Check that each task names its evaluate tool, unless the configuration or a judge scores the episodes."""
+    from hudtui.core.rollouts.episode import judging_actions
+
+    text = judging_actions(config, tasks)
+    if text is not None:
+        yield warning("config", text, "Leave these actions out of action_mappings and of the prompt.")
+    bare = [task.id for task in tasks if not task.evaluate]
+    if bare and not config.reward and work.judge is None:
+        text = f"{plural(len(bare), 'task')} cannot be judged: {bare[0]} has no evaluate_tool, "
+        text += f"and {config.path} no rubric.reward"
+        yield missing("tasks", text, "Name the evaluate tool in the tasks, or a reward in the configuration.")
+
+
+# --- the lock file --------------------------------------------------------------------------------
+
+
+def _lock(workspace: Workspace) -> tuple[LockFile | None, tuple[Check, ...]]:
+    """Return the lock file; None where there is none that can be read."""
+    if workspace.lock is None:
+        return None, ()
+    from hudtui.core.lockfile import read_lock
+
+    try:
+        lock = read_lock(workspace.lock)
+    except InputError as error:
+        text = "the lock file is ignored: " + "; ".join(error.lines())
+        return None, (warning("image", text),)
+    named = lock.image_here is None and lock.image is not None
+    return lock, (fine("image", lock.image),) if named and lock.image else ()
+
+
+async def push_lock_image(workspace: Workspace, name: str) -> AsyncGenerator[PushProgress, None]:
+    """Push the lock file's image, which exists only on this computer, and write its digest into the lock file.
+
+    For `name` see `push_name`.
+
+    Raises:
+        InputError: The image does not exist, or the name is invalid.
+        MachineError: The push failed.
+    """
+    from hudtui.core.environment.engine import push_image
+    from hudtui.core.lockfile import read_lock, set_image
+
+    lock = read_lock(workspace.lock) if workspace.lock is not None else None
+    if lock is None or lock.image_here is None:
+        why = "there is no lock file" if lock is None else f"its image is {lock.image}"
+        raise InputError("this project has no image that exists only on this computer", why=why, fix="Omit --push-image.")
+    async with aclosing(push_image(lock.image_here, name)) as steps:
+        async for step in steps:
+            if step.image is not None:
+                set_image(lock.path, step.image)
+            yield step
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def _task_source(request: RunRequest, workspace: Workspace, lock: LockFile | None) -> tuple[str | None, tuple[Check, ...]]:
+    """Return the source of the tasks: the request's, the lock file's dataset, the last one made here, or the only file."""
+    files = workspace.task_files
+    dataset = lock.primary_dataset.name if lock is not None and lock.primary_dataset else None
+    gone: str | None = None
+    if workspace.lock is None:
+        dataset = last_dataset_name(workspace.folder)
+        gone = lost_dataset_name(workspace.folder) if request.tasks is None else None
+    source = request.tasks or dataset or (str(files[0]) if len(files) == 1 else None)
+    if source is not None:
+        text = f"the dataset made here last, {gone}, is gone: {_shown(source, workspace)} is taken instead"
+        return source, () if gone is None else (warning("tasks", text),)
+    names = tuple(workspace.relative(path) for path in files)
+    text = f"there are {len(names)} task files here" if names else "there is no task file and no dataset in the lock file"
+    if gone is not None:
+        text = f"the dataset made here last, {gone}, is gone; {text}"
+    fix = "Name one: hudtui rl TASKS"
+    if not names:
+        fix += ", or make a dataset: hudtui hf tasks.json --name my-org/my-tasks"
+    remedy: Remedy | None = "choose-tasks" if names else None
+    return None, (missing("tasks", text, fix, remedy=remedy, options=names),)
+
+
+def _tasks(
+    source: str,
+    request: RunRequest,
+    workspace: Workspace,
+    settings: Settings,
+    lock: LockFile | None,
+    read: TaskReader,
+) -> tuple[tuple[Task, ...], Path | None, tuple[Check, ...]]:
+    """Return the tasks that can be used, and a file with exactly these."""
+    from hudtui.core.tasks.read import find_source
+
+    lock_image = None if lock is None else lock.image
+    try:
+        known: dict[str, Any] = {
+            "lookup": task_lookup(settings),
+            "platform": workspace.platform,
+            "folder": workspace.folder,
+            "token": settings.get("HF_TOKEN"),
+        }
+        loaded = read(source, lock_image=lock_image, **known)
+        place = find_source(source, folder=workspace.folder)
+        plain = place.kind != "hub" and Path(workspace.folder / source).is_file()
+        if plain and lock_image is not None:
+            plain = len(read(source, **known).tasks) == len(loaded.tasks)
+    except HudtuiError as error:
+        return (), None, (refused("tasks", error),)
+    fewest = request.features.fewest_tasks
+    good, name = len(loaded.tasks), _shown(source, workspace)
+    problems = [str(problem) for problem in loaded.problems if problem.severity == "error"]
+    usable = f"{good} of {plural(loaded.total, 'task')} of {name} can be used"
+    if good < fewest:
+        fix = f"The first problem: {problems[0]}" if problems else f"hudtui hf {name} --min-tasks {fewest} repeats them."
+        return (), None, (missing("tasks", f"{usable}; this run needs at least {fewest}", fix),)
+    tasks, checks = loaded.tasks, [fine("tasks", usable)]
+    checks += [warning("tasks", problem) for problem in problems[:3]]
+    if request.environments == REMOTE:
+        tasks, more = _on_platform(tasks, workspace, settings, lock_image)
+        checks += more
+        plain = False
+    file = workspace.folder / source if plain else _copy(tasks, source, workspace)
+    return tasks, file, tuple(checks)
+
+
+def _on_platform(
+    tasks: tuple[Task, ...], workspace: Workspace, settings: Settings, image: str | None
+) -> tuple[tuple[Task, ...], tuple[Check, ...]]:
+    """Return the tasks with the platform's server and the lock file's image, instead of a server on this computer."""
+    from hudtui.core.tasks.servers import config_rewriter
+
+    platform = workspace.platform
+    if image is None:
+        text = f"no lock file contains an image that {platform.title} can run"
+        fix = "Build and push the environment's image, to add it to the lock file; or leave the environments as they are."
+        return tasks, (missing("environment", text, fix),)
+    try:
+        rewrite = config_rewriter(platform, image=image, lookup=settings.lookup, remote=True)
+        moved = tuple(replace(task, mcp_config=rewrite(task.mcp_config)[0]) for task in tasks)
+    except InputError as error:
+        return tasks, (refused("environment", error),)
+    if settings.get(platform.key_variable) is not None:
+        return moved, ()
+    why = f", and the environments run on {platform.title}"
+    return moved, (lacking(settings, platform.key_variable, why),)
+
+
+def task_lookup(settings: Settings) -> Lookup:
+    """Return a lookup for the tasks' variables. An empty value counts as missing: no server can use it."""
+    return lambda name: settings.lookup(name) or (sys.executable if name in OWN_VARIABLES else None)
+
+
+def _shown(source: str, workspace: Workspace) -> str:
+    return workspace.relative(Path(source)) if source.startswith("/") else source
+
+
+def _copy(tasks: Sequence[Task], source: str, workspace: Workspace) -> Path:
+    """Write the tasks into one file, and return its path. Tasks from the Hub, or with the lock file's image, need it."""
+    from hudtui.core.tasks.task import task_record
+
+    records = [task_record(task) for task in tasks]
+    text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
+    stem = "".join(letter if letter.isalnum() else "-" for letter in Path(source).name)[:40].strip("-") or "tasks"
+    folder = make_state_dir(workspace.folder) / "tasks"
+    path = folder / f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
+    if not path.exists():
+        folder.mkdir(exist_ok=True)
+        write_atomic(path, text)
+    return path
+
+
+# --- the configuration ----------------------------------------------------------------------------
+
+
+def _config_file(request: RunRequest, workspace: Workspace) -> tuple[Path | None, tuple[Check, ...]]:
+    if request.config:
+        from hudtui.core.gym.shipped import shipped_config
+
+        file, text = shipped_config(request.config, workspace.folder)
+        if text is not None:
+            return file, (warning("config", text),)
+        return workspace.folder / request.config, ()
+    if len(workspace.configs) == 1:
+        return workspace.configs[0], ()
+    names = tuple(workspace.relative(config) for config in workspace.configs)
+    text = f"there are {len(names)} configs here" if names else "there is no config"
+    fix = "Name one: --config FILE" if names else "Generate one from the environment: hudtui rl init SOURCE"
+    remedy: Remedy = "choose-config" if names else "generate-config"
+    return None, (missing("config", text, fix, remedy=remedy, options=names),)
+
+
+def _read_config(path: Path, name: str) -> GymConfig:
+    """Return the configuration in a file.
+
+    Raises:
+        InputError: The file cannot be read, or has errors.
+    """
+    from hudtui.core.gym.config import parse_config
+
+    config, findings = parse_config(read_text(path), name=name)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if config is not None and not errors:
+        return config
+    first = f"line {errors[0].line}: {errors[0].message}" if errors else "it cannot be read"
+    raise InputError(f"{name} has {plural(len(errors), 'error')}; {first}", fix=f"hudtui config check {name}")
+
+
+def _check_policy(request: RunRequest, config: GymConfig) -> None:
+    if not request.features.trains and not request.policy.startswith("openai:"):
+        from hudtui.core.rollouts.policy import policy_source
+
+        policy_source(request.policy, config)
+
+
+def _reward_code(config: GymConfig, path: Path) -> tuple[Path, ...]:
+    """Return the files with the code of the configuration's own reward; empty without one.
+
+    Raises:
+        InputError: A file cannot be read, or the code is in none.
+    """
+    from hudtui.core.rollouts.reward import reward_files
+
+    if not config.reward:
+        return ()
+    files = reward_files(replace(config, path=str(path)))
+    if files:
+        return files
+    raise InputError(
+        f"{config.reward}, which scores the episodes, does not exist on the machine of a run",
+        fix="Put the code into a file in the configuration's folder: rubric.reward: FILE.py:NAME.",
+        where=Location(str(path)),
+    )
