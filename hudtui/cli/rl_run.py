@@ -341,12 +341,10 @@ async def _begun(record: RunRecord, as_json: bool) -> None:
 
 
 async def _bring_home(record: RunRecord, store: RunStore) -> None:
-    from hudtui.core.remote.hosts import find_host
-    from hudtui.core.runs.results import fetch_results, results_folder
-    from hudtui.core.runs.run_folder import RunFolder
+    from hudtui.core.runs.results import pull
 
-    found = await fetch_results(RunFolder(find_host(record.host), record), results_folder(record, store))
-    console.say(f"{found.files} files, {found.size:,} bytes in {found.folder}")
+    results = await pull(record.id, store)
+    console.say(f"{results.files} files, {results.size:,} bytes in {results.folder}")
 
 
 async def _result(record: RunRecord, as_json: bool) -> None:

@@ -338,22 +338,28 @@ async def pull(
 
     Files that are here already are not copied again.
     """
-    from hudtui.core.flows.results import pull as pull_flow
-    from hudtui.core.project import open_project
+    from hudtui.core.runs.results import pull as pull_results
 
     store, monitor = runlog.open_store()
     chosen = await store.run(store.find, run)
     await monitor.refresh()
     await monitor.require_answer(chosen)
-    found = await pull_flow(chosen, open_project(), output=output, progress=runlog.progress())
+    results = await pull_results(chosen, store, output=output, progress=runlog.progress())
     if as_json:
-        told = {"folder": str(found.folder), "files": found.files, "bytes": found.size, "fetched": found.fetched}
-        console.out_json({**told, "left": list(found.left)})
+        console.out_json(
+            {
+                "folder": str(results.folder),
+                "files": results.files,
+                "bytes": results.size,
+                "fetched": results.fetched,
+                "left": list(results.skipped),
+            }
+        )
         return
-    console.out(str(found.folder))
-    console.say(f"{found.files} files, {found.size:,} bytes; {found.fetched:,} bytes copied")
-    if found.told:
-        console.say(found.told)
+    console.out(str(results.folder))
+    console.say(f"{results.files} files, {results.size:,} bytes; {results.fetched:,} bytes copied")
+    if results.skipped_text:
+        console.say(results.skipped_text)
 
 
 @app.command("limits")
@@ -461,11 +467,11 @@ async def acknowledge(
 
     An unknown kind is refused with the list of them.
     """
-    from hudtui.core.flows.acknowledge import acknowledge as acknowledge_flow
+    from hudtui.core.runs.watch import acknowledge as acknowledge_alarms
 
     store, monitor = runlog.open_store()
     chosen = await store.run(store.find, run)
-    changed = await acknowledge_flow(await monitor.view(chosen), store, kinds or (), undo=undo)
+    changed = await acknowledge_alarms(await monitor.view(chosen), store, kinds or (), undo=undo)
     alarms = (await monitor.view(chosen)).alarms if changed or as_json else ()
     if as_json:
         console.out_json({"run": chosen, "changed": len(changed), "alarms": [alarm.to_json() for alarm in alarms]})

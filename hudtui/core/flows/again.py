@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from hudtui.core.errors import InputError
 from hudtui.core.flows.person import Person
-from hudtui.core.flows.results import results_here
 from hudtui.core.project import Project
 from hudtui.core.runs.again import NothingLeft, changed_files, continuation_request, request_again
 from hudtui.core.runs.request import RunRequest
-from hudtui.core.runs.results import Progress
+from hudtui.core.runs.results import Progress, results_here
 from hudtui.core.runs.store import RunRecord
 from hudtui.core.text import clean_line
 
@@ -75,7 +74,7 @@ async def continue_request(
     record = await _record(run, project)
     if (await asyncio.to_thread(project.runs.summary, run)).active:
         raise InputError(f"run {run} has not ended", fix=f"Stop it first: hudtui runs stop {run}")
-    folder = await results_here(record, project, progress=progress)
+    folder = await results_here(record, project.runs, progress=progress)
     request = await asyncio.to_thread(lambda: continuation_request(record, folder, step=step, steps=steps))
     return _with_kind(request, record, spot)
 

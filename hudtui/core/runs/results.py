@@ -17,6 +17,7 @@ from hudtui.core.errors import MachineError
 from hudtui.core.plain import decode
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import FileChanged
+from hudtui.core.remote.hosts import LOCAL, find_host
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line, failure_text
@@ -41,7 +42,7 @@ _PATIENCE, _SILENCE = 900.0, 20.0
 """Seconds that a machine may take to list its results, and seconds in which it says nothing meanwhile."""
 _TRIES = 5
 """Times that a file is fetched while it changes."""
-_TOLD = 5
+_NAMED = 5
 """Largest number of skipped files that are named."""
 _LIST = r"""
 import hashlib, json, os, sys, time
@@ -84,16 +85,16 @@ class FetchedResults:
     """Total size of the files, in bytes."""
     fetched: int
     """Bytes that were transferred."""
-    left: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     """Paths on the machine that were not fetched, because the plan does not list them or they are invalid."""
 
     @property
-    def told(self) -> str | None:
+    def skipped_text(self) -> str | None:
         """Return a sentence about the files that were not fetched, or None."""
-        if not self.left:
+        if not self.skipped:
             return None
-        more = ", ..." if len(self.left) > _TOLD else ""
-        return f"not fetched, because the plan does not list it: {', '.join(self.left[:_TOLD])}{more}"
+        more = ", ..." if len(self.skipped) > _NAMED else ""
+        return f"not fetched, because the plan does not list it: {', '.join(self.skipped[:_NAMED])}{more}"
 
 
 class _Listed(msgspec.Struct, frozen=True, array_like=True):
@@ -106,7 +107,37 @@ def results_folder(record: RunRecord, store: RunStore) -> Path:
     """Return the folder on this computer for a run's results; it may not exist yet."""
     if record.spec.output_dir is not None:
         return Path(record.spec.output_dir) / record.id
-    return Path(record.folder) if record.host == "local" else store.folder / record.id
+    return Path(record.folder) if record.host == LOCAL else store.folder / record.id
+
+
+async def pull(run: str, store: RunStore, *, output: Path | None = None, progress: Progress | None = None) -> FetchedResults:
+    """Fetch the results of a run from its machine. The run may continue meanwhile.
+
+    Args:
+        run: Id of the run.
+        store: The list of runs that keeps it.
+        output: Folder for the results; None for the run's own.
+        progress: Called with the progress of each file.
+
+    Raises:
+        MachineError: See `fetch_results`.
+        RunError: The run does not exist.
+        Untrusted: The user did not start this run.
+    """
+    record = await store.run(store.own_record, run)
+    target = results_folder(record, store) if output is None else output.absolute()
+    return await fetch_results(RunFolder(find_host(record.host), record), target, progress=progress)
+
+
+async def results_here(record: RunRecord, store: RunStore, *, progress: Progress | None = None) -> Path:
+    """Return the folder on this computer with a run's results; those on another machine are fetched first.
+
+    Raises:
+        HudtuiError: See `pull`.
+    """
+    if record.host == LOCAL:
+        return Path(record.folder)
+    return (await pull(record.id, store, progress=progress)).folder
 
 
 async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress | None = None) -> FetchedResults:
@@ -118,7 +149,7 @@ async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress 
         MachineError: The machine does not answer, a file cannot be read or written or is damaged, or the local disk is full.
     """
     source = Path(machine.record.folder)
-    if machine.record.host == "local" and source.absolute() == target.absolute():
+    if machine.record.host == LOCAL and source.absolute() == target.absolute():
         files = [path for path in target.rglob("*") if path.is_file()]
         return FetchedResults(target, len(files), sum(path.stat().st_size for path in files), 0)
     names = [*_RECORDS, *dict.fromkeys(output.path for output in machine.record.plan.outputs)]
@@ -135,8 +166,8 @@ async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress 
         )
     for file in missing:
         await _fetch(machine, file, target / file.name, progress)
-    left = tuple(clean_line(file.name, 80) for file in listed if file not in wanted)
-    return FetchedResults(target, len(wanted), sum(file.size for file in wanted), needed, left)
+    skipped = tuple(clean_line(file.name, 80) for file in listed if file not in wanted)
+    return FetchedResults(target, len(wanted), sum(file.size for file in wanted), needed, skipped)
 
 
 async def _list(machine: RunFolder, names: list[str], most: int = 2**60) -> tuple[_Listed, ...]:
@@ -172,7 +203,7 @@ def _size(folder: Path) -> int:
 async def _fetch(machine: RunFolder, file: _Listed, here: Path, progress: Progress | None) -> None:
     """Fetch a file, as it was listed; a file that has changed since, as a run's records do, is listed again."""
 
-    def told(done: int, whole: int) -> None:
+    def report(done: int, whole: int) -> None:
         if progress is not None:
             progress(here.name, done, whole)
 
@@ -186,7 +217,7 @@ async def _fetch(machine: RunFolder, file: _Listed, here: Path, progress: Progre
     while True:
         try:
             remote = machine.path(file.name)
-            return await machine.host.download(remote, here, most=file.size, digest=file.digest, progress=told)
+            return await machine.host.download(remote, here, most=file.size, digest=file.digest, progress=report)
         except FileChanged:
             tries -= 1
             again = next((one for one in await _list(machine, [file.name]) if one.name == file.name), None)

@@ -11,7 +11,7 @@ import contextlib
 import json
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 
@@ -23,8 +23,10 @@ from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.log_file import Log, LogPlace
 from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.alarms import (
+    ALARMS,
     SILENT,
     USUAL,
+    Alarm,
     LogSymptom,
     RunFacts,
     StageFacts,
@@ -748,3 +750,27 @@ async def attach_command(monitor: Monitor, run: str) -> tuple[str, ...]:
     host = view.summary.host
     await ensure_reachable(find_host(host), within=2 * PATIENCE)  # connects once, so that the machine's host key is known
     return ssh_argv(await asyncio.to_thread(find_target, host), KnownHosts(), view.attach)
+
+
+async def acknowledge(view: RunView, store: RunStore, kinds: Collection[str] = (), *, undo: bool = False) -> tuple[Alarm, ...]:
+    """Acknowledge alarms of a run, or undo that. They stay listed, and count as new only when they come again.
+
+    Args:
+        view: The run with its alarms.
+        store: The list of runs that keeps it.
+        kinds: Only alarms of these kinds; by default all.
+        undo: The alarms that are acknowledged are not acknowledged any more.
+
+    Returns:
+        The alarms for which this is a change.
+
+    Raises:
+        InputError: There is no such kind of alarm.
+        RunError: The run does not exist, or the list cannot be written.
+    """
+    if wrong := [kind for kind in kinds if kind not in ALARMS]:
+        raise InputError(f"there is no alarm {clean_line(wrong[0], 40)!r}", fix=f"The kinds are {', '.join(ALARMS)}.")
+    chosen = tuple(alarm for alarm in view.alarms if alarm.acknowledged is undo and (not kinds or alarm.kind in kinds))
+    if chosen:
+        await store.run(store.acknowledge, view.summary.id, [alarm.key for alarm in chosen], undo=undo)
+    return chosen

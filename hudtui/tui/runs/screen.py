@@ -597,12 +597,12 @@ class RunScreen(HudtuiScreen):
 
     @started("pull", busy="Fetching the results")
     async def action_pull(self) -> None:
-        from hudtui.core.flows.results import pull
+        from hudtui.core.runs.results import pull
 
-        found = await pull(self._shown.summary.id, self.app.project, progress=self._say_fetching)
-        words = f"Fetched {plural(found.files, 'file')} with {found.size:,} bytes into {found.folder}"
-        words += "" if found.fetched else "; all of them were here already"
-        self.say(f"{words}; {found.told}" if found.told else words, "success")
+        results = await pull(self._shown.summary.id, self.app.project.runs, progress=self._say_fetching)
+        words = f"Fetched {plural(results.files, 'file')} with {results.size:,} bytes into {results.folder}"
+        words += "" if results.fetched else "; all of them were here already"
+        self.say(f"{words}; {results.skipped_text}" if results.skipped_text else words, "success")
 
     @started("export")
     async def action_export(self) -> None:
@@ -721,7 +721,7 @@ class RunScreen(HudtuiScreen):
 
     @started("edit")
     async def action_acknowledge(self) -> None:
-        from hudtui.core.flows.acknowledge import acknowledge
+        from hudtui.core.runs.watch import acknowledge
 
         view = self._shown
         undo = not view.open_alarms

@@ -206,8 +206,8 @@ async def test_only_what_the_plan_names_comes_home(store: RunStore, folder: Path
     found = await fetch_results(RunFolder(Says(json.dumps(listed)), record), home)
     came = sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file())
     assert came == ["events.jsonl", "logs/s0.log", "out/metrics.jsonl"] and found.files == 3
-    assert len(found.left) == len(names) - 3 and found.told is not None
-    assert found.told.isprintable() and "supervisor.py" in found.told
+    assert len(found.skipped) == len(names) - 3 and found.skipped_text is not None
+    assert found.skipped_text.isprintable() and "supervisor.py" in found.skipped_text
 
 
 async def test_results_that_do_not_fit_are_not_begun_with(store: RunStore, folder: Path, tmp_path: Path) -> None:

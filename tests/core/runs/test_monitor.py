@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError, MachineError, RunError
-from hudtui.core.flows.acknowledge import acknowledge
 from hudtui.core.pattern import Pattern
 from hudtui.core.remote.host import Completed, FileStat
 from hudtui.core.remote.local import LocalHost
@@ -22,7 +21,7 @@ from hudtui.core.runs import watch
 from hudtui.core.runs.event_text import event_text
 from hudtui.core.runs.launch import launch, stop_run
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.runs.watch import Monitor
+from hudtui.core.runs.watch import Monitor, acknowledge
 from hudtui.core.training.plan import Continuation
 
 Make = Callable[..., RunRecord]
