@@ -106,6 +106,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in anchors, f"{page.name} links to {link}"
 
 
+def test_every_file_that_the_architecture_names_exists() -> None:
+    text = FENCED.sub("", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    named = {file for code in INLINE_CODE.findall(text) for file in re.findall(r"[\w/]+\.(?:py|toml)\b", code)}
+    tops = (ROOT, ROOT / "hudtui", ROOT / "hudtui" / "core")
+    assert len(named) > 60 and not [file for file in named if not any((top / file).exists() for top in tops)]
+
+
 def test_the_reference_is_what_the_code_says() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "reference.py"), "--check"], capture_output=True, text=True, timeout=120
