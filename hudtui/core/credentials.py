@@ -16,7 +16,7 @@ from hudtui.core.settings import Settings
 from hudtui.core.text import clean_line
 
 Verdict = Literal["works", "refused", "limited", "unclear", "unreachable", "missing", "untestable"]
-"""What came of it.
+"""Verdict of a check.
 
 `limited`: the service knows the key, but it may not do what was asked. `unclear`: the service answered, but not about the key.
 """
@@ -60,7 +60,7 @@ class KeyRequest:
 
 
 def can_check(name: str, settings: Settings) -> bool:
-    """Whether a service can be asked about this key."""
+    """Return True if a service can be asked about this key."""
     request = _request(name, settings)
     return request is not None and settings.get(request.variable) is not None
 
@@ -122,7 +122,7 @@ _STATUSES: Mapping[int, tuple[Verdict, str]] = {
 
 
 def _judged(name: str, answer: HttpAnswer, request: KeyRequest, host: str) -> _Found:
-    """What an answer says about the key."""
+    """Return the verdict of an answer about the key."""
     status, data = answer.status, answer.data
     if status in _STATUSES:
         verdict, words = _STATUSES[status]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def has_desktop() -> bool:
-    """Whether this process runs on a desktop that the user looks at; False over SSH."""
+    """Return True if this process runs on a desktop that the user looks at; False over SSH."""
     return _opener() is not None and "SSH_CONNECTION" not in os.environ
 
 

@@ -54,7 +54,7 @@ class DoctorReport:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no problem; something may still be missing."""
+        """True if there is no problem; something may still be missing."""
         return not self.of_state("problem")
 
     def group(self, name: str) -> tuple[Fact, ...]:
@@ -131,7 +131,10 @@ def _places() -> list[Fact]:
 
 
 def _can_write(path: Path) -> bool:
-    """Whether a folder, or the nearest one above it that exists, lets this user write. Read-only disks say no even to root."""
+    """Return True if this user may write to a folder, or to the nearest existing one above it.
+
+    Read-only disks say no even to root.
+    """
     while not path.exists() and path != path.parent:
         path = path.parent
     return path.is_dir() and os.access(path, os.W_OK | os.X_OK)

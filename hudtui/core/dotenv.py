@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dotenv.parser import Binding
 
 MAX_BYTES = 100_000
-"""Of a file. Its values may have ten times as many characters when their references are replaced."""
+"""Largest size of a file. With references replaced, its values may have ten times as much."""
 MAX_REFERENCES = 500
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 

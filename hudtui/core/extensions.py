@@ -1,4 +1,4 @@
-"""What other packages add to hudtui: objects behind entry points, beside those that come with it."""
+"""Additions of other packages to hudtui: objects behind entry points, beside our own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Extensions:
     loaded: Mapping[str, Any] = field(default_factory=dict)
     """By name: those of hudtui first."""
     broken: Mapping[str, str] = field(default_factory=dict)
-    """Why others cannot be loaded, by name."""
+    """Errors of those that cannot be loaded, by name."""
 
 
 def entries(group: str) -> Mapping[str, str]:

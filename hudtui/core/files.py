@@ -21,7 +21,7 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.process import is_running, machine_id, process_mark
 
 MAX_BYTES = 64 << 20
-"""Of a file that is read as a whole, by default."""
+"""Largest size of a file that is read as a whole, by default."""
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import httpx2
 
 MAX_BYTES = 64 << 20
-"""Of an answer; more is not read."""
+"""Largest size of an answer; more is not read."""
 _CONNECT_TIMEOUT = 10.0
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -77,7 +77,10 @@ class HttpAnswer:
             return None
 
     def message(self) -> str:
-        """What an error answer says, in one line; see `error_message`. It may quote the key: see `HttpClient.redact`."""
+        """Return the message of an error answer; see `error_message`.
+
+        It may quote the key: see `HttpClient.redact`.
+        """
         return error_message(self.text, self.headers.get("content-type", ""))
 
 
@@ -234,7 +237,7 @@ class HttpClient:
         return HttpAnswer(response.status_code, response.headers, bytes(body[: self._max_bytes]))
 
     def _target(self, request: httpx2.Request, answer: HttpAnswer) -> str:
-        """Where a redirect leads: the same request elsewhere at the same origin."""
+        """Return the target of a redirect: the same request elsewhere at the same origin."""
         target = urljoin(str(request.url), answer.headers.get("location", ""))
         if origin_of(target) != origin_of(str(request.url)):
             where = self.redact(clean_line(target, 200))
@@ -265,7 +268,9 @@ class HttpClient:
 
 
 def past_proxies(url: str) -> dict[str, None]:
-    """Of a client for this address, `mounts`: no proxy of the environment is asked for a service of this machine.
+    """Return the `mounts` of a client for this address.
+
+    No proxy of the environment is asked for a service of this machine.
 
     It could not reach the service, and would get what is sent there.
     """
@@ -273,13 +278,16 @@ def past_proxies(url: str) -> dict[str, None]:
 
 
 def tls_context() -> ssl.SSLContext:
-    """What checks the certificates of servers: the authorities of `SSL_CERT_FILE` or `SSL_CERT_DIR`, else the usual ones."""
+    """Return the context that checks the certificates of servers.
+
+    Its authorities are those of `SSL_CERT_FILE` or `SSL_CERT_DIR`, else the usual ones.
+    """
     return _tls_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 @functools.lru_cache(maxsize=1)
 def _tls_context(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """It takes 30 ms to load: all connections share it."""
+    """Certificates take 30 ms to load: all connections share them."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -294,7 +302,7 @@ def _no_tls() -> ssl.SSLContext:
 
 
 def _reason(error: Exception) -> str:
-    """Why no answer came, in words."""
+    """Return the reason why no answer came, for the user."""
     text = clean_line(str(error), 200)
     words = text.lower()
     if "certificate" in words:
@@ -307,7 +315,9 @@ def _reason(error: Exception) -> str:
 
 
 def error_message(text: str, kind: str = "") -> str:
-    """What an error answer says, in one line: JSON with `detail`, `errors`, `message` or `error`, a proxy's page, plain text.
+    """Return the message of an error answer in one line.
+
+    The answer is JSON with `detail`, `errors`, `message` or `error`, a proxy's page, or plain text.
 
     Args:
         text: The body.
@@ -369,7 +379,7 @@ def parse_address(url: str, what: str, example: str) -> SplitResult:
 
 
 def is_http_url(text: str) -> bool:
-    """Whether a text is an http or https address with a host."""
+    """Return True if a text is an http or https address with a host."""
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -387,7 +397,7 @@ def origin_of(url: str) -> tuple[str, str | None, int | None]:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the address of a web server or of a socket is of this machine."""
+    """Return True if the address of a web server or of a socket is of this machine."""
     import ipaddress
 
     try:
@@ -399,7 +409,7 @@ def is_loopback(url: str) -> bool:
 
 
 def keeps_secrets(url: str) -> bool:
-    """Whether a key may be sent to an address: over https, or to this machine; never in the clear over a network."""
+    """Return True if a key may be sent to an address: over https, or to this machine."""
     return urlsplit(url).scheme == "https" or is_loopback(url)
 
 

@@ -38,7 +38,7 @@ class Node:
     end: int
     """Number of its last line."""
     size: int
-    """How many fields or items it has."""
+    """Number of its fields or items."""
 
 
 def find_nodes(lines: Sequence[str]) -> dict[int, Node]:

@@ -68,7 +68,7 @@ class LockFile:
     image_full: str | None = None
     image_pushed: str | None = None
     image_here: str | None = None
-    """What this computer's container engine calls the image, where no registry has it."""
+    """Name of the image in this computer's container engine, if no registry has it."""
     tools: tuple[LockedTool, ...] = ()
     hubs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Tools that dispatch to functions -> the functions' names."""
@@ -84,11 +84,11 @@ class LockFile:
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The whole document. May hold secrets."""
     notices: tuple[str, ...] = ()
-    """What is odd in the file, each with its line."""
+    """Oddities of the file, each with its line."""
 
     @property
     def has_lock_fields(self) -> bool:
-        """Whether the file has any field of a lock file; other YAML files have none."""
+        """True if the file has any field of a lock file; other YAML files have none."""
         return not _OWN_KEYS.isdisjoint(self.raw)
 
     @property
@@ -300,7 +300,7 @@ _REGISTRY_HERE = re.compile(r"[^/]*:\d+/")
 
 
 def is_local_image(name: str) -> bool:
-    """Whether only the computer that built an image knows it by this name.
+    """Return True if only the computer that built an image knows it by this name.
 
     A registry needs an organisation (`org/name`) or a host (`ghcr.io/org/name`): `my-env:latest`, `local/my-env`, and what podman
     calls `localhost/my-env` have neither, and a registry on this computer is reached from no other one.

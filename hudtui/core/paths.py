@@ -1,4 +1,4 @@
-"""Where this program keeps what is its own, outside any workspace."""
+"""Folders of this program's own files, outside any workspace."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class AppPaths:
     config: Path
     """Settings of the user, and platforms of their own."""
     data: Path
-    """What is kept for good."""
+    """Folder of files that are kept for good."""
     state: Path
     """Logs and what the app remembers between sessions."""
     cache: Path
-    """What can be made again at any time."""
+    """Folder of files that can be made again at any time."""
 
     @property
     def log_file(self) -> Path:

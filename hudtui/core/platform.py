@@ -45,10 +45,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 @dataclass(frozen=True)
 class Platform:
-    """What differs from one service to the next."""
+    """Differences between one service and the next."""
 
     name: str
-    """What `--platform` takes. Also the name of the server in a task's `mcp_config`."""
+    """Name that `--platform` takes. Also the name of the server in a task's `mcp_config`."""
     title: str
     key_variable: str
     """The variable that holds the API key."""
@@ -65,7 +65,7 @@ class Platform:
 
     @property
     def prefix(self) -> str:
-        """What its variables begin with: `HUD` in `HUD_MCP_URL`."""
+        """Prefix of its variables: `HUD` in `HUD_MCP_URL`."""
         return re.sub(r"[^A-Z0-9]", "_", self.name.upper())
 
     @property
@@ -93,7 +93,7 @@ class Platform:
         return value or None
 
     def owns(self, url: str) -> bool:
-        """Whether an MCP address is one of this platform's own, by its host."""
+        """Return True if an MCP address is one of this platform's own, by its host."""
         try:
             host = urlsplit(url).hostname
         except ValueError:
@@ -153,9 +153,9 @@ class PlatformChoice:
 
     platform: Platform
     reason: str
-    """What decided, in a few words."""
+    """Reason for the choice, in a few words."""
     notices: tuple[str, ...] = ()
-    """What the user should know, e.g. that a second lock file is there."""
+    """Remarks for the user, e.g. that there is a second lock file."""
 
 
 def choose_platform(folder: Path, explicit: str | None = None) -> Platform:

@@ -29,7 +29,7 @@ def machine_label() -> str:
 
 
 def is_this_machine(mark: str) -> bool:
-    """Whether `mark` is a `machine_id` or `machine_label` of this machine."""
+    """Return True if `mark` is a `machine_id` or `machine_label` of this machine."""
     return mark.rpartition(" ")[2] == machine_id()
 
 
@@ -43,7 +43,7 @@ def process_mark(pid: int | None = None) -> str:
 
 
 def is_running(mark: str) -> bool:
-    """Whether the process of a `process_mark` of this machine still runs."""
+    """Return True if the process of a `process_mark` of this machine still runs."""
     pid, _, _ = mark.partition(":")
     if not pid.isdecimal() or int(pid) == 0:  # 0 and negative numbers stand for groups of processes
         return False

@@ -29,7 +29,7 @@ Fields = Mapping[str, Callable[[R], Value]]
 """The fields of a row by their names, in the order in which they are listed to users."""
 
 NONE = "-"
-"""What stands for a missing value: the title of its group, and a filter that finds it (`model:^-$`)."""
+"""Text for a missing value: the title of its group, and a filter that finds it (`model:^-$`)."""
 
 _TERM = re.compile(r'(?P<no>[-!])?(?:(?P<field>[A-Za-z_][\w.-]*):)?(?:"(?P<quoted>[^"]*)"?|(?P<plain>\S*))(?:\s+|$)')
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {

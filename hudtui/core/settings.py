@@ -43,16 +43,17 @@ class Setting:
 
     name: str
     about: str
-    """What it is for, in one line."""
+    """Purpose, in one line."""
     kind: Kind = "text"
     default: str | None = None
     get_it: str | None = None
     """The web page where a user can make such a key."""
     minimum: float | None = None
-    """Of a threshold, as the next."""
+    """Smallest value of a threshold."""
     maximum: float | None = None
     needs: str | None = None
-    """What the user's own key has to allow, in a sentence. Such a key is kept in the user's settings, not in a project's."""
+    """Rights that the user's own key needs, in a sentence. Such a key is kept in the user's
+    settings, not in a project's."""
     in_folders: bool = True
     """A project folder may set it. What names a program to start, and a simulator's key, it may not."""
 
@@ -326,7 +327,7 @@ class Settings:
             raise trust.Untrusted(self.folder, (one, *(other for other in self.withheld if other != one)))
 
     def lacking(self, name: str) -> tuple[str, str]:
-        """Why a variable has no value, as the end of a sentence about it, and the command that mends it."""
+        """Return why a variable has no value, as the end of a sentence, and the command that mends it."""
         if (place := self.waits(name)) is not None:
             words = trust.standing({name: place.line or 0}, Path(place.file).name)
             return words.removeprefix(f"{name} "), "hudtui trust"
@@ -399,11 +400,11 @@ class Settings:
             raise InputError(f"{name} is {text!r}, and a number of seconds is needed", where=self.location(name)) from None
 
     def is_set(self, name: str) -> bool:
-        """Whether the user, or a file, gives this setting a value; a default does not count."""
+        """Return True if the user or a file gives this setting a value; a default is none."""
         return self.origin(name) not in (None, "default")
 
     def origin(self, name: str) -> Origin | None:
-        """Where the value comes from; None if there is no value."""
+        """Return the source of the value; None if there is no value."""
         layer = self._layer_of(name)
         return layer.origin if layer is not None else None
 
@@ -479,7 +480,7 @@ def _masking(values: Iterable[str]) -> Callable[[str], str]:
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a variable's name says that its value is a secret: `..._KEY`, `..._TOKEN`, `..._SECRET`, `..._PASSWORD`."""
+    """Return True if the name of a variable is that of a secret: `..._KEY`, `..._TOKEN` and the like."""
     parts = name.upper().replace("-", "_").split("_")
     words = {"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIALS", "AUTHORIZATION", "PAT", "JWT"}
     joined = any(part.endswith(("APIKEY", "TOKEN", "SECRET", "PASSWORD")) for part in parts)  # as in PGPASSWORD
@@ -687,7 +688,7 @@ def _first(layers: list[_Layer], name: str) -> str | None:
 
 
 def _lowers(value: str, limit: str | None) -> bool:
-    """Whether a limit is at least as strict as the user's. A limit that cannot be read is not."""
+    """Return True if a limit can be read, and is at least as strict as the user's."""
     try:
         return limit is None or parse_limit(value) <= parse_limit(limit)
     except ValueError:
@@ -866,7 +867,7 @@ def check_settings(settings: Settings) -> CheckedSettings:
 
 
 def check_setting_value(setting: Setting, value: str) -> str | None:
-    """What is wrong with a value that is about to be given to a setting, in plain words; None if nothing is."""
+    """Return the problem of a new value of a setting; None if there is none."""
     return _checked(setting, value)[1]
 
 
@@ -957,4 +958,4 @@ _CHECKS: Mapping[Kind, Callable[[str], object]] = {
     "command": _command,
     "text": str,
 }
-"""How each kind is checked: a function of the text that returns the value, or raises ValueError with what is wrong."""
+"""Check of each kind: returns the value of a text, or raises ValueError with the problem."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 MASK = "••••"
-"""What is shown in place of a secret."""
+"""Text that is shown in place of a secret."""
 
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI, 7 bit
@@ -187,7 +187,7 @@ def _letters(name: str) -> str:
 
 
 def _slips(one: str, two: str) -> int:
-    """How many letters must be put in, taken out, changed or swapped with their neighbour to get from one word to the other.
+    """Return the number of letters to insert, delete, change or swap between two words.
 
     The optimal string alignment distance (Damerau 1964; Wagner and Fischer 1974 for the table).
     """
@@ -223,7 +223,7 @@ def none_of(count: int, noun: str) -> str:
 
 
 def some_tasks(count: int, verb: str) -> str:
-    """How many tasks do something, such as `1 task runs` or `2 tasks run`; for verbs that take an `s`."""
+    """Return a count of tasks with a verb that takes an `s`: `1 task runs`, `2 tasks run`."""
     return f"{plural(count, 'task')} {verb}{'s' if count == 1 else ''}"
 
 

@@ -64,7 +64,7 @@ class Power:
     token: str
     """Digest of exactly what would be done: equal tokens mean equal powers."""
     line: int | None = None
-    """Of the file, counting from 1, where it is known."""
+    """Line of the file, counting from 1, if it is known."""
     secret: str | None = field(default=None, repr=False, compare=False)
     """The value of a key. It is not in the token, which anyone could try values against."""
 
@@ -86,10 +86,10 @@ class Agreement:
     text: str
     file: str
     seal: str = ""
-    """Of a key: a salt, and a digest of the salt and the value; empty for other powers."""
+    """For a key: a salt, and a digest of the salt and the value; empty for other powers."""
 
     def covers(self, one: Power) -> bool:
-        """Whether this is about the same value of a key. The tokens are known to be equal."""
+        """Return True if this is about the same value of a key. The tokens are equal."""
         return one.secret is None or secrets.compare_digest(self.seal, _seal(one.secret, self.seal.partition(":")[0]))
 
 
@@ -163,7 +163,7 @@ def agreed(folder: Path) -> Mapping[str, Agreement]:
 
 
 def missing(folder: Path, powers: Iterable[Power]) -> tuple[Power, ...]:
-    """Those of `powers` that the user has not agreed to, each once."""
+    """Return the powers that the user has not agreed to, each once."""
     known = agreed(folder)
     always = _always()
     found: dict[str, Power] = {}
@@ -256,7 +256,7 @@ def mark_run(store: Path, run: str, content: str) -> None:
 
 
 def owns_run(store: Path, run: str, content: str) -> bool:
-    """Whether `mark_run` was called for this run with the same content."""
+    """Return True if `mark_run` was called for this run with the same content."""
     try:
         return (_marks(store) / _name(run)).read_text() == hashlib.sha256(content.encode()).hexdigest()
     except (OSError, ValueError):

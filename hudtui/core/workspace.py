@@ -77,7 +77,7 @@ class Workspace:
     lock: Path | None = None
     """The platform's lock file, if it is there."""
     notices: tuple[str, ...] = ()
-    """What the user should know, e.g. that there are two lock files, or more files than were examined."""
+    """Remarks for the user: two lock files, more files than were examined."""
 
     @property
     def state_dir(self) -> Path:

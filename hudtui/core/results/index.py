@@ -141,7 +141,7 @@ class JsonLinesFile:
         self._seen = b""
         self._too_long = False
         self._whole: bool | None = None if path.suffix == ".json" else False
-        """Whether the file is one value; None until its first line is known."""
+        """True if the file is one value; None until its first line is known."""
         self._tried = -1
         self._line = 0
 

@@ -123,7 +123,7 @@ class FailureCause:
     tasks: int
     """Number of different tasks."""
     times: int | None = None
-    """How often it happened, where that is more than once in an episode."""
+    """Number of times, if more than once in an episode."""
 
 
 _SLIPS = {
@@ -321,7 +321,7 @@ def compare_groups(left: Iterable[ResultGroup], right: Iterable[ResultGroup]) ->
 
 
 Change = Literal["same", "changed", "left", "right"]
-"""Whether a turn is the same in both episodes, differs, or exists only in one episode."""
+"""State of a turn: the same in both episodes, different, or only in one of them."""
 
 
 @dataclass(frozen=True)
@@ -341,7 +341,7 @@ class EpisodeDiff:
     """Two episodes turn by turn."""
 
     opening: bool
-    """Whether both begin with the same messages."""
+    """True if both begin with the same messages."""
     turns: tuple[TurnDiff, ...]
 
     @property

@@ -63,7 +63,7 @@ class EpisodeSearchProgress:
     size: int
     """Bytes of all files."""
     complete: bool
-    """Whether everything was searched, or the limit is reached."""
+    """True if everything was searched, or the limit is reached."""
 
 
 async def search(

@@ -65,7 +65,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
     part_names: tuple[str, ...]
     part_values: tuple[float, ...]
     stop: str
-    """Why it ended; for hudtui's episodes see `rollouts.values.Episode.stop`."""
+    """Reason for the end; for hudtui's episodes see `rollouts.values.Episode.stop`."""
     error: str | None
     """The error that ended the episode, cut to a few hundred characters."""
     turns: int
@@ -76,7 +76,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
     """Duration of the episode, in seconds."""
     started_at: str | None
     slips: tuple[tuple[str, int], ...] = ()
-    """What went wrong in its turns, by kind, as `rollouts.trace.slips` counts it; empty where it is not recorded."""
+    """Numbers of failed turns by kind (`rollouts.trace.slips`); empty if not recorded."""
 
     @property
     def parts(self) -> dict[str, float]:
@@ -85,7 +85,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def failed(self) -> bool:
-        """Whether an error ended the episode."""
+        """True if an error ended the episode."""
         return self.error is not None or self.stop in BROKEN_OFF
 
     @property
@@ -101,7 +101,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 def stop_words(stop: str) -> str:
-    """Why an episode ended, as people say it."""
+    """Reason for the end of an episode, as shown to the user."""
     return "ended by you" if stop == ENDED_BY_HAND else stop
 
 
@@ -156,7 +156,7 @@ class IndexProgress:
     unread: int
     """Number of skipped lines; `ResultIndex.unread` has the first ones."""
     complete: bool
-    """Whether the files were read to their current end."""
+    """True if the files were read to their current end."""
     generation: int
 
 

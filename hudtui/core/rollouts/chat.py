@@ -29,7 +29,7 @@ _THINKING = frozenset({"thinking", "reasoning"})
 _FULL = re.compile(
     r"context[ _](?:length|window|size)|(?:prompt|input) is too long|too many (?:input )?tokens|max_model_len", re.I
 )
-"""How servers say that a conversation has no room left."""
+"""Errors of servers about a conversation that has no room left."""
 _CHARS_PER_TOKEN = 4
 _IMAGE_TOKENS = 1_000
 
@@ -52,13 +52,13 @@ class PolicyError(HudtuiError):
 
 @dataclass(frozen=True)
 class ChatOptions:
-    """How to reach a model, and how it is to answer."""
+    """Address and key of a model, and the settings of its answers."""
 
     base_url: str = DEFAULT_BASE_URL
     """Up to and without `/chat/completions`."""
     key: str | None = field(default=None, repr=False)
     key_name: str = "OPENAI_API_KEY"
-    """Where the key comes from, for messages to the user."""
+    """Source of the key, for messages to the user."""
     temperature: float | None = None
     """None leaves the choice to the endpoint, as with all settings below."""
     max_tokens: int | None = None
@@ -75,7 +75,7 @@ class ChatOptions:
 
 @dataclass
 class TokenUsage:
-    """What the replies of one episode cost."""
+    """Tokens and requests of one episode."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -107,9 +107,9 @@ class ChatEndpoint:
         if options.key is not None:
             require_key(options.key, options.key_name)
         self.sends_key = options.key is not None and keeps_secrets(self.url)
-        """Whether the key goes along: over https, or to this machine."""
+        """True if the key is sent: over https, or to this machine."""
         self.reached = False
-        """Whether the endpoint ever answered, be it with a refusal."""
+        """True after the first answer of the endpoint, be it a refusal."""
         retry = Retry(options.retries + 1, options.pause, jitter=0.25)
         key = options.key if self.sends_key else None
         self._http = HttpClient(key, timeout=options.timeout, retry=retry, max_bytes=_MOST_BYTES, connections=None, sleep=sleep)
@@ -260,7 +260,7 @@ class ChatPolicy:
         self._seed = seed
         self.usage = TokenUsage()
         self._counted = (0, 0)
-        """How many messages the endpoint counted last, and their tokens."""
+        """Messages that the endpoint counted last, and their tokens."""
 
     async def __call__(self, messages: Sequence[Message]) -> str:
         """The model's next reply, by `ChatEndpoint.complete`.
@@ -353,7 +353,7 @@ def _as_meant(answer: HttpAnswer) -> HttpAnswer:
 
 
 def _broke_off(answer: HttpAnswer) -> bool:
-    """Whether a good answer has no body, or only the beginning of a JSON object."""
+    """Return True for a good answer without a body, or with only the beginning of a JSON object."""
     return answer.data is None and answer.body[:100].lstrip()[:1] in (b"", b"{")
 
 

@@ -112,10 +112,10 @@ class EpisodePlayer:
         if config.examples:
             self.info["examples"] = len(config.examples)
         self.stop: str | None = None
-        """Why the episode is over, as in `Episode.stop`; None while it is being played."""
+        """Reason for the end, as in `Episode.stop`; None while the episode is being played."""
         self.error: str | None = None
         self.failure: Exception | None = None
-        """What `error` puts in words, where that was an exception."""
+        """The exception that `error` describes; None if there was none."""
         self._images = images
         self._image_room = KEPT_IMAGES if keep_images else None
         self._opening_images: list[KeptImage] = []
@@ -160,7 +160,7 @@ class EpisodePlayer:
 
     @property
     def actions(self) -> tuple[Tool, ...]:
-        """What the agent can call in this task, as tools; see `action_tools`."""
+        """Return the calls that the agent can make in this task, as tools; see `action_tools`."""
         return action_tools(self.config, self._tools, reserved=self._reserved)
 
     @property
@@ -176,7 +176,7 @@ class EpisodePlayer:
 
     @property
     def evaluation(self) -> Any:
-        """What the evaluate tool answered last; None before."""
+        """Last answer of the evaluate tool; None before."""
         return self._evaluation
 
     async def start(self) -> tuple[Message, ...]:
@@ -236,7 +236,7 @@ class EpisodePlayer:
         self._messages.append({"role": "assistant", "content": reply})
 
     def interpret(self, reply: str) -> Interpretation:
-        """What a reply would mean in this episode. Nothing is played."""
+        """Interpret a reply without playing it."""
         return self._interpreter.interpret(reply)
 
     def _require_open(self) -> None:

@@ -78,9 +78,9 @@ class EpisodeDone:
     """An episode is over, and its record is on disk."""
 
     number: int
-    """How many are over now, this one included."""
+    """Number of episodes that are over, this one included."""
     total: int
-    """How many there will be; 0 where that is not known."""
+    """Number of episodes in all; 0 if it is not known."""
     episode: Episode
     rollout: int
     """Which of its task's rollouts it is, from 0."""
@@ -252,7 +252,7 @@ _Events = asyncio.Queue["_Finished | Progress | Notice | BaseException | None"]
 
 @dataclass(frozen=True)
 class _Workers:
-    """What the workers share; each plays one episode after the other until none is left."""
+    """State shared by the workers; each plays one episode after the other until none remains."""
 
     jobs: deque[_Job]
     hope: _GiveUpPolicy
@@ -366,7 +366,7 @@ class _Workers:
 
 @dataclass
 class _GiveUpPolicy:
-    """Whether any episode may still succeed."""
+    """Judges if any episode may still succeed."""
 
     left: int
     """Episodes that are not over."""
@@ -377,7 +377,7 @@ class _GiveUpPolicy:
     when the next episode begins ends nothing."""
     broken: int = 0
     missed: str = ""
-    """What the endpoint or the environment did not do in the last episode; empty where both were there."""
+    """Failures of the endpoint or the environment in the last episode; empty if both answered."""
     in_a_row: int = 0
 
     def lost(self, episode: Episode, player: EpisodePlayer) -> HudtuiError | None:
@@ -412,7 +412,7 @@ class _Store:
         self._steps = 0
 
     def secrets(self, task: Task) -> tuple[str, ...]:
-        """What is masked in the records of a task."""
+        """Return the secrets to mask in the records of a task."""
         return secrets_of(task.mcp_config, self._lookup)
 
     def keep(self, task: Task, episode: Episode) -> None:
@@ -462,7 +462,7 @@ class _Store:
 
 
 def _holds_evaluation(traces: Path, *, resume: bool) -> bool:
-    """Whether a folder's trace file has episodes.
+    """Return True if a folder's trace file has episodes.
 
     Raises:
         InputError: It has, and the evaluation there is not to be continued.

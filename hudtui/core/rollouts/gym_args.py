@@ -22,7 +22,7 @@ _SHAPE = '{"taskset": "my-org/my-tasks", "config_path": "configs/my-env.yaml"}'
 
 @dataclass(frozen=True)
 class GymArgs:
-    """What a gym was given."""
+    """Arguments of a gym."""
 
     taskset: str
     config: Path

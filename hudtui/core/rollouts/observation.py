@@ -50,7 +50,7 @@ class Observation:
 
 
 def observe(result: ToolResult, *, images: bool = False, limit: int = OBSERVATION_LIMIT) -> Observation:
-    """What the agent is shown of `result`.
+    """Return the part of `result` that the agent sees.
 
     Without `images` a note stands in for each. `limit` is the number of characters of text that are kept.
     """
@@ -111,7 +111,10 @@ def shorten(text: str, limit: int = OBSERVATION_LIMIT) -> str:
 
 
 def evaluation_value(result: ToolResult) -> Any:
-    """What an evaluate tool answered, for the record: its structured content, else the JSON object in its text, else the text."""
+    """Return an evaluate tool's answer for the record.
+
+    It is the structured content, else the JSON object in the text, else the text.
+    """
     if isinstance(result.structured, Mapping):
         return recorded(result.structured)
     text = result.text

@@ -10,7 +10,10 @@ from hudtui.core.knobs import knob
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeOptions:
-    """How episodes are played, by a policy or by hand. None leaves the choice to the tasks, the configuration or the settings."""
+    """Settings of episodes, played by a policy or by hand.
+
+    None leaves the choice to the tasks, the configuration or the settings.
+    """
 
     split: str | None = knob(None, "Split of a dataset; train by default.")
     seed: int | None = knob(None, "Random seed of the policy; also sent to a model.")
@@ -35,7 +38,7 @@ class EpisodeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalOptions(EpisodeOptions):
-    """How an evaluation is played."""
+    """Settings of an evaluation."""
 
     policy: str = knob(
         "greedy", "random, greedy, replay:TRACE, or openai:MODEL for a model behind an endpoint.", "--policy", "-p"
@@ -62,7 +65,7 @@ class EvalOptions(EpisodeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PlayTaskOptions(EpisodeOptions):
-    """How one episode is played."""
+    """Settings of one episode."""
 
     task: str | None = knob(None, "Play this task; by default the first.", metavar="ID")
     policy: str | None = knob(

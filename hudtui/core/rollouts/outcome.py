@@ -1,4 +1,4 @@
-"""What came of episodes: their outcomes in a line each, metrics by task, and the summary of an evaluation."""
+"""Results of episodes: outcomes, metrics by task, and the summary of an evaluation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EpisodeOutcome:
 
     @property
     def failed(self) -> bool:
-        """Something broke it off."""
+        """True if an error ended the episode."""
         return self.stop not in ENDED
 
     def to_json(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _rollout(episode: Episode) -> int:
 
 @dataclass(frozen=True)
 class EvalSummary:
-    """What came of an evaluation."""
+    """Result of an evaluation."""
 
     outcomes: tuple[EpisodeOutcome, ...]
     """In the order of the tasks, then of the rollouts."""
@@ -85,7 +85,7 @@ class EvalSummary:
 
     @property
     def causes(self) -> dict[str, int]:
-        """Why episodes broke off, in words, with their numbers; the most frequent first."""
+        """Errors that ended episodes, with their numbers; the most frequent first."""
         counted = Counter(clean_line(one.error or one.stop, 300) for one in self.outcomes if one.failed)
         return dict(counted.most_common())
 

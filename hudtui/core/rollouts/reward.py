@@ -147,7 +147,7 @@ def reward_file(config: GymConfig) -> Path | None:
 
 
 def reward_powers(config: GymConfig) -> tuple[trust.Power, ...]:
-    """What a configuration's own reward needs the user's agreement for: the code as it is now."""
+    """Return the powers that a configuration's own reward needs: the code as it is now."""
     if not config.reward or config.path is None:
         return ()
     file = reward_file(config)

@@ -106,7 +106,10 @@ def open_telemetry(
 
 
 def sends_telemetry(settings: Settings) -> bool:
-    """Whether the jobs of configurations are sent to the platform: there is a key, an address, and nothing against it."""
+    """Return True if jobs of configurations are sent to the platform.
+
+    That takes a key and an address, and no setting against it.
+    """
     checked, platform = check_settings(settings), settings.platform
     if checked.values.get(platform.own_variable("TELEMETRY_ENABLED")) is False or platform.key_variable in checked.problems:
         return False
@@ -191,7 +194,7 @@ class _Spelling:
         return f"{self.telemetry}/trace/{trace}/telemetry-upload", {"telemetry": spans, "metadata": {}}
 
     def span(self, trace: str, category: str, request: Any, result: Any, at: tuple[str, str]) -> dict[str, Any]:
-        """What a span has beside its envelope; `at` is its beginning and its end."""
+        """Return the content of a span without its envelope; `at` is its beginning and its end."""
         asked = {"request": request, "result": result}
         return {"attributes": {"task_run_id": trace, "job_id": self.job.id, "category": category, **asked}, "exceptions": []}
 
@@ -326,7 +329,7 @@ class Telemetry:
             self._put(spelling.begin_job)
 
     def warnings(self) -> list[str]:
-        """What went wrong since the last call, to be told to the user."""
+        """Return the problems since the last call, for the user."""
         found = []
         while not self._warnings.empty():
             found.append(self._warnings.get())

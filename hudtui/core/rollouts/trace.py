@@ -25,11 +25,12 @@ from hudtui.core.rollouts.values import Episode, KeptImage, Scores, Turn
 from hudtui.core.text import clean, clean_line
 
 VERSION = 2
-"""Of the record. Records without a version are of version 1: their messages stand before the turns, and they count no turns."""
+"""Version of the record. Those without one are of version 1: their messages stand before
+the turns, and they count no turns."""
 VERSION_MARK = b'{"version":2,'
-"""How a line of this version begins."""
+"""First bytes of a line of this version."""
 HEAD_END = b',"messages":['
-"""What follows the part of a line that a list of episodes needs."""
+"""Bytes that follow the part of a line that a list of episodes needs."""
 HEAD_BYTES = 1 << 16
 """Longest such part that is looked for."""
 
@@ -65,7 +66,7 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
 
 
 def slips(turns: Iterable[Turn]) -> dict[str, int]:
-    """What went wrong in the turns of an episode, by kind, where it did.
+    """Return the numbers of failed turns of an episode, by kind; kinds without any are left out.
 
     `no_call`: replies without a call that can be read; `refused`: calls that were not made; `failed`: calls that the environment
     answered with an error.
@@ -360,7 +361,7 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Any]]:
 
 
 def example_count(episode: Episode) -> int:
-    """How many rounds of the configuration's `examples` stand in the messages before the task."""
+    """Return the number of the configuration's `examples` in the messages before the task."""
     count = episode.info.get("examples")
     return count if isinstance(count, int) and count > 0 else 0
 

@@ -93,16 +93,16 @@ class Episode:
     turns: tuple[Turn, ...]
     scores: Scores
     stop: str
-    """Why it ended: `done`, `max_turns`, `context` (no room for another reply), `ended` (by who played it), `error` or
+    """Reason for the end: `done`, `max_turns`, `context` (no room for another reply), `ended` (by who played it), `error` or
     `cancelled`."""
     error: str | None = None
-    """What broke the episode off, in words, when `stop` is `error`."""
+    """The error that ended the episode, if `stop` is `error`."""
     evaluation: Any = None
-    """What the evaluate tool answered: structured content, else its text."""
+    """Answer of the evaluate tool: structured content, else its text."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """`setup`, `play`, `evaluate` and `total`, in seconds."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """What the caller wants kept beside it: policy, seed, step, model."""
+    """Facts that the caller keeps with the episode: policy, seed, step, model."""
     started_at: str | None = None
     """ISO 8601 time (UTC) at which the set-up began."""
     images: tuple[KeptImage, ...] = ()
@@ -110,5 +110,5 @@ class Episode:
 
     @property
     def ok(self) -> bool:
-        """It was played to an end of its own: by `done`, or by a limit."""
+        """True if the episode reached an end of its own: by `done`, or by a limit."""
         return self.stop in ENDED
