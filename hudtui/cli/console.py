@@ -297,7 +297,7 @@ def tell(event: Progress | Notice) -> None:
 
 
 def interactive() -> bool:
-    """Whether questions can be asked: standard input and error are terminals."""
+    """Return True if questions can be asked: standard input and error are terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

@@ -305,7 +305,7 @@ def _may_detach(record: RunRecord) -> None:
 
 
 def _away(record: RunRecord) -> bool:
-    """Whether its results are to be somewhere else than where it writes them."""
+    """Return True if its results are to be somewhere else than where it writes them."""
     return record.host != "local" or record.spec.output_dir is not None
 
 

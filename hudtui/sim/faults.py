@@ -60,7 +60,7 @@ class Fault:
             raise ValueError("a fault needs times >= 1, seconds >= 0, after >= 0 and a status from 400 to 599")
 
     def fits(self, method: str, path: str) -> bool:
-        """Whether it is about such a request."""
+        """Return True if it is about such a request."""
         return self.method in ("*", method) and fnmatchcase(path, self.path)
 
     def body(self) -> Any:

@@ -136,7 +136,7 @@ class PodNode:
         self._keys = [asyncssh.import_public_key(text) for text in pod.keys]
 
     def lets_in(self, user: str, key: asyncssh.SSHKey) -> bool:
-        """Whether this user may log in with this key now."""
+        """Return True if this user may log in with this key now."""
         return bool(user == self.pod.behaviour.user and key in self._keys and self._may_log_in())
 
     def prepare(self) -> None:

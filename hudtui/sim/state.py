@@ -157,7 +157,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def _taken(lock: TextIO) -> bool:
-    """Whether the lock could be had. Who only looks whether a simulator lives holds it for a moment."""
+    """Return True if the lock could be had. Who only looks whether a simulator lives holds it for a moment."""
     for _ in range(20):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -167,7 +167,7 @@ def _taken(lock: TextIO) -> bool:
 
 
 def _own(folder: Path) -> bool:
-    """Whether it is a folder of this user's that no other user can look into."""
+    """Return True if it is a folder of this user's that no other user can look into."""
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 

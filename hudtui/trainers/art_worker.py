@@ -197,7 +197,7 @@ async def server_states(address: str | None, *, ends: bool = True) -> AsyncItera
 
 
 async def _health(client: httpx2.AsyncClient, address: str | None) -> str | None:
-    """Why the server does not answer; None if it does, or is not watched."""
+    """Return why the server does not answer; None if it does, or is not watched."""
     if address is None:
         return None
     try:

@@ -344,7 +344,7 @@ def _loaded(plan: _Plan) -> _Loaded:
 
 
 def _nameable(tool: Tool) -> bool:
-    """Whether a tool can be a method."""
+    """Return True if a tool can be a method."""
     names = (tool.name, *_properties(tool))
     fit = all(name.isidentifier() and not keyword.iskeyword(name) and name != "self" for name in names)
     return fit and not tool.name.startswith("_") and tool.name not in _TAKEN and not hasattr(ToolEnvironment, tool.name)

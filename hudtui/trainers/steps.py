@@ -60,7 +60,7 @@ async def play_step(
 
 
 def causes(episodes: Sequence[Episode]) -> str:
-    """Why episodes broke off, in one line: the most frequent causes, with their numbers where there are several."""
+    """Return why episodes broke off, in one line: the most frequent causes, with their numbers where there are several."""
     counted = Counter(clean_line(one.error or one.stop, 300) for one in episodes if not one.ok)
     if len(counted) == 1:
         return next(iter(counted))

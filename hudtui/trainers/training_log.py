@@ -98,7 +98,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
         self.peers: RankSync = SingleRank()
         """The other training processes. All stop together, because a collective call waits for every process."""
         self.why: str | None = None
-        """Why the training stopped before its last step."""
+        """Reason why the training stopped before its last step."""
 
     def recall(self) -> None:
         """Read the rewards so far from the metrics, so that a resumed training decides on all of them."""

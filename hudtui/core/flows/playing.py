@@ -144,7 +144,7 @@ class ReplyWanted:
     number: int
     """Of the turn, from 1."""
     error: HudtuiError | None = None
-    """Why the policy could not reply, where it failed. The episode continues once the person or the policy replies."""
+    """Reason why the policy could not reply, where it failed. The episode continues once the person or the policy replies."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class PlayScored:
     evaluation: Any
     """What the evaluate tool answered."""
     error: str | None = None
-    """Why the evaluation failed, where it did."""
+    """Reason why the evaluation failed, where it did."""
 
 
 @dataclass(frozen=True)

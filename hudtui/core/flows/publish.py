@@ -39,7 +39,7 @@ class DatasetChoice:
     """The change, as the label of a switch."""
     default: bool
     why_not: str | None = None
-    """Why the change is impossible or not needed; None if it can be made."""
+    """Reason why the change is impossible or not needed; None if it can be made."""
 
     def taken(self, request: DatasetRequest) -> DatasetRequest:
         """Return the request with the change."""

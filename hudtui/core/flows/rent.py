@@ -48,7 +48,7 @@ class RentRequest:
 
     offer: Offer
     reasons: tuple[str, ...] = ()
-    """Why this offer was chosen, one sentence each."""
+    """Reason why this offer was chosen, one sentence each."""
     hours: float | None = None
     """Hours to estimate the cost for. By default those after which the limits end the pod."""
     stem: str = "pod"
@@ -291,7 +291,7 @@ class PodToEnd:
     cost: str | None = None
     """What it has cost so far, for people."""
     orphan: Orphan | None = None
-    """Why no run owns it, and its age; None for a pod that has a run, or was rented without one on purpose."""
+    """Reason why no run owns it, and its age; None for a pod that has a run, or was rented without one on purpose."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Trial:
     """None if the evaluator gave none."""
     steps: tuple[Step, ...]
     details: tuple[str, ...] = ()
-    """Why the test failed, and what to do."""
+    """Reason why the test failed, and what to do."""
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:

@@ -427,7 +427,7 @@ _REFUSALS = {
 
 
 def _refusal(headers: Headers, access: Access) -> int | None:
-    """Why a request is refused whatever its token: a web page sends it, or a name that was made to lead here."""
+    """Return why a request is refused whatever its token: a web page sends it, or a name that was made to lead here."""
     if "origin" in headers:
         return 403
     host = headers.get("host", "")

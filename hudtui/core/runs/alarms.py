@@ -60,9 +60,9 @@ class Alarm:
     mark: str = ""
     """A text that distinguishes this alarm from earlier ones of its identity, such as the step at which it began."""
     acknowledged: bool = False
-    """Whether the user has acknowledged the alarm: it is then listed, but not counted or announced."""
+    """True if the user has acknowledged the alarm: it is then listed, but not counted or announced."""
     logged: bool = False
-    """Whether a log line reports the problem: whoever shows the lines as they come does not repeat it."""
+    """True if a log line reports the problem: whoever shows the lines as they come does not repeat it."""
 
     @property
     def identity(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Whether a machine has enough memory for the model of a training, by the estimate of `training.memory`."""
+"""True if a machine has enough memory for the model of a training, by the estimate of `training.memory`."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Forecast:
     """Cost at which the limits stop the work; None without a limit, or if the price is not stated."""
     currency: str = "USD"
     exceeds: bool = False
-    """Whether a limit ends the machine before the steps are done."""
+    """True if a limit ends the machine before the steps are done."""
 
 
 def forecast(spec: RunSpec, store: RunStore, *, ends: bool, host: str = "local", gpu: str = "") -> Forecast | None:

@@ -235,9 +235,9 @@ class RemoteRun:
         self.told: set[str] = set()
         self.unwanted = False
         self.joined = False
-        """Whether this process has started the run on its machine, or has joined it."""
+        """True if this process has started the run on its machine, or has joined it."""
         self.begun = begun
-        """Whether an earlier process has started the run, or may have: then only the end of the run ends the machine."""
+        """True if an earlier process has started the run, or may have: then only the end of the run ends the machine."""
         self._offset = time.time() - boot_clock()
         self.judged_by = record.spec.limits, LimitUsage(0.0, 0.0, 0.0, currency=self.rent.currency), record.created
         """The limits and the usage that were read last, and when."""

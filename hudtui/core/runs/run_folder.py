@@ -40,7 +40,7 @@ class SupervisorStatus:
     stages: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
     """Names of the stages with running processes."""
     session: bool = False
-    """Whether the tmux session exists."""
+    """True if the tmux session exists."""
     processes: Annotated[tuple[int, ...], msgspec.Meta(max_length=100_000)] = ()
     """Ids of all running processes that the run has started."""
 

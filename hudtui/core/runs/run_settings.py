@@ -68,7 +68,7 @@ class RunSetting:
     default: Any = None
     """The default for a run of this kind; None without a default."""
     changed: bool = False
-    """Whether the value differs from the default."""
+    """True if the value differs from the default."""
     about: str = ""
 
     @property
@@ -280,7 +280,7 @@ def _all(of_runs: Iterable[Mapping[str, RunSetting]], name: str, value: Callable
 
 
 def _same_file(name: str, settings: Mapping[str, RunSetting], changed: set[str]) -> bool:
-    """Whether a setting is the path or size of a file with the same content in all runs."""
+    """Return True if a setting is the path or size of a file with the same content in all runs."""
     owner, _, part = name.rpartition(".")
     return part in ("path", "size") and f"{owner}.sha256" in settings and owner not in changed
 

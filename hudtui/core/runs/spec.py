@@ -29,7 +29,7 @@ class Rental:
     keep_on_failure: bool = False
     """Keep the machine, and pay for it, if the run fails."""
     simulated: bool = False
-    """Whether the machine is simulated: it costs nothing, and is never really switched off."""
+    """True if the machine is simulated: it costs nothing, and is never really switched off."""
 
     @property
     def order(self) -> Order:

@@ -89,7 +89,7 @@ class RunRecord:
     spec: RunSpec
     plan: Plan
     own: bool = True
-    """Whether the user has started the run or taken it over. Otherwise hudtui must not act on the run; see `core.trust`."""
+    """True if the user has started the run or taken it over. Otherwise hudtui must not act on the run; see `core.trust`."""
 
 
 class RunStore:

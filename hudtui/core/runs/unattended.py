@@ -34,7 +34,7 @@ class UnattendedPod:
     """Price per hour; 0 if unknown."""
     currency: str
     simulated: bool
-    """Whether the machine is simulated, so that no real money is spent."""
+    """True if the machine is simulated, so that no real money is spent."""
     words: tuple[str, ...]
     """Sentences for the user: the cost and purpose of the machine, what ends it, and the commands to type."""
 
@@ -98,9 +98,9 @@ class _Left:
     """The run and its state, from the store of the machine's project."""
     provider: Provider | None
     guarded: bool
-    """Whether a guard was started on the machine, as far as is known."""
+    """True if a guard was started on the machine, as far as is known."""
     begun: bool
-    """Whether the run has started, or may have; see `may_have_begun`."""
+    """True if the run has started, or may have; see `may_have_begun`."""
 
     @property
     def simulated(self) -> bool:

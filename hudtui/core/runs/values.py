@@ -107,7 +107,7 @@ class RunSummary:
     """Price per hour of the rented machine, as stated by the provider."""
     currency: str = "USD"
     simulated: bool = False
-    """Whether the rented machine is simulated, so that no real money is spent."""
+    """True if the rented machine is simulated, so that no real money is spent."""
     held_since: float | None = None
     """Time at which the rented machine was requested; `released` is the time at which it was gone."""
     released: float | None = None

@@ -66,7 +66,7 @@ class ModelServer:
     """Generated tokens per second since the previous answer."""
     prompt_tokens_per_s: float | None = None
     problem: str | None = None
-    """Why there is no answer, as text; None if there is one."""
+    """Reason why there is no answer, as text; None if there is one."""
 
     def to_json(self) -> dict[str, Any]:
         return to_plain(self, without=("sample", "at")) | to_plain(self.sample)

@@ -32,10 +32,10 @@ class AgentSettings:
     disallowed: tuple[str, ...] = ()
     """The same of tools that they cannot reach. This wins over `allowed`."""
     shows_setup: bool = True
-    """Whether the agent sees what the set-up calls answered."""
+    """True if the agent sees what the set-up calls answered."""
 
     def allows(self, tool: str) -> bool:
-        """Whether the agent's actions can reach a tool."""
+        """Return True if the agent's actions can reach a tool."""
         listed = not self.allowed or any(fnmatchcase(tool, pattern) for pattern in self.allowed)
         return listed and not any(fnmatchcase(tool, pattern) for pattern in self.disallowed)
 

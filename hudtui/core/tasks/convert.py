@@ -84,7 +84,7 @@ class ConversionResult:
 
     @property
     def remote(self) -> bool:
-        """Whether no usable task has a server that runs on the machine that plays it."""
+        """True if no usable task has a server that runs on the machine that plays it."""
         return not self.rewritten[LOCAL]
 
     @property

@@ -45,7 +45,7 @@ class DatasetRequest(DatasetOptions):
 
     tasks: str | Path
     push: bool = True
-    """Whether it goes to the Hub; then a local result is made only where `output` names one."""
+    """True if it goes to the Hub; then a local result is made only where `output` names one."""
     selection: TaskSelection = field(default_factory=TaskSelection)
     analysis: Analysis | None = None
     same_servers: bool = False
@@ -367,7 +367,7 @@ class DatasetPreview:
     rows: tuple[tuple[str | None, ...], ...]
     """The first rows, before shuffling and sampling, with a text for each column."""
     exact: bool = True
-    """Whether all tasks have been counted."""
+    """True if all tasks have been counted."""
 
 
 def preview(

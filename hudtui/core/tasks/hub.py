@@ -34,7 +34,7 @@ _uses: list[Callable[[], httpx2.Client]] = []
 _hooks: list[dict[str, list[Callable[..., Any]]]] = []
 """The event hooks of the library's own client, which make its requests known to the Hub; empty before the first use."""
 _chunks: list[bool] = []
-"""Whether the client was told to use no store of chunks, before the uses that are going on; empty without a use."""
+"""True if the client was told to use no store of chunks, before the uses that are going on; empty without a use."""
 _models: dict[tuple[str, str, str | None], tuple[float, bool | None]] = {}
 """Answers of `has_model`, each with the monotonic time until which it holds."""
 _KEPT = 120.0

@@ -149,7 +149,7 @@ class RecordChunk:
     spans: Sequence[tuple[int, int]] = ()
     """Start and end of each record of an array in `data`; empty where the records are valid, and so found again."""
     last: bool = False
-    """Whether the file ends with this chunk (`lines`: without a final line end)."""
+    """True if the file ends with this chunk (`lines`: without a final line end)."""
 
     @property
     def end(self) -> int:
@@ -158,7 +158,7 @@ class RecordChunk:
 
     @property
     def sound(self) -> bool:
-        """Whether the records are known to be free of what JSON cannot hold."""
+        """True if the records are known to be free of what JSON cannot hold."""
         return self.values is not None
 
     def texts(self) -> Iterator[tuple[int, bytes]]:

@@ -26,7 +26,7 @@ class TaskSelection:
 
     @property
     def needs_all(self) -> bool:
-        """Whether nothing can be written before everything has been read."""
+        """True if nothing can be written before everything has been read."""
         return self.shuffle or self.sample is not None or bool(self.test)
 
     @property

@@ -62,7 +62,7 @@ class RepoStatus:
     """Name with its owner."""
     exists: bool
     private: bool
-    """Whether the repository is private, or will be."""
+    """True if the repository is private, or will be."""
 
 
 def repo_status(name: str, *, private: bool | None = None, token: str | None = None) -> RepoStatus:

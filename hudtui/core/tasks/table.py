@@ -210,7 +210,7 @@ class TaskFilter:
 
     @property
     def everything(self) -> bool:
-        """Whether the filter accepts every task."""
+        """True if the filter accepts every task."""
         return not self.text.strip() and self.states is None and self.code is None
 
 

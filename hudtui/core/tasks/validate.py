@@ -54,7 +54,7 @@ class Rules:
     lookup: Lookup | None = None
     """Values of variables by their exact names; None: unresolved variables are not reported."""
     lacking: Lacking | None = None
-    """Why a variable has no value, and what mends that; see `Settings.lacking`."""
+    """Reason why a variable has no value, and what mends that; see `Settings.lacking`."""
     lock_image: str | None = None
     """Image for tasks without `mcp_config`."""
     elsewhere: bool = False
@@ -71,7 +71,7 @@ class Rules:
     strict: bool = False
     """Treat warnings as errors."""
     own_reward: bool | None = None
-    """Whether something beside the tasks judges the outcome, such as `rubric.reward` of the configuration: then tasks need no
+    """True if something beside the tasks judges the outcome, such as `rubric.reward` of the configuration: then tasks need no
     `evaluate_tool`. None: no configuration is known, and a task without one gets a warning."""
     rewrite: Rewrite | None = None
     """Change of each `mcp_config` before it is checked; see `servers.config_rewriter`."""
@@ -112,14 +112,14 @@ class CheckedTask(msgspec.Struct, gc=False):
     other_servers: str | None = None
     """Servers of the task, if its calls were not checked because the analyzed environment is another one."""
     inferred: bool = False
-    """Whether `mcp_config` comes from the lock file's image."""
+    """True if `mcp_config` comes from the lock file's image."""
     rewritten: tuple[str, ...] = ()
     """What `Rules.rewrite` noticed or changed."""
     problems: list[FieldProblem] = []
 
     @property
     def usable(self) -> bool:
-        """Whether no problem is an error."""
+        """True if no problem is an error."""
         return not self.problems or all(problem.severity != "error" for problem in self.problems)
 
     def add(self, field: str | None, message: str, code: str, severity: Any = "error") -> None:

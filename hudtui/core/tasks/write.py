@@ -312,7 +312,7 @@ class Target:
     path: Path
     format: Format
     replaces_source: bool = False
-    """Whether the target may be the task file that is read."""
+    """True if the target may be the task file that is read."""
 
 
 class DatasetWriter:

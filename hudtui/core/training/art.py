@@ -44,7 +44,7 @@ class ArtLayout:
 
     @property
     def dedicated(self) -> bool:
-        """Whether the model is served on a GPU of its own; otherwise it sleeps while the only GPU trains."""
+        """True if the model is served on a GPU of its own; otherwise it sleeps while the only GPU trains."""
         return self.train != self.serve
 
 

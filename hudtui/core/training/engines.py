@@ -96,7 +96,7 @@ class TrainerEnvironment:
 
     python: Path
     ready: bool
-    """Whether it exists; otherwise the plan's first stage makes it."""
+    """True if it exists; otherwise the plan's first stage makes it."""
 
 
 def rehearsing_engine(name: str) -> str:

@@ -261,7 +261,7 @@ class _Waiting:
     row: dict[str, float]
     at: float | None
     drawn: bool
-    """Whether the bar was taken away for this line, and so is drawn again after it, at the line's own step."""
+    """True if the bar was taken away for this line, and so is drawn again after it, at the line's own step."""
     bar: tuple[int, int] | None
     """The bar before it."""
 
@@ -294,17 +294,17 @@ class LogMetricsReader(MetricsReader):
         self._total: int | None = None
         """The number of steps of the training's bar."""
         self._guessed = True
-        """Whether no line of the training has told yet which bar is the training's."""
+        """True if no line of the training has told yet which bar is the training's."""
         self._seen: dict[int, None] = {}
         """The totals of the bars since the last line of the training, the one that was drawn last at the end."""
         self._blank = False
-        """Whether a bar was taken away, and nothing was written since."""
+        """True if a bar was taken away, and nothing was written since."""
         self._epochs: list[float] = []
         """The epochs of the training's lines, in order."""
         self._pace: tuple[float, float] | None = None
         """Most steps an epoch that a bar allows, given how the epoch was rounded, and the steps an epoch there."""
         self._held_back = False
-        """Whether the trainer's lines come later than its bars, in bunches, since Python keeps back what goes to a file."""
+        """True if the trainer's lines come later than its bars, in bunches, since Python keeps back what goes to a file."""
         self._begun = ""
         """The beginning of a line whose rest was held back."""
         self._heading: dict[str, float] = {}

@@ -54,13 +54,13 @@ class GpuLayout:
     serve: tuple[int, ...]
     train: tuple[int, ...]
     sharded: bool = False
-    """Whether the weights are spread over the training GPUs (FSDP)."""
+    """True if the weights are spread over the training GPUs (FSDP)."""
     memory: tuple[GpuMemory, ...] | None = None
     """Memory of each GPU; None if the model's size is unknown."""
 
     @property
     def shared(self) -> bool:
-        """Whether one GPU both serves and trains."""
+        """True if one GPU both serves and trains."""
         return bool(set(self.serve) & set(self.train))
 
 

@@ -44,7 +44,7 @@ class ModelFolder:
     size: int
     """Their bytes."""
     keeps_thoughts: bool
-    """Whether the chat template shows the thoughts of earlier replies."""
+    """True if the chat template shows the thoughts of earlier replies."""
 
 
 def read_model_folder(folder: Path, opening: Sequence[Mapping[str, str]] = ()) -> ModelFolder:

@@ -74,7 +74,7 @@ def find_shape(model: str, folder: Path) -> ModelShape | None:
 
 
 def is_hub_id(model: str) -> bool:
-    """Whether a name can be the id of a model on the Hub: `OWNER/NAME`."""
+    """Return True if a name can be the id of a model on the Hub: `OWNER/NAME`."""
     return _ID.fullmatch(model) is not None and ".." not in model and "--" not in model
 
 

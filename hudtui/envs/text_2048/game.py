@@ -124,7 +124,7 @@ class Game:
 
     @property
     def over(self) -> bool:
-        """Whether no move changes the board any more."""
+        """True if no move changes the board any more."""
         return not possible(self.board)
 
     @property
