@@ -1,4 +1,4 @@
-"""What all commands of the tree share: how `--help` looks, older spellings of options, and the options of `hudtui` itself."""
+"""Parts of all commands of the tree: how `--help` looks, older spellings of options, and the options of `hudtui` itself."""
 
 from __future__ import annotations
 

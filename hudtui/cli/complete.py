@@ -1,4 +1,4 @@
-"""What a shell completes beyond commands and options: runs, machines, offers, files of the project, and words of an option.
+"""Completions of a shell beyond commands and options: runs, machines, offers, files of the project, and words of an option.
 
 Only files are read: completion starts no environment, asks no machine and no provider, and writes nothing.
 """

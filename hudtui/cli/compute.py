@@ -1,4 +1,4 @@
-"""What the commands about machines share: providers, filters, tables, and a sign of progress."""
+"""Parts of the commands about machines: providers, filters, tables, and a sign of progress."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def from_text(offer: Offer, simulated: bool) -> str:
 
 
 def notes_text(offer: Offer) -> str:
-    """What is special about an offer's price and stay."""
+    """Remarks about an offer's price and stay."""
     from hudtui.core.compute.limits import money
 
     price = offer.price

@@ -1,4 +1,4 @@
-"""How every command speaks: data on standard output, talk on standard error, failures as exit codes."""
+"""Output of all commands: data on standard output, talk on standard error, exit codes."""
 
 from __future__ import annotations
 
@@ -367,7 +367,7 @@ async def ask_until(until: asyncio.Event, prompt: str) -> str | None:
 
 
 def host_prompts() -> dict[str, Any]:
-    """How connections to machines ask for pass-phrases, in a terminal, and report new host keys."""
+    """Questions of connections to machines: pass-phrases in a terminal, new host keys."""
     return {"ask": ask_secret if interactive() else None, "say": lambda notice: say(notice.message)}
 
 

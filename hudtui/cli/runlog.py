@@ -1,4 +1,4 @@
-"""What the commands about runs have in common: the store, the machines, and how runs and their logs are printed."""
+"""Parts of the commands about runs: store, machines, and printing of runs and their logs."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def reconcile_runs(store: RunStore) -> None:
 
 
 class Sink:
-    """Where log lines go.
+    """Target of log lines.
 
     Args:
         as_json: One object a line.
@@ -298,7 +298,7 @@ def state_text(run: RunSummary) -> str:
 
 
 def cost_text(run: RunSummary) -> str:
-    """What its machine has cost so far; a dash for one of the user's own."""
+    """Cost of its machine so far; a dash for one of the user's own."""
     from hudtui.core.compute.limits import money
 
     cost = run.cost(time.time())

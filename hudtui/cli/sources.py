@@ -88,7 +88,7 @@ def login_settings() -> Settings | None:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """How an environment is reached."""
+    """Way to reach an environment."""
 
     timeout: float = knob(60.0, "Seconds for the start, and for each answer.", minimum=0.1)
     header: tuple[str, ...] = knob((), "HTTP header for a URL; $NAME takes a setting.", "--header", "-H", metavar="NAME=VALUE")

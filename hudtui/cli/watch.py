@@ -59,7 +59,7 @@ async def metrics(
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions(LogOptions):
-    """What is watched on a machine, and what is printed of it."""
+    """Choice of a session on a machine, and of its output."""
 
     session: str | None = knob(
         None, "A tmux session there, or the beginning of its name; with --file, a run in a trackio database.", "--session", "-s"

@@ -48,7 +48,7 @@ class Chat(Protocol):
 
 @dataclass(frozen=True)
 class RolloutLimits:
-    """What an episode may take."""
+    """Limits of an episode."""
 
     turns: int
     """Answers of the model."""

@@ -1,4 +1,4 @@
-"""What all trainings share: their input files, their log, their job on the platform, and what a resumed one writes again."""
+"""Parts of all trainings: their input files, their log, their job on the platform, and what a resumed one writes again."""
 
 from __future__ import annotations
 

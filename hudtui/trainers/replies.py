@@ -1,4 +1,4 @@
-"""Where the replies of a training come from: batches of the trainer's own model, or a vLLM server that answers each by itself.
+"""Sources of the replies of a training: batches of the trainer's own model, or a vLLM server that answers each by itself.
 
 A batch waits for the slowest environment of its turn. A server does not: each conversation requests its next reply as soon as its
 environment has answered.

@@ -309,7 +309,7 @@ def _keep(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def _read(plan: _Plan) -> tuple[ServedTasks, tuple[Tool, ...]]:
-    """What a plan names, and what an agent can call there."""
+    """Environment of a plan, and the tools that an agent can call there."""
     from hudtui.core.environment.bundled import with_python_variable
     from hudtui.core.flows.serve import list_actions, served_tasks
     from hudtui.core.openenv.options import ServeRequest

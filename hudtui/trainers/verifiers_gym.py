@@ -55,7 +55,7 @@ _OLD_OPTIONS = ("--env-args", "-a", "--num-examples", "--rollouts-per-example")
 
 
 class PlayOptions(BaseModel):
-    """What is played, and how; kept with each task, because workers of a trainer have nothing else to find it by."""
+    """Tasks and their settings; kept with each task, because workers of a trainer have nothing else to find it by."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -145,7 +145,7 @@ class HUDTaskset(vf.Taskset[HUDTask, HUDTasksetConfig]):
         ]
 
     def play_options(self) -> PlayOptions:
-        """What is played, and how.
+        """Return the tasks and their settings.
 
         Raises:
             InputError: The tasks or the configuration are not named.

@@ -21,7 +21,7 @@ _FORMS: Mapping[ExportForm, tuple[str, str, str]] = {
     "atif": ("ATIF", "Agent Trajectory Interchange Format, a document a line", ".atif.jsonl"),
     "sft": ("training data", "prompts and completions that datasets loads", ".sft.jsonl"),
 }
-"""How episodes can be written: words, explanation, end of the file's name."""
+"""Forms of written episodes: words, explanation, end of the file's name."""
 
 
 async def export_episodes(

@@ -49,7 +49,7 @@ class FileChange:
 
 @dataclass(frozen=True)
 class FileBuffer:
-    """What is known of an open file. Each reading and writing makes a new buffer."""
+    """State of an open file. Each reading and writing makes a new buffer."""
 
     path: Path
     saved: str

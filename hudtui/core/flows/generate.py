@@ -37,7 +37,7 @@ class Generated:
     """The YAML."""
     findings: tuple[Finding, ...]
     file: Path | None = None
-    """Where the configuration is written, as the user named it: relative to the project folder, or absolute."""
+    """File of the configuration, as the user named it: relative to the project, or absolute."""
 
     @property
     def summary(self) -> str:

@@ -1,4 +1,4 @@
-"""How a flow talks to its user: a terminal, a screen, or a script that said `--yes`."""
+"""The user of a flow: at a terminal, at a screen, or a script that said `--yes`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from hudtui.core.errors import InputError, Location
 
 Severity = Literal["information", "success", "warning", "error"]
-"""How much a message matters to the user."""
+"""Importance of a message."""
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Choice:
     """One of several answers to a question."""
 
     value: str
-    """What the flow gets."""
+    """Value that the flow gets."""
     label: str
-    """What the user reads."""
+    """Text that the user reads."""
     help: str = ""
 
 

@@ -90,7 +90,7 @@ class PlayRequest(PlayTaskOptions):
     """A file or folder of tasks, or a dataset on the Hub."""
     config: Path
     fork: ForkPoint | None = None
-    """Where the episode begins; its task is then the one of the fork, unless `task` names one."""
+    """Start of the episode; its task is then the one of the fork, unless `task` names one."""
     keep: Path | None = PLAYED
     """The trace that the episode is appended to; None: it is not kept."""
 
@@ -101,12 +101,12 @@ class PlayStarted:
 
     task: Task
     opening: str
-    """What the agent is shown first: prompt and answers of the set-up."""
+    """First message to the agent: prompt and answers of the set-up."""
     actions: tuple[Tool, ...]
-    """What the agent can call."""
+    """Tools that the agent can call."""
     max_turns: int
     recorded: str | None = None
-    """Of a fork: the recorded opening, where it differs from this one."""
+    """For a fork: the recorded opening, if it differs from this one."""
     images: tuple[KeptImage, ...] = ()
     """Images that the set-up answered with."""
 
@@ -123,7 +123,7 @@ class PlayedTurn:
     scores: Scores
     """As they stand after this turn."""
     recorded: str | None = None
-    """Of a fork: the recorded answer of the environment, where it differs from that of this turn."""
+    """For a fork: the recorded answer of the environment, if it differs from that of this turn."""
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui rollouts play --json`."""
@@ -142,7 +142,7 @@ class ReplyWanted:
     """A person is to reply, or to give the episode to the policy."""
 
     number: int
-    """Of the turn, from 1."""
+    """Number of the turn, from 1."""
     error: HudtuiError | None = None
     """Reason why the policy could not reply, where it failed. The episode continues once the person or the policy replies."""
 
@@ -153,7 +153,7 @@ class PlayScored:
 
     scores: Scores
     evaluation: Any
-    """What the evaluate tool answered."""
+    """Answer of the evaluate tool."""
     error: str | None = None
     """Reason why the evaluation failed, where it did."""
 
@@ -529,7 +529,7 @@ class Playing:
         return await self._complete(player.messages)
 
     async def _unless_interrupted(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What the work returns; None where a person interrupted it, which cancels it."""
+        """Return the result of the work; None if a person interrupted it, which cancels it."""
         task, interrupted = asyncio.ensure_future(work), asyncio.ensure_future(self._interrupted.wait())
         try:
             await asyncio.wait({task, interrupted}, return_when=asyncio.FIRST_COMPLETED)
@@ -552,7 +552,7 @@ class Playing:
 
 
 def _opening(episode: Episode) -> str:
-    """What the agent was shown first, as text."""
+    """Return the first message to the agent, as text."""
     return message_text({"content": opening_of(episode)})
 
 

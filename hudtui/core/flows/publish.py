@@ -1,4 +1,4 @@
-"""What is decided before tasks become a dataset: changes that they need, where a push goes, and who will see it."""
+"""Decisions before tasks become a dataset: their changes, the target of a push, its readers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DatasetChoice:
 
 @dataclass(frozen=True)
 class DatasetChoices:
-    """What a request leaves open."""
+    """Choices that a request leaves open."""
 
     remote: DatasetChoice
     """Run servers of this machine behind the platform instead."""

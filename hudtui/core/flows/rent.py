@@ -39,12 +39,12 @@ from hudtui.core.settings import machine_prefixes
 from hudtui.core.text import clean_line, duration
 
 WHY = "ended by hand"
-"""What the ledger and the history say of a pod that the user ended."""
+"""Reason for the end of a pod, in the ledger and the history, if the user ended it."""
 
 
 @dataclass(frozen=True)
 class RentRequest:
-    """What to rent."""
+    """Request for a rented machine."""
 
     offer: Offer
     reasons: tuple[str, ...] = ()
@@ -289,7 +289,7 @@ class PodToEnd:
     ours: bool = True
     """hudtui rented it."""
     cost: str | None = None
-    """What it has cost so far, for people."""
+    """Cost so far, for the user."""
     orphan: Orphan | None = None
     """Reason why no run owns it, and its age; None for a pod that has a run, or was rented without one on purpose."""
 

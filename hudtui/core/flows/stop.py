@@ -28,7 +28,7 @@ class Stopped:
 
     summary: RunSummary
     report: str
-    """What became of the run and of its machine, in one sentence."""
+    """State of the run and of its machine, in one sentence."""
 
 
 async def stop(

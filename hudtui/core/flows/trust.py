@@ -25,7 +25,7 @@ LARGEST = 8 * 1024 * 1024
 """Bytes of a task file up to which its servers are listed beforehand. Those of a larger one are asked about when it is used, or
 where `hudtui trust` is given its name."""
 _CONFIGS = (".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
-"""Where other programs keep the servers of a folder, beside the JSON files at its top."""
+"""Files in which other programs keep the servers of a folder, beside the JSON files at its top."""
 _MOST_CONFIGS = 100
 
 
@@ -71,7 +71,7 @@ class Question(NamedTuple):
     """What to ask the user about."""
 
     powers: tuple[trust.Power, ...]
-    """What the user has not agreed to. Empty where there is nothing to ask."""
+    """Powers that the user has not agreed to; empty if there is nothing to ask."""
     before: tuple[str, ...]
     """See `changes`."""
 

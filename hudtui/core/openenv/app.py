@@ -120,7 +120,7 @@ class OpenEnvApp:
 
     @property
     def sessions(self) -> int:
-        """How many sessions there are now."""
+        """Number of sessions now."""
         return self._sockets + len(self._over_http)
 
     async def aclose(self) -> None:

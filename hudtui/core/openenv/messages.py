@@ -46,7 +46,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class TaskChoice:
-    """What a client asks `reset` for; all None for the next task."""
+    """Arguments of `reset`; all None for the next task."""
 
     task_id: str | None = None
     index: int | None = None
@@ -97,7 +97,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def read_choice(data: Any) -> TaskChoice:
-    """What `reset` asks for. Fields that this server does not know are ignored, as the protocol has it.
+    """Return the arguments of `reset`. Fields that this server does not know are ignored, as the protocol has it.
 
     Raises:
         Refused: A field is of the wrong kind.

@@ -1,4 +1,4 @@
-"""What a user asks to be served. Commands import this module at their start: it stays small."""
+"""Options of a server of episodes. Commands import this module at their start: it stays small."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hudtui.core.knobs import knob
 
 @dataclass(frozen=True)
 class ServeRequest:
-    """What a user asks to be served."""
+    """Options of a server of episodes."""
 
     config: Path | None = None
     """None: every tool of the environment is an action."""

@@ -39,7 +39,7 @@ _SERVER_ERROR = -32000
 
 
 class ServedTasks:
-    """What a server plays, the same for all its clients.
+    """Tasks and configuration of a server, the same for all its clients.
 
     Args:
         tasks: At least one.

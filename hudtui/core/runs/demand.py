@@ -1,4 +1,4 @@
-"""True if a machine has enough memory for the model of a training, by the estimate of `training.memory`."""
+"""Fit of a training into the memory of a machine, by the estimate of `training.memory`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Demand:
 
     @property
     def advice(self) -> str:
-        """What to do where memory is missing."""
+        """Advice if memory is missing."""
         return features_of(self.engine).advice.gpus
 
     @property

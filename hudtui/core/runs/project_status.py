@@ -42,7 +42,7 @@ class ProjectStep:
     detail: str
     """The state of the step in a few words, such as `no task file`."""
     what_next: str
-    """What the user can do next, as a sentence."""
+    """Next step of the user, as a sentence."""
     errors: int = 0
     """Number of errors in the files of this step; 0 also for a step that failed for another reason."""
 

@@ -39,7 +39,7 @@ class Rental:
 
 @dataclass(frozen=True)
 class RunSpec(JobSpec):
-    """What to run, where, and what it may cost."""
+    """A run: its work, its machine and its limits."""
 
     rent: Rental | None = None
     """None for this machine, or a machine that the user owns."""

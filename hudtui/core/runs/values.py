@@ -94,7 +94,7 @@ class RunSummary:
     why: str | None = None
     """The reason why the run failed, was stopped or is lost, as a sentence."""
     mode: Literal["tmux", "processes"] | None = None
-    """How the stages run: in a tmux session, or as detached processes without tmux."""
+    """Way in which the stages run: in a tmux session, or as detached processes without tmux."""
     stage: str | None = None
     """Name of the current or last stage."""
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a task asks of its agent: the fields `agent_config` and `system_prompt` of HUD's v4 tasks."""
+"""Settings of a task for its agent: the fields `agent_config` and `system_prompt` of HUD's v4 tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KNOWN = ("system_prompt", *_LISTS, *_FLAGS, *_UNUSED)
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What holds for the agent of one task, beside the configuration."""
+    """Settings of the agent of one task, beside the configuration."""
 
     system_prompt: str = ""
     """Added to the configuration's system prompt."""

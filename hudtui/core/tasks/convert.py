@@ -51,7 +51,7 @@ class ProblemSummary:
 
 @dataclass
 class ConversionResult:
-    """What a conversion read and wrote."""
+    """Result of a conversion."""
 
     source: str
     total: int = 0

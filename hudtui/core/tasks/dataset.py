@@ -349,7 +349,7 @@ PREVIEW_ROWS = 3
 
 @dataclass(frozen=True)
 class DatasetPreview:
-    """What a request would write."""
+    """Result that a request would write."""
 
     total: int
     """Tasks in the source."""

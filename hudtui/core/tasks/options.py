@@ -37,7 +37,7 @@ class TaskSelection:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetOptions:
-    """How a dataset is made."""
+    """Options of a dataset."""
 
     name: str | None = knob(None, "ORG/NAME on the Hub, or the name of a local file.")
     private: bool | None = knob(

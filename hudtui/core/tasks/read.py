@@ -50,7 +50,7 @@ _TABLE_ROWS = 4096
 
 @dataclass(frozen=True)
 class TaskSource:
-    """Where tasks are; nothing has been read yet."""
+    """Place of tasks; nothing has been read yet."""
 
     name: str
     """As the user wrote it."""
@@ -657,7 +657,7 @@ def _are_new(tasks: list[CheckedTask], ids: dict[str, int]) -> bool:
 
 @dataclass(frozen=True)
 class LoadedTasks:
-    """What a source of tasks holds."""
+    """Content of a source of tasks."""
 
     tasks: tuple[Task, ...]
     """The usable tasks, in the order of the source."""

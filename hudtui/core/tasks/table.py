@@ -169,7 +169,7 @@ TASK_FIELDS: Fields[TaskText] = {
     "category": lambda task: task.row.category or None,
     "problem": lambda task: task.row.problem or None,
 }
-"""What a filter of tasks can name."""
+"""Names that a filter of tasks can use."""
 
 
 _LITERAL = re.compile(r"\w[\w/@,-]*")
@@ -506,7 +506,7 @@ class Bars:
     title: str
     bars: tuple[tuple[str, int], ...]
     note: str = ""
-    """What the bars leave out."""
+    """Remark about values that the bars leave out."""
 
 
 @dataclass(frozen=True)

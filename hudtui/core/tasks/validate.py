@@ -49,7 +49,7 @@ Lacking = Callable[[str], tuple[str, str]]
 
 @dataclass(frozen=True)
 class Rules:
-    """What tasks are checked against. Everything is optional; what is unknown is not checked."""
+    """Facts that tasks are checked against. A missing one checks nothing."""
 
     lookup: Lookup | None = None
     """Values of variables by their exact names; None: unresolved variables are not reported."""
@@ -78,7 +78,7 @@ class Rules:
 
     @cached_property
     def identity(self) -> EnvironmentIdentity:
-        """What identifies the analyzed environment."""
+        """Identity of the analyzed environment."""
         from hudtui.core.environment.matching import identity_of
 
         assert self.analysis is not None
@@ -114,7 +114,7 @@ class CheckedTask(msgspec.Struct, gc=False):
     inferred: bool = False
     """True if `mcp_config` comes from the lock file's image."""
     rewritten: tuple[str, ...] = ()
-    """What `Rules.rewrite` noticed or changed."""
+    """Remarks of `Rules.rewrite` about changes."""
     problems: list[FieldProblem] = []
 
     @property

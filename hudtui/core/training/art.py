@@ -25,7 +25,7 @@ from hudtui.core.training.shape import ModelShape
 DRIVER = 570
 """Oldest NVIDIA driver for the CUDA that the locked PyTorch is built for."""
 _ENVIRONMENT_GIB = 24.0
-"""What the environment takes on disk, with what is downloaded for it."""
+"""Space of the environment on disk, with its downloads."""
 AT_ONCE = 32
 """Most episodes at the same time."""
 _QUANTISED = 0.6
@@ -37,7 +37,7 @@ _NOT_A_NAME = re.compile(r"[^a-z0-9._-]+")
 
 @dataclass(frozen=True)
 class ArtLayout:
-    """How the GPUs share the work."""
+    """Division of the work among the GPUs."""
 
     train: tuple[int, ...]
     serve: tuple[int, ...]

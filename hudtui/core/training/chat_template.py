@@ -1,4 +1,4 @@
-"""True if the trainer can use a chat template; as a program, it reads the template as JSON from standard input.
+"""Check of a chat template for the trainer; as a program, it reads the template as JSON from standard input.
 
 Renders as `transformers` does, without it. A template is a foreign program: this process has a limit of memory and of
 time, and Jinja's sandbox keeps the template from anything but its text.

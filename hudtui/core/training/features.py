@@ -26,10 +26,10 @@ class Advice:
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """What an engine can do, and what hudtui has to know of it. The defaults are those of a training on GPUs."""
+    """Abilities of an engine, and facts that hudtui needs about it. The defaults are those of a training on GPUs."""
 
     trains: bool = True
-    """It trains a model; otherwise it plays tasks with a policy."""
+    """True if it trains a model; otherwise it plays tasks with a policy."""
     gpu: Gpu = "needed"
     usual_gpus: int = 2
     """Number of GPUs that are rented if so many hold the model."""
@@ -41,7 +41,7 @@ class Features:
     rehearsal: Mapping[str, Any] | None = None
     """Settings that a rehearsal changes, so that it takes minutes on a CPU; None if it cannot be rehearsed."""
     installs: str = "an environment for training"
-    """What the environment of a rehearsal holds, for the question before it is made."""
+    """Content of the environment of a rehearsal, for the question before it is made."""
     installed_size: str = "Its size is not known"
     settings: Collection[str] | None = None
     """Names of the settings of `recipe.Recipe` that it takes; None for those that are not of one engine alone."""

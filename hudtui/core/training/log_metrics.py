@@ -86,7 +86,7 @@ _OF_EPOCH = re.compile(r"\bepoch\W{0,3}(\d{1,6})(?:\s*(?:/|of)\s*(\d{1,6}))?", r
 _NO_STEPS = re.compile(r"eval|valid|test", re.I)
 _OPENS = re.compile(r"[{,:]\s*$")
 _GOES_ON = re.compile(r"\s*(?:['\"\]})(\[\d.+-]|(?:np|array|tensor|nan|inf|none|null|true|false)\b)", re.I)
-"""How a line begins that continues a printed dictionary."""
+"""Beginning of a line that continues a printed dictionary."""
 _SPEAKER = re.compile(r"^\s*\([\w .:=-]{1,80}\) ?")
 """The worker of a line, as Ray writes it."""
 _LISTED = re.compile(rf"[^\w\n]*([A-Za-z][\w ./@:%+\-]{{0,80}}?)\s*[:│┃|]\s*({_VALUE})\s*(?:s|%)?\s*[│┃|]?\s*")
@@ -705,11 +705,11 @@ class _Bar(NamedTuple):
     start: int
     end: int
     about: str
-    """What stands before it: `Train: `."""
+    """Text before it: `Train: `."""
     done: int
     total: int
     rest: str
-    """What stands in its brackets."""
+    """Text in its brackets."""
     counted: int | None = None
     """The step that stands before it."""
 

@@ -1,4 +1,4 @@
-"""How much memory a training run takes on each GPU: estimates from the model's size, good to about a third."""
+"""Memory that a training run takes on each GPU: estimates from the model's size, good to about a third."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GpuMemory:
     cache: float
     """Keys and values of the conversations that are generated at the same time."""
     left: float = 0.0
-    """What another process that shares the GPU keeps there while it sleeps."""
+    """Memory that another process on the same GPU keeps while it sleeps."""
 
     @property
     def total(self) -> float:
@@ -49,7 +49,7 @@ class GpuMemory:
 
 @dataclass(frozen=True)
 class GpuLayout:
-    """How the GPUs of a machine share the work."""
+    """Division of the work among the GPUs of a machine."""
 
     serve: tuple[int, ...]
     train: tuple[int, ...]
@@ -72,7 +72,7 @@ _PROMPT = 200
 
 @dataclass(frozen=True)
 class CpuEstimate:
-    """What a training on a processor takes, good to a factor of two or three."""
+    """Return the memory of a training on a processor, good to a factor of two or three."""
 
     floor: float
     """GiB of the weights, the gradients, the optimizer's state and the libraries."""

@@ -125,7 +125,7 @@ stands for anything. They are those of TRL, transformers, verifiers, prime-rl, A
 cookbook, LLaMA-Factory, torchtune and vLLM. Before a name may stand `train/`; a name of an evaluation begins as in
 `_EVALUATIONS`."""
 _EVALUATIONS = ("eval_", "eval/", "evaluation/", "val_", "val/", "val-core/", "val-aux/", "validation/", "test_", "test/")
-"""How the names in a line of an evaluation begin."""
+"""Beginnings of the names in a line of an evaluation."""
 _SUMMARY = frozenset({"train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"})
 """Names in the line that sums a training up at its end."""
 

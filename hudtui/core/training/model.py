@@ -29,7 +29,7 @@ MOST_SENT = 40 << 30
 
 @dataclass(frozen=True)
 class ModelAssessment:
-    """What is known about a model before anything is rented."""
+    """Facts about a model before anything is rented."""
 
     state: Literal["fine", "unknown", "refused"]
     text: str
@@ -37,7 +37,7 @@ class ModelAssessment:
     files: tuple[Path, ...] = ()
     """The files of a folder of this computer that the machine has to get."""
     on_hub: bool = False
-    """It is the id of a model on the Hub, and only the Hub knows more."""
+    """True for the id of a model on the Hub: only the Hub knows more."""
 
 
 def assess_model(name: str, folder: Path, *, here: bool, sent: bool = False, config: GymConfig | None = None) -> ModelAssessment:

@@ -159,7 +159,7 @@ class PlanFile:
 
     @property
     def text(self) -> bytes:
-        """What is in it, where that is no file of the user's."""
+        """Content, unless it is a file of the user's."""
         return resource_bytes(self.resource) if self.resource else (self.content or "").encode()
 
     def __post_init__(self) -> None:
@@ -172,7 +172,7 @@ class PlanFile:
 
 @dataclass(frozen=True)
 class Continuation:
-    """What a run takes over from an earlier run in order to continue it."""
+    """Files and settings of an earlier run that a run continues."""
 
     run: str
     """Id of the earlier run."""
@@ -189,7 +189,7 @@ class Continuation:
 
 @dataclass(frozen=True)
 class Readiness:
-    """How a service shows that it can be used: it listens, or a file appears."""
+    """Sign that a service can be used: it listens, or a file appears."""
 
     port: int | None = None
     path: str | None = None
@@ -200,7 +200,7 @@ class Readiness:
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """What to do about a stage that ends badly."""
+    """Rule for a stage that ends badly."""
 
     times: int = 0
     delay: float = 2.0
@@ -220,7 +220,7 @@ class Stage:
     secrets: tuple[str, ...] = ()
     """Names of the secrets it gets as environment variables."""
     service: bool = False
-    """It runs until the stages after it are done."""
+    """True if it runs until the stages after it are done."""
     ready: Readiness | None = None
     restart: RestartPolicy = RestartPolicy()
     max_seconds: float | None = None
@@ -274,7 +274,7 @@ class Plan:
     wheel: bool = False
     """Whoever carries it out puts a wheel of hudtui into `WHEELS`: the machine has no hudtui of its own."""
     notes: tuple[str, ...] = ()
-    """What people should know before they start it, such as the memory it takes."""
+    """Remarks for the user before the start, such as the memory it takes."""
 
     def __post_init__(self) -> None:
         names = [stage.name for stage in self.stages]

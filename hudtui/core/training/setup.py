@@ -1,4 +1,4 @@
-"""What the plans of all engines share: the Python environment on the machine, and the variables of a stage. Pure."""
+"""Parts of the plans of all engines: the Python environment on the machine, and the variables of a stage. Pure."""
 
 from __future__ import annotations
 

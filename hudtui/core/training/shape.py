@@ -37,7 +37,7 @@ class ModelShape:
     """Numbers that one layer keeps of one token as its keys; as many again are its values."""
     vocabulary: int = _VOCABULARY
     source: str = "its name"
-    """Where the size is from, for people."""
+    """Source of the size, for the user."""
 
 
 def billions(model: str) -> float | None:

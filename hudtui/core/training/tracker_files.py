@@ -37,7 +37,7 @@ _DEPTH = 3
 _LARGEST = 16 * 1024 * 1024
 """Longest value of a database in bytes: a computed column of a few bytes in the file may have any length."""
 _SQL_SECONDS = 20.0
-"""How long all queries of a database may take together, per look."""
+"""Seconds that all queries of a database may take together, per look."""
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 

@@ -29,11 +29,11 @@ from hudtui.core.training.recipe import FEWEST_TASKS, RECIPE, REHEARSAL, TINY, R
 from hudtui.core.training.setup import REHEARSE, gpu_options, python_environment, trainer_variables
 
 PORT = 8000
-"""Of the model's server. It listens on the loopback address alone: its admin routes ask for no key."""
+"""Host of the model's server. It listens on the loopback address alone: its admin routes ask for no key."""
 DRIVER = 580
 """Oldest NVIDIA driver for the CUDA that the locked PyTorch is built for."""
 _ENVIRONMENT_GIB = 22.0
-"""What the training environment takes on disk, with what is downloaded for it."""
+"""Space of the training environment on disk, with its downloads."""
 _STARTS_WITHIN = 1800.0
 """Seconds for the server to download a model and load it."""
 _SHARED_SECRETS = ("HF_TOKEN",)
