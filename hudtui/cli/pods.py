@@ -20,14 +20,11 @@ from hudtui.core.errors import InputError, MachineError
 from hudtui.core.text import duration
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.costs import CostSummary
-    from hudtui.core.compute.known_pods import KnownPod
-    from hudtui.core.compute.overview import PodRow, PodsSnapshot
+    from hudtui.core.compute.overview import PodsSnapshot
+    from hudtui.core.compute.pod_row import PodRow
     from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.provider import Provider
-    from hudtui.core.compute.reconcile import Orphan, Reconciliation
-    from hudtui.core.compute.values import Pod
-    from hudtui.core.flows.rent import PodToEnd
+    from hudtui.core.compute.reconcile import Reconciliation
 
 Name = Annotated[str, typer.Argument(metavar="MACHINE", help="Name or id of the machine, or the beginning of one.")]
 Names = Annotated[list[str], typer.Argument(metavar="MACHINE...", help="Names or ids of machines, or the beginnings of them.")]
@@ -35,32 +32,6 @@ _MAY_LIVE = "a machine may still be alive and cost money: hudtui pods list"
 
 
 app = typer.Typer(help="Find offers; rent, list, reach and end machines.", invoke_without_command=True, rich_markup_mode=None)
-
-
-def _to_json(one: KnownPod, spending: CostSummary | None = None) -> dict[str, Any]:
-    cost = (spending.of(one.pod.id) or spending.of(one.pod.name)) if spending else None
-    record = one.record
-    return {
-        **one.pod.to_json(),
-        "simulated": one.provider.features.simulated,
-        "ours": record is not None,
-        "run": record.run if record else None,
-        "spent": cost.spent if cost else None,
-        "spent_is_billed": cost.billed if cost else None,
-        "hours": cost.hours if cost else None,
-        "reachable": one.reachable,
-        "seen": time.time() if one.reachable else record.seen if record else None,
-        "why": record.why if record else None,
-    }
-
-
-def _last_seen(one: KnownPod) -> str:
-    """How old the state of a pod is whose provider does not answer; empty for the others."""
-    return "" if one.reachable or one.record is None else _seen(one.record.seen)
-
-
-def _seen(at: float | None) -> str:
-    return "never seen" if at is None else f"as of {duration(max(time.time() - at, 0.0))} ago"
 
 
 @console.by_default(app)
@@ -71,7 +42,8 @@ async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
 
     Machines of a provider that does not answer are shown in their last known state.
     """
-    from hudtui.core.compute.costs import sums_of
+    from hudtui.core.compute.costs import in_currency
+    from hudtui.core.compute.pod_row import POD_HEAD
 
     async with compute.asked(compute.settings(), provider or (), paid=True) as providers:
         ledger = _ledger()
@@ -84,10 +56,10 @@ async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
     if as_json:
         console.out_json(
             {
-                "pods": [{**_holding_to_json(one, simulated), "left_hours": found.left(one)} for one in found.pods],
+                "pods": [{**one.to_json(), "left_hours": found.left(one)} for one in found.pods],
                 "unseen": [owned.to_json() for owned in unseen],
-                "per_hour": None if spending.mixed else spending.per_hour,
-                "per_hour_by_currency": sums_of((one.per_hour, one.currency) for one in spending.open),
+                "per_hour": in_currency(spending.currency, spending.per_hour),
+                "per_hour_by_currency": spending.per_hour,
                 "currency": spending.currency,
                 "taken": [owned.to_json() for owned in found.taken],
                 "silent": [one.to_json() for one in found.silent],
@@ -96,11 +68,7 @@ async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
         )
         return
     if found.pods:
-        compute.table(
-            ("POD", "STATE", "GPUS", "PRICE/H", "AGE", "COST SO FAR", "RUN", "LOGIN", "AT"),
-            [_row(one, found.at, simulated) for one in found.pods],
-            right=(3, 4, 5),
-        )
+        compute.table(POD_HEAD, [one.cells(found.at) for one in found.pods], right=(3, 4, 5))
     elif not found.warnings:
         console.say("No machine is rented now. hudtui pods offers lists offers; hudtui pods create rents one.")
     for owned in unseen:
@@ -112,44 +80,6 @@ async def list_pods(provider: Providers = None, as_json: Json = False) -> None:
 
 
 app.command("create")(create)
-
-
-def _holding_to_json(one: PodRow, simulated: frozenset[str]) -> dict[str, Any]:
-    return {
-        **one.pod.to_json(),
-        "simulated": one.pod.provider in simulated,
-        "ours": one.ours,
-        "run": one.run,
-        "by_hand": one.by_hand,
-        "spent": one.spend.spent if one.spend else None,
-        "spent_is_billed": one.spend.billed if one.spend else None,
-        "hours": one.spend.hours if one.spend else None,
-        "reachable": one.reachable,
-        "seen": one.seen,
-    }
-
-
-def _row(one: PodRow, now: float, simulated: frozenset[str]) -> tuple[str, ...]:
-    from hudtui.core.compute.limits import money
-
-    pod = one.pod
-    owner = one.run or ("by hand" if one.by_hand else "no run") if one.ours else "not hudtui's"
-    return (
-        pod.name or pod.id,
-        _state(pod) + ("" if one.reachable else f", {_seen(one.seen)}"),
-        f"{pod.gpu_count}x {pod.gpu_type}" if pod.gpu_type else "–",
-        "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-        duration(one.age(now)),
-        one.spend.text if one.spend else "–",
-        owner,
-        str(pod.addresses[0]) if pod.addresses else "–",
-        (pod.cloud or pod.provider) + (" (simulated)" if pod.provider in simulated else ""),
-    )
-
-
-def _state(pod: Pod) -> str:
-    progress = f" {pod.progress} %" if pod.progress is not None and pod.stage == "installing" else ""
-    return f"{pod.stage}{progress}" + (f": {pod.failure}" if pod.failure else "")
 
 
 @app.command("status")
@@ -167,34 +97,17 @@ async def status(
         wanted = names or [one.pod.id or one.pod.name for one in seen.pods if one.pod.provider in providers]
         found = [await find_pod(name, providers, ledger) for name in wanted]
         simulated = [one.name for one in providers.values() if one.features.simulated]
-    spending = seen.spending
+    rows = [seen.costed(one) for one in found]
     if as_json:
-        console.out_json([_to_json(one, spending) for one in found])
+        console.out_json([one.to_json() for one in rows])
         return
-    for one in found:
-        _print(one, spending)
+    for one in rows:
+        for label, text in one.facts(seen.at):
+            console.out(f"{label:<8} {text}")
+        console.out()
     if not (found or seen.warnings):
         console.say("No machine is rented now.")
     _say_all((*(one.text(time.time()) for one in seen.silent), *seen.warnings), simulated)
-
-
-def _print(one: KnownPod, spending: CostSummary) -> None:
-    from hudtui.core.compute.limits import money
-
-    pod, cost = one.pod, spending.of(one.pod.id) or spending.of(one.pod.name)
-    facts = [
-        ("machine", f"{pod.name}  ({pod.id}, {one.provider.title})"),
-        ("state", f"{_state(pod)}  ({pod.status})" + (f", {_last_seen(one)}" if _last_seen(one) else "")),
-        ("GPUs", f"{pod.gpu_count}x {pod.gpu_type}" + (", spot" if pod.spot else "") if pod.gpu_type else "–"),
-        ("at", " ".join(word for word in (pod.cloud, pod.region) if word) or "–"),
-        ("price", "–" if pod.hourly is None else f"{money(pod.hourly, pod.currency)} an hour"),
-        ("cost", f"{cost.text} in {duration(cost.hours * 3600)}" if cost else "–"),
-        ("run", (one.record.run or "none: rented by hand, yours until you end it") if one.record else "not rented by hudtui"),
-        ("login", ", ".join(map(str, pod.addresses)) or "not yet"),
-    ]
-    for label, text in facts:
-        console.out(f"{label:<8} {text}")
-    console.out()
 
 
 @app.command("ssh", context_settings={"ignore_unknown_options": True})
@@ -217,7 +130,8 @@ def ssh(
         async with compute.asked(settings, paid=True) as providers:
             found = await find_pod(name, providers, _ledger())
             if not found.reachable:
-                console.say(f"{found.provider.title} does not answer: its address is that {_last_seen(found)}")
+                title = found.provider.title if found.provider is not None else found.pod.provider
+                console.say(f"{title} does not answer: its address is that {found.seen_text(time.time())}")
             async with compute.busy(f"connecting to {found.pod.name}"):
                 tty = console.interactive() or as_json or not command
                 return await pod_ssh_command(found.pod, settings.get, command or (), tty=tty)
@@ -271,7 +185,7 @@ async def limits(
             now = now.with_value(field, text)
         if changes:
             async with compute.busy(f"telling {found.record.name}"):
-                guard = await change_limits(found.pod, now, found.provider, ledger, settings.get)
+                guard = await change_limits(found.pod, now, providers[found.pod.provider], ledger, settings.get)
             if guard:
                 console.say(guard)
     if as_json:
@@ -295,10 +209,10 @@ async def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> No
         living = await _to_end([one for one in found if one.pod.alive], ledger)
         ended = await _end(living, ledger, Terminal(yes=yes))
     if as_json:
-        console.out_json([*map(_to_json, already), *ended])
+        console.out_json([*(one.to_json() for one in already), *ended])
 
 
-async def _end(pods: Sequence[PodToEnd], ledger: Ledger, person: Terminal) -> list[dict[str, Any]]:
+async def _end(pods: Sequence[PodRow], ledger: Ledger, person: Terminal) -> list[dict[str, Any]]:
     """End pods and print how each has ended. Returns them as JSON values.
 
     Raises:
@@ -306,7 +220,7 @@ async def _end(pods: Sequence[PodToEnd], ledger: Ledger, person: Terminal) -> li
     """
     from hudtui.core.flows.rent import Ended, end_pods
 
-    simulated = {one.provider.name: one.provider.features.simulated for one in pods}
+    simulated = {one.pod.provider: one.simulated for one in pods}
     ended: list[dict[str, Any]] = []
     line = compute.Spinner("")
     async with AsyncExitStack() as stack, aclosing(end_pods(pods, ledger, person)) as steps:
@@ -323,22 +237,22 @@ async def _end(pods: Sequence[PodToEnd], ledger: Ledger, person: Terminal) -> li
     return ended
 
 
-async def _to_end(found: Sequence[KnownPod], ledger: Ledger) -> list[PodToEnd]:
+async def _to_end(found: Sequence[PodRow], ledger: Ledger) -> list[PodRow]:
     """Pods with what the user should know before their end."""
+    from dataclasses import replace
+
     from hudtui.core.compute.costs import sum_costs
-    from hudtui.core.compute.lifecycle import PREFIX
-    from hudtui.core.flows.rent import PodToEnd
+    from hudtui.core.compute.pod_row import unclaimed_reason
     from hudtui.core.runs.remote_run import is_run_active
 
-    def work() -> list[PodToEnd]:
-        costs = sum_costs(ledger, {}, time.time(), here=[one.provider for one in found])
-        pods = []
+    def work() -> list[PodRow]:
+        costs = sum_costs(ledger, time.time(), here=[one.provider for one in found if one.provider is not None])
+        rows = []
         for one in found:
-            run = one.record.run if one.record is not None and is_run_active(one.record) else None
+            over = one.run is not None and one.record is not None and not is_run_active(one.record)
             cost = costs.of(one.pod.name) or costs.of(one.pod.id)
-            ours = one.record is not None or one.pod.name.startswith(PREFIX)
-            pods.append(PodToEnd(one.pod, one.provider, run, ours, cost.text if cost else None))
-        return pods
+            rows.append(replace(one, cost=cost, unclaimed=unclaimed_reason(one.record) if over else None))
+        return rows
 
     return await ledger.run(work)
 
@@ -359,7 +273,7 @@ async def history(
         console.say(f"warning: {warning}")
     found = found[:limit]
     if as_json:
-        console.out_json([_to_json(one) for one in found])
+        console.out_json([one.to_json() for one in found])
     elif found:
         compute.table(HISTORY_HEAD, [history_row(one) for one in found], right=(3, 4, 5))
     else:
@@ -380,7 +294,6 @@ def reconcile(
 
 async def _reconcile(*, end: bool, yes: bool, as_json: bool) -> None:
     from hudtui.core.compute.reconcile import reconcile as compare
-    from hudtui.core.flows.rent import PodToEnd
 
     ledger = _ledger()
     async with compute.asked(compute.settings(), paid=True) as providers:
@@ -388,8 +301,7 @@ async def _reconcile(*, end: bool, yes: bool, as_json: bool) -> None:
             found = await compare(providers, ledger)
         if not (as_json and end):
             _print_reconciled(found, providers, as_json)
-        orphans = [PodToEnd(one.pod, providers[one.pod.provider], cost=one.cost_text, orphan=one) for one in found.orphans]
-        ended = await _end(orphans, ledger, Terminal(yes=yes)) if end else []
+        ended = await _end(found.orphans, ledger, Terminal(yes=yes)) if end else []
     if end and as_json:
         console.out_json(ended)
 
@@ -398,18 +310,13 @@ def _print_reconciled(found: Reconciliation, providers: Mapping[str, Provider], 
     if as_json:
         console.out_json(found.to_json())
         return
-    from hudtui.core.compute.limits import money
+    from hudtui.core.compute.pod_row import seen_text
 
-    def row(orphan: Orphan) -> tuple[str, ...]:
-        pod = orphan.pod
-        return (
-            pod.name or pod.id,
-            _state(pod),
-            "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-            duration(orphan.age_seconds),
-            orphan.cost_text or "–",
-            orphan.why,
-        )
+    now = time.time()
+
+    def row(orphan: PodRow) -> tuple[str, ...]:
+        name, state, _, price, age, cost, *_ = orphan.cells(now)
+        return name, state, price, age, cost, orphan.unclaimed or ""
 
     if found.orphans:
         compute.table(("POD", "STATE", "PRICE/H", "AGE", "COST", "WHY"), [row(one) for one in found.orphans], right=(2, 3, 4))
@@ -419,7 +326,7 @@ def _print_reconciled(found: Reconciliation, providers: Mapping[str, Provider], 
     for owned in found.lost:
         console.say(f"{owned.name} has ended: {owned.why or 'why is not known'}")
     for owned in found.unclear:
-        console.say(f"{owned.name} may exist ({_seen(owned.seen)}). It is looked for again at the next start.")
+        console.say(f"{owned.name} may exist ({seen_text(owned.seen, now)}). It is looked for again at the next start.")
     if not (found.orphans or found.unclear or found.warnings):
         alive = f"{len(found.alive)} alive and owned" if found.alive else "none is alive"
         console.say(f"Every machine is accounted for; {alive}.")
@@ -437,7 +344,7 @@ async def wallet(provider: Providers = None, as_json: Json = False) -> None:
         found = {one.name: (one.title, one.features.simulated, await one.account()) for one in providers.values()}
         accounts = {name: account for name, (_, _, account) in found.items()}
         ledger, here = _ledger(), tuple(providers.values())
-        spending = await ledger.run(sum_costs, ledger, accounts, time.time(), here=here, elsewhere=False)
+        spending = await ledger.run(sum_costs, ledger, time.time(), here=here, accounts=accounts)
     if as_json:
         console.out_json(
             [
@@ -449,13 +356,11 @@ async def wallet(provider: Providers = None, as_json: Json = False) -> None:
     for name, (title, simulated, account) in found.items():
         unreal = " (simulated)" if simulated else ""
         console.out(f"{title}: {account.name}" + (f", team {account.team}" if account.team else ""))
-        balance = None if account.balance is None else money(account.balance, account.currency)
-        console.out(f"  balance   {'unknown' if balance is None else balance + unreal}")
-        ours = [one for one in spending.pods if one.provider == name]
-        now = sum_text(((one.per_hour, one.currency) for one in ours if one.open), account.currency)
-        console.out(f"  now       {now} an hour")
-        console.out(f"  today     {sum_text(((one.today, one.currency) for one in ours), account.currency)}")
-        for one in sorted(ours, key=lambda one: -one.spent)[:10]:
+        console.out(f"  balance   {'unknown' if account.balance is None else money(account.balance, account.currency) + unreal}")
+        ours = spending.at(name)
+        console.out(f"  now       {sum_text(ours.per_hour, account.currency)} an hour")
+        console.out(f"  today     {sum_text(ours.today, account.currency)}")
+        for one in sorted(ours.pods, key=lambda one: -one.spent)[:10]:
             console.out(f"  {one.name}  {one.text}, {duration(one.hours * 3600)}{'' if one.open else ', ended'}")
     unreal_ones = [name for name, (_, simulated, _) in found.items() if simulated]
     if unreal_ones:

@@ -16,7 +16,8 @@ from hudtui.tui.facts import Money
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from hudtui.core.compute.overview import Overview, PodRow, PodsSnapshot
+    from hudtui.core.compute.overview import Overview, PodsSnapshot
+    from hudtui.core.compute.pod_row import PodRow
     from hudtui.core.compute.pods import PodRecord
     from hudtui.core.compute.provider import ProviderError
     from hudtui.core.runs.unattended import UnattendedPod
@@ -115,8 +116,8 @@ class Spending:
         if orphans:
             first = orphans[0]
             words = [first.pod.name]
-            if first.age_seconds is not None:
-                words.append(f"for {span(first.age_seconds)}")
+            if (age := first.age(holdings.at)) is not None:
+                words.append(f"for {span(age)}")
             if first.cost_text is not None:
                 simulated = " (simulated)" if self.is_simulated(first.pod.provider) else ""
                 words.append(f"{first.cost_text.removesuffix(' billed')} so far{simulated}")
@@ -373,7 +374,7 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     """What the header shows, from the last check and the current records. Runs in a thread."""
     from datetime import datetime
 
-    from hudtui.core.compute.costs import sum_costs, sum_text
+    from hudtui.core.compute.costs import sum_costs
     from hudtui.core.compute.limits import limits_from_settings, money
     from hudtui.core.errors import HudtuiError
     from hudtui.core.http import is_loopback
@@ -381,41 +382,26 @@ def _money(session: ComputeSession, noted: Collection[str]) -> Money | None:
     overview = session.overview
     held = overview.holdings
     orphans = held.orphans if held is not None else ()
-    spending = sum_costs(
-        overview.ledger,
-        held.accounts if held is not None else {},
-        overview.now(),
-        here=overview.paid,
-        others=[one.pod for one in orphans],
-    )
-    written = {one.name: one for one in overview.ledger.records()}
-    # An ordered machine costs money from now on; one that was ordered and never seen may not exist.
-    asked = [one for one in written.values() if one.state == "intended" and one.held and spending.of(one.name)]
-    alive = [one for one in spending.open if one.name not in written or written[one.name].state != "intended"]
+    costs = sum_costs(overview.ledger, overview.now(), here=overview.paid, others=[one.pod for one in orphans])
+    alive = [pod for pod in costs.open if pod.expected]
     taken = sum(one.name not in noted for one in held.taken) if held is not None else 0
-    if not alive and not asked and not taken:
+    if not alive and not taken:
         return None
-    who = [*((one.name, one.provider) for one in alive), *((one.name, one.provider) for one in asked)]
-    names = {name for name, _ in who}
-    simulated = [
-        is_loopback(written[name].endpoint) if name in written else overview.providers[provider].features.simulated
-        for name, provider in who
-    ]
+    names = {pod.name for pod in alive}
     known = [one for one in held.pods if one.pod.name in names] if held is not None else []
     old = [one.seen for one in known if not one.reachable and one.seen is not None]
     budget = ""
     with contextlib.suppress(HudtuiError):  # a mistyped limit is reported where money is about to be spent
         day = limits_from_settings(session.settings).day_budget
         budget = "" if day is None else money(day)
-    hourly = [*((one.per_hour, one.currency) for one in spending.open), *((one.hourly or 0.0, one.currency) for one in asked)]
     return Money(
-        machines=len(who),
-        per_hour=sum_text(hourly, spending.currency),
-        today=sum_text(((one.today, one.currency) for one in spending.pods), spending.currency),
+        machines=len(alive),
+        per_hour=costs.shown.per_hour_text,
+        today=costs.shown.today_text,
         budget=budget,
         orphans=len(orphans),
         warn=any(one.verdict is not None and one.verdict.level != "fine" for one in known),
-        simulated=bool(simulated) and all(simulated),
+        simulated=bool(alive) and all(is_loopback(pod.endpoint) for pod in alive),
         as_of=datetime.fromtimestamp(min(old)).strftime("%H:%M") if old else "",
         taken=taken,
     )

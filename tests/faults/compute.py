@@ -395,7 +395,7 @@ async def _start_anew(injection: Injection, sim: PrimeSimulator, folder: Path, k
                 outcome.broken.append("it counts as rented by hand, and the user was not told of it")
             if shown | by_hand != left:
                 outcome.broken.append(f"{len(left)} live, the next start shows {len(shown)}")
-            if any(orphan.owned is None for orphan in first.orphans):
+            if any(orphan.record is None for orphan in first.orphans):
                 outcome.broken.append("the next start does not know whose machine it is")
             for orphan in first.orphans:
                 await terminate_pod(orphan.pod, user.provider, user.ledger, why="nobody's", sleep=user.sleep)

@@ -11,21 +11,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from hudtui.core.compute.costs import HOUR, midnight
+from hudtui.core.compute.costs import HOUR, CostSummary, PodCost, midnight, pod_cost, same_purse, was_there
 from hudtui.core.compute.limits import Limits, in_usd, money, rates_text
 from hudtui.core.compute.pods import Grant, PodRecord
 from hudtui.core.compute.values import Price
 from hudtui.core.errors import MachineError
-from hudtui.core.http import is_loopback
 
 LEAST = 0.1
 """Least hours for which the budget must pay a machine: a shorter time passes during the setup."""
 RUN_TAIL = 900.0
 """Seconds from the watchdog's request to stop a run until it ends the machine: time to fetch the results."""
-_LATE = 900.0
-"""Seconds past the deadline after which a watchdog whose machine still exists counts as failed."""
 
 
 class BudgetExceeded(MachineError):
@@ -35,59 +31,21 @@ class BudgetExceeded(MachineError):
     """
 
 
-@dataclass(frozen=True)
-class BudgetShare:
-    """The share of one machine in the day's budget, in USD."""
+def shares(entries: Sequence[PodRecord], endpoint: str, now: float) -> tuple[PodCost, ...]:
+    """Return the costs of the machines that share today's budget with a new one from this service; see `same_purse`.
 
-    name: str
-    currency: str
-    """The currency in which the machine is charged."""
-    spent: float
-    """Spending today so far: the bill, or price times time."""
-    ahead: float
-    """Possible further cost until the watchdog ends the machine; until midnight without a known watchdog."""
-
-
-def shares(entries: Sequence[PodRecord], realm: str, now: float) -> tuple[BudgetShare, ...]:
-    """Return the shares of machines in today's budget. Simulated machines have a separate budget.
-
-    The entries are all of the ledger's, those that have ended included; `realm` is the service that is asked for another one: a
-    simulator's machines count there alone.
+    The entries are all of the ledger's, those that have ended included.
     """
-    begin, end = midnight(now), midnight(midnight(now) + 36 * HOUR)
-
-    def counts(one: PodRecord) -> bool:
-        same = one.endpoint == realm if is_loopback(realm) else not is_loopback(one.endpoint)
-        return same and one.state != "never" and (one.open or max(one.ended or 0.0, one.updated) > begin)
-
-    return tuple(_share(one, now, begin, end) for one in entries if counts(one))
+    begin = midnight(now)
+    counted = [one for one in entries if same_purse(endpoint, one.endpoint) and was_there(one, begin)]
+    return tuple(pod_cost(one, now) for one in counted)
 
 
-def _share(one: PodRecord, now: float, begin: float, end: float) -> BudgetShare:
-    hourly, until = in_usd(one.hourly or 0.0, one.currency), now if one.open else (one.ended or one.updated)
-    prepaid = (one.order.offer.price.prepaid_hours if one.order is not None else 0.0) * hourly
-    today = hourly * max(until - max(one.created, begin), 0.0) / HOUR
-    if one.created >= begin:
-        today = max(today, prepaid)
-    if not one.open:
-        # The bill is for the time from its creation; it is today's where the provider's clock
-        # makes no sense of that.
-        if one.billed is not None:
-            whole = until - one.created
-            billed = in_usd(one.billed, one.currency)
-            today = billed * (min(max(until - begin, 0.0) / whole, 1.0) if whole > 0 else 1.0)
-        return BudgetShare(one.name, one.currency, today, 0.0)
-    last = end if one.until is None or now > one.until + _LATE else max(one.until, now)
-    ahead = hourly * (last - now) / HOUR
-    paid = max(prepaid - hourly * max(now - one.created, 0.0) / HOUR, 0.0)  # of what comes, charged already
-    return BudgetShare(one.name, one.currency, today, max(ahead - paid, 0.0))
-
-
-def grant_new(name: str, price: Price, realm: str, limits: Limits, *, tail: float = 0.0) -> Grant:
+def grant_new(name: str, price: Price, endpoint: str, limits: Limits, *, tail: float = 0.0) -> Grant:
     """How long a machine that is about to be asked for may live.
 
-    `name` is the one it is written down under, empty to ask before that; `realm` the service that is asked for it. `tail` is the
-    time in seconds between the moment at which its limits stop the work on it and the one at which its guard ends it.
+    `name` is the one it is written down under, empty to ask before that; `endpoint` the service that is asked for it. `tail`
+    is the time in seconds between the moment at which its limits stop the work on it and the one at which its guard ends it.
 
     Returns:
         What the ledger asks with all its entries; it raises `BudgetExceeded`.
@@ -105,8 +63,8 @@ def grant_new(name: str, price: Price, realm: str, limits: Limits, *, tail: floa
             )
         if limits.day_budget is None or not price.stated or price.hourly <= 0:
             return own
-        others = [share for share in shares(entries, realm, moment) if share.name != name]
-        rest = limits.day_budget - sum(share.spent + share.ahead for share in others)
+        others = [pod for pod in shares(entries, endpoint, moment) if pod.name != name]
+        rest = limits.day_budget - sum(pod.today_in_usd + pod.more_in_usd for pod in others)
         longest = rest / in_usd(price.hourly, price.currency) * HOUR
         least = max(LEAST * HOUR + tail, price.prepaid_hours * HOUR)
         if longest < (least if own is None else max(min(least, own - moment), price.prepaid_hours * HOUR)):
@@ -127,8 +85,10 @@ def grant_changed(owned: PodRecord, limits: Limits, *, tail: float = 0.0) -> Gra
         own = _own(limits, hourly, owned.created, tail)
         if limits.day_budget is None or hourly <= 0:
             return own
-        found = shares(entries, owned.endpoint, moment)
-        rest = limits.day_budget - sum(share.spent + (share.ahead if share.name != owned.name else 0.0) for share in found)
+        rest = limits.day_budget
+        for pod in shares(entries, owned.endpoint, moment):
+            rest -= pod.today_in_usd
+            rest -= in_usd(pod.pending, pod.currency) if pod.name == owned.name else pod.more_in_usd
         longest = moment + max(rest, 0.0) / in_usd(hourly, owned.currency) * HOUR
         return longest if own is None else min(own, longest)
 
@@ -143,16 +103,16 @@ def _own(limits: Limits, hourly: float, created: float, tail: float) -> float | 
     return created + min(left) * HOUR + tail if left else None
 
 
-def _reached(budget: float, price: Price, rest: float, others: Sequence[BudgetShare]) -> BudgetExceeded:
-    said = [
-        f"{money(sum(share.spent for share in others))} is spent today",
-        *(f"{share.name} may cost {money(share.ahead)} more" for share in others if share.ahead > 0),
-    ]
+def _reached(budget: float, price: Price, rest: float, others: Sequence[PodCost]) -> BudgetExceeded:
+    spent = CostSummary(tuple(others))
+    counted = f" (counted as {money(spent.today_in_usd)})" if spent.today.keys() - {"USD"} else ""
+    words = [f"{spent.today_text} is spent today{counted}"]
+    words += [f"{pod.name} may cost {money(pod.more_in_usd)} more" for pod in others if pod.more_in_usd >= 0.005]
     needs = f"{price.prepaid_hours:g} h, charged at once" if price.prepaid_hours else f"{LEAST * 60:g} min of it"
-    rates = rates_text({price.currency, *(share.currency for share in others)})
+    rates = rates_text({price.currency, *(pod.currency for pod in others)})
     return BudgetExceeded(
         f"the day's budget of {money(budget)} has no room for another machine",
-        why=f"{', '.join(said)}; {money(max(rest, 0.0))} is left, "
+        why=f"{', '.join(words)}; {money(max(rest, 0.0))} is left, "
         f"which at {money(price.hourly, price.currency)} an hour does not pay for {needs}."
         + (f" The budget counts {rates}." if rates else ""),
         fix="End a machine (hudtui pods), lower its limits, or raise HUDTUI_BUDGET_DAY.",

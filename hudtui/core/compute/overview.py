@@ -10,61 +10,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hudtui.core.compute.costs import HOUR, CostSummary, PodCost, sum_costs
-from hudtui.core.compute.limits import Limits, LimitVerdict, hours_left, judge
+from hudtui.core.compute.costs import HOUR, CostSummary, sum_costs
+from hudtui.core.compute.limits import hours_left, judge
 from hudtui.core.compute.market import Market, fetch_offers, load_cache, save_cache
+from hudtui.core.compute.pod_row import PodRow
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.reconcile import IsActive, Orphan, ProviderOutage, Reconciliation, reconcile
-from hudtui.core.compute.values import Account, Pod
+from hudtui.core.compute.reconcile import IsActive, ProviderOutage, Reconciliation, reconcile
+from hudtui.core.compute.values import Account
 from hudtui.core.errors import InputError
-
-
-@dataclass(frozen=True)
-class PodRow:
-    """One machine that is alive, or that may be: its provider cannot say.
-
-    Where `reachable` is False, everything in `pod` is what the ledger knows: stage, price and address are those of `seen`, a
-    login with that address may still work, and the machine counts as alive and is paid for until its provider says otherwise.
-    """
-
-    pod: Pod
-    orphan: Orphan | None
-    """Why no run owns the machine; None for a machine of a run, and for a machine that hudtui did not rent."""
-    run: str | None
-    """The run that it is for; None for a machine that was rented by hand."""
-    spend: PodCost | None
-    """None for pods that hudtui did not rent."""
-    limits: Limits | None
-    verdict: LimitVerdict | None
-    """What the guard says; None where there are no limits."""
-    reachable: bool = True
-    """Its provider said in this look that it is there."""
-    seen: float | None = None
-    """When its provider said so last, in seconds since the epoch: `PodsSnapshot.at` where `reachable`. None: it never did."""
-    until: float | None = None
-    """When the guard on it ends it, in seconds since the epoch; None: never, or not known. See `budget`."""
-
-    @property
-    def ours(self) -> bool:
-        """It was rented by this program."""
-        return self.spend is not None
-
-    @property
-    def by_hand(self) -> bool:
-        """It was rented on purpose, without a run: it is the user's, no orphan, and ended by name alone."""
-        return self.ours and self.run is None and self.orphan is None
-
-    def age(self, now: float) -> float | None:
-        """Seconds since it was asked for; None: unknown."""
-        if self.spend is not None:
-            return self.spend.hours * HOUR
-        began = self.pod.created
-        return None if began is None else max(now - began, 0.0)
-
-    def seen_ago(self, now: float) -> float | None:
-        """Seconds since its provider said that it is there; None: it never did."""
-        return None if self.seen is None else max(now - self.seen, 0.0)
 
 
 @dataclass(frozen=True)
@@ -93,16 +47,20 @@ class PodsSnapshot:
     silent: tuple[ProviderOutage, ...] = ()
     """Providers that did not answer; `ProviderOutage.text(now)` is the line to show."""
 
+    def costed(self, one: PodRow) -> PodRow:
+        """Return a machine with its cost, as it was found by itself."""
+        return replace(one, cost=self.spending.of(one.pod.id) or self.spending.of(one.pod.name))
+
     def left(self, one: PodRow) -> float | None:
         """Hours until a machine ends: by its limits, by the guard on it, or because the wallet is empty by then.
 
         The wallet pays for all that is alive at its provider. None: nothing is known that ends it.
         """
-        if one.spend is None:
+        if one.cost is None:
             return None
         found = [] if one.until is None else [max(one.until - self.at, 0.0) / HOUR]
         if one.limits is not None:
-            left = hours_left(one.limits, self.spending.usage(one.spend), one.spend.per_hour)
+            left = hours_left(one.limits, self.spending.usage(one.cost), one.cost.per_hour)
             found += [left] if left is not None else []
         found += [lasts for lasts in (self.wallet_lasts(one),) if lasts is not None]
         return min(found, default=None)
@@ -110,10 +68,10 @@ class PodsSnapshot:
     def wallet_lasts(self, one: PodRow) -> float | None:
         """Hours for which the wallet pays for all that is alive at a machine's provider; None where that is not known."""
         account = self.accounts.get(one.pod.provider)
-        if account is None or one.spend is None:
+        if account is None or one.cost is None:
             return None
-        together = self.spending.per_hour_at(one.pod.provider, one.spend.currency)
-        return None if together is None else account.lasts(together, one.spend.currency)
+        together = self.spending.per_hour_at(one.pod.provider, one.cost.currency)
+        return None if together is None else account.lasts(together, one.cost.currency)
 
     @property
     def unreachable(self) -> tuple[PodRow, ...]:
@@ -121,9 +79,9 @@ class PodsSnapshot:
         return tuple(one for one in self.pods if not one.reachable)
 
     @property
-    def orphans(self) -> tuple[Orphan, ...]:
+    def orphans(self) -> tuple[PodRow, ...]:
         """Alive, of this program, and owned by no run."""
-        return tuple(one.orphan for one in self.pods if one.orphan is not None)
+        return tuple(one for one in self.pods if one.unclaimed is not None)
 
 
 class Overview:
@@ -147,7 +105,6 @@ class Overview:
         self.holdings: PodsSnapshot | None = None
         """What was seen last; None before the first look."""
         self._cache, self._active = cache, active
-        self._until: Mapping[str, float | None] = {}
 
     @property
     def paid(self) -> tuple[Provider, ...]:
@@ -205,13 +162,11 @@ class Overview:
 
     def _hold(self, found: Reconciliation, accounts: Mapping[str, Account], warnings: tuple[str, ...]) -> PodsSnapshot:
         now = self.now()
-        spending = sum_costs(self.ledger, accounts, now, here=self.paid, others=[orphan.pod for orphan in found.orphans])
-        runs = {one.name: one.run for one in spending.pods}
-        self._until = {one.name: one.until for one in self.ledger.records()}
-        held = [self._holding(orphan.pod, orphan, None, spending, now) for orphan in found.orphans]
-        held += [self._holding(pod, None, runs.get(pod.name), spending, now) for pod in found.alive]
-        held += [self._unreachable(owned, spending) for owned in found.unclear]
-        held += [PodRow(pod, None, None, None, None, None, seen=now) for pod in found.others]
+        spending = sum_costs(self.ledger, now, here=self.paid, others=[orphan.pod for orphan in found.orphans])
+        rows = [*found.orphans, *found.alive]
+        rows += [self._unreachable(record) for record in found.unclear]
+        held = [self._judged(row, spending) for row in rows]
+        held += [PodRow(pod, self.providers.get(pod.provider), seen=now) for pod in found.others]
         return PodsSnapshot(
             at=now,
             pods=tuple(held),
@@ -227,16 +182,18 @@ class Overview:
         found = [one for one in self.ledger.records(alive=False) if one.unasked and one.updated > now - 24 * HOUR]
         return tuple(sorted(found, key=lambda one: -one.updated))
 
-    def _unreachable(self, owned: PodRecord, spending: CostSummary) -> PodRow:
-        held = self._holding(replace(owned.last_pod(), name=owned.name), None, owned.run, spending, owned.seen)
-        return replace(held, reachable=False)
+    def _unreachable(self, record: PodRecord) -> PodRow:
+        pod = replace(record.last_pod(), name=record.name)
+        provider = next((one for one in self.paid if record.is_at(one)), None)
+        return PodRow(pod, provider, record, reachable=False, seen=record.seen)
 
-    def _holding(self, pod: Pod, orphan: Orphan | None, run: str | None, spending: CostSummary, seen: float | None) -> PodRow:
-        cost, limits = spending.of(pod.name) or spending.of(pod.id), self.ledger.limits(pod.name)
+    def _judged(self, row: PodRow, spending: CostSummary) -> PodRow:
+        """The machine with its cost, its limits, and how near it is to them."""
+        cost, limits = spending.of(row.pod.name) or spending.of(row.pod.id), self.ledger.limits(row.pod.name)
         verdict = None
         if cost is not None and limits is not None:
             verdict = judge(limits, spending.usage(cost))
-        return PodRow(pod, orphan, run, cost, limits, verdict, seen=seen, until=self._until.get(pod.name))
+        return replace(row, cost=cost, limits=limits, verdict=verdict)
 
     async def close(self) -> None:
         await asyncio.gather(*(provider.close() for provider in self.providers.values()), return_exceptions=True)

@@ -9,7 +9,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -37,7 +37,7 @@ OPEN_STATES: frozenset[RecordState] = frozenset({"intended", "created", "ready",
 UNGUARDED = "no guard is on it"
 """`PodRecord.why` of a pod that is ready, was rented for no run, and has no guard yet."""
 
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE machines (
     name TEXT PRIMARY KEY,
@@ -61,7 +61,8 @@ CREATE TABLE machines (
     last_json TEXT,
     until REAL,
     account TEXT,
-    unasked INTEGER
+    unasked INTEGER,
+    charged_at REAL
 ) WITHOUT ROWID;
 CREATE INDEX machines_by_state ON machines (state, created);
 CREATE TABLE limits (name TEXT PRIMARY KEY, limits_json TEXT NOT NULL) WITHOUT ROWID;
@@ -105,7 +106,7 @@ class PodRecord:
     """What was ordered; `Offer.kept` of the offer. None if it cannot be read: another version wrote it."""
     seen: float | None = None
     """When its provider said last that it is alive; None: it never did."""
-    last: Mapping[str, Any] | None = None
+    last: Mapping[str, Any] | None = field(default=None, hash=False)
     """The machine as its provider told of it then; see `last_pod`."""
     until: float | None = None
     """When its guard ends it by its limits; None: never, or nothing is known of a guard."""
@@ -113,6 +114,9 @@ class PodRecord:
     """Whose money it was rented with, as the provider names the account; None where that was not known."""
     unasked: bool = False
     """It ended without being asked to: it was taken back, or its provider ended it; `why` says what is known of that."""
+
+    charged_at: float | None = None
+    """When its provider said last what it has cost so far; `last_pod` has the amount. None: it never did."""
 
     def last_pod(self) -> Pod:
         """The machine as it was known last: as its provider told of it, else as it was ordered (stage `unknown`)."""
@@ -297,10 +301,10 @@ class Ledger:
         if unknown:
             raise TypeError(f"a machine has no {', '.join(sorted(unknown))}")
         values = {key: value for key, value in facts.items() if value is not None}
-        if last is not None:
-            values |= _seen(last, time.time())
         with self._database.writing() as database:
             before = _read(database, name)
+            if last is not None:
+                values |= _seen(before, last, time.time())
             if state is not None and (before.state != "ended" or state in ("ending", "ended")):
                 values["state"] = state
                 if state in ("ended", "never"):
@@ -320,7 +324,7 @@ class Ledger:
             return ()
         more = {} if account is None else {"account": account}
         with self._database.writing() as database:
-            return tuple(_update(database, name, {**_seen(pod, at), **more}) for name, pod in pods.items())
+            return tuple(_update(database, name, {**_seen(_read(database, name), pod, at), **more}) for name, pod in pods.items())
 
     def claim(self, name: str) -> bool:
         """Claim a pod for this process, which continues preparing it. Returns False if another living process prepares it.
@@ -369,7 +373,7 @@ class Ledger:
 _COLUMNS = (
     *("name", "provider", "endpoint", "pod", "run", "workspace", "machine", "holder", "state", "hourly", "currency"),
     *("created", "updated", "ended", "billed", "why", "order_json"),
-    *("seen", "last_json", "until", "account", "unasked"),
+    *("seen", "last_json", "until", "account", "unasked", "charged_at"),
 )
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM machines"
 
@@ -402,11 +406,15 @@ def price_facts(pod: Pod) -> dict[str, Any]:
     return {} if pod.hourly is None else {"hourly": pod.hourly, "currency": pod.currency}
 
 
-def _seen(pod: Pod, at: float) -> dict[str, Any]:
-    """The columns that say what a provider told of a machine. A price that it does not tell changes nothing."""
-    import msgspec
-
-    return {"seen": at, "last_json": msgspec.json.encode(pod).decode(), **price_facts(pod)}
+def _seen(before: PodRecord, pod: Pod, at: float) -> dict[str, Any]:
+    """The columns that say what a provider told of a machine. A price or a charge that it does not tell changes nothing."""
+    facts = {"seen": at, **price_facts(pod)}
+    if pod.billed is not None:
+        facts["charged_at"] = at
+    elif before.charged_at is not None:
+        known = before.last_pod()
+        pod = replace(pod, billed=known.billed, estimated=known.estimated)
+    return {**facts, "last_json": json.dumps(to_plain(pod))}
 
 
 def _read(database: sqlite3.Connection, name: str) -> PodRecord:

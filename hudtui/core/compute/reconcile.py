@@ -10,13 +10,12 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hudtui.core.compute.costs import cost_text
 from hudtui.core.compute.lifecycle import PREFIX, UNSEEN_GRACE, find_in_history, mark_terminated
-from hudtui.core.compute.pods import UNGUARDED, Ledger, PodRecord, RecordState, price_facts
+from hudtui.core.compute.pod_row import PodRow, costed, unclaimed_reason
+from hudtui.core.compute.pods import Ledger, PodRecord, RecordState, price_facts
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.values import Account, Pod
 from hudtui.core.errors import MachineError
@@ -24,38 +23,6 @@ from hudtui.core.http import is_loopback
 from hudtui.core.text import clean_line, duration
 
 IsActive = Callable[[PodRecord], bool]
-
-
-@dataclass(frozen=True)
-class Orphan:
-    """A machine that costs money, and that no run owns."""
-
-    pod: Pod
-    owned: PodRecord | None
-    """Its entry in the ledger; None for a machine that was ordered elsewhere, or before the ledger was lost."""
-    age_seconds: float | None
-    cost: float | None
-    """What it has cost so far: the provider's bill, or its price times its age where there is none. None: unknown."""
-    billed: bool
-    """`cost` is the provider's bill."""
-    why: str
-    """Why it is one, for people."""
-
-    @property
-    def cost_text(self) -> str | None:
-        """`cost` with its currency, and where it comes from."""
-        return None if self.cost is None else cost_text(self.cost, self.pod.currency, self.billed)
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            "pod": self.pod.to_json(),
-            "owned": self.owned.to_json() if self.owned else None,
-            "age_seconds": self.age_seconds,
-            "cost": self.cost,
-            "cost_is_billed": self.billed,
-            "why": self.why,
-        }
 
 
 @dataclass(frozen=True)
@@ -84,13 +51,13 @@ class ProviderOutage:
 class Reconciliation:
     """The ledger and the providers, compared."""
 
-    orphans: tuple[Orphan, ...] = ()
+    orphans: tuple[PodRow, ...] = ()
     """Alive, and owned by no active run; the dearest first."""
     lost: tuple[PodRecord, ...] = ()
     """Taken for alive until now, and ended; their entries say so by now."""
     unclear: tuple[PodRecord, ...] = ()
     """They may exist: their providers do not say. The next start looks for them again."""
-    alive: tuple[Pod, ...] = ()
+    alive: tuple[PodRow, ...] = ()
     """Alive and owned, as they should be: by a run that is at work, or rented by hand."""
     by_hand: tuple[PodRecord, ...] = ()
     """Those of `alive` that were rented by hand, without a run."""
@@ -106,10 +73,10 @@ class Reconciliation:
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui pods reconcile --json`."""
         return {
-            "orphans": [orphan.to_json() for orphan in self.orphans],
+            "orphans": [_orphan_json(orphan) for orphan in self.orphans],
             "lost": [owned.to_json() for owned in self.lost],
             "unclear": [owned.to_json() for owned in self.unclear],
-            "alive": [pod.to_json() for pod in self.alive],
+            "alive": [one.pod.to_json() for one in self.alive],
             "by_hand": [owned.name for owned in self.by_hand],
             "warnings": list(self.warnings),
             "silent": [one.to_json() for one in self.silent],
@@ -167,7 +134,7 @@ async def reconcile(
         tuple(sorted((o for part in parts for o in part.orphans), key=lambda o: -(o.pod.hourly or 0.0))),
         tuple(owned for part in parts for owned in part.lost),
         (*(owned for part in parts for owned in part.unclear), *strange),
-        tuple(pod for part in parts for pod in part.alive),
+        tuple(row for part in parts for row in part.alive),
         tuple(owned for part in parts for owned in part.by_hand),
         (*(text for part in parts for text in part.warnings), *warnings, *unwritten),
         tuple(one for part in parts for one in part.silent),
@@ -271,6 +238,7 @@ async def _compare(
         return answer if isinstance(answer, Account) else None
 
     account = await ask_account() if ours else None
+    ours = [(_charged(pod, account), entry) for pod, entry in ours]
     told = {entry.name: pod for pod, entry in ours if entry is not None}
     whose = account.name if account is not None else None
     fresh = await notes.seen(told, now(), whose)
@@ -286,6 +254,7 @@ async def _compare(
             warnings.append(f"{entry.name} could not be checked: {error.what}")
             continue
         if isinstance(found, Pod):
+            found = _charged(found, await ask_account())
             ours.append((found, (await notes.seen({entry.name: found}, now())).get(entry.name, entry)))
         elif found.open:
             unclear.append(found)
@@ -296,8 +265,6 @@ async def _compare(
                 )
         elif found.state == "ended":
             lost.append(found)
-    if ours:
-        account = await ask_account()
     noted = [entry for _, entry in ours if entry is not None]
     wanted = [entry for entry in noted if entry.name not in closed and entry.state != "ending"]
     by_hand = [entry for entry in wanted if entry.by_hand]
@@ -309,9 +276,12 @@ async def _compare(
     orphans, alive = [], []
     for pod, entry in ours:
         if entry is not None and entry.name in kept:
-            alive.append(pod)
+            alive.append(PodRow(pod, provider, entry, seen=now()))
             continue
-        orphans.append(_orphan(pod, entry, entry is not None and entry.name in closed, account, now()))
+        at = now()
+        cost = costed(pod, entry, provider.endpoint, at)
+        why = unclaimed_reason(entry, closed=entry is not None and entry.name in closed)
+        orphans.append(PodRow(pod, provider, entry, cost, unclaimed=why, seen=at))
     known = {pod.id for pod, _ in ours}
     others = tuple(pod for pod in pods if pod.id not in known)
     return Reconciliation(
@@ -346,24 +316,21 @@ async def _missing(entry: PodRecord, provider: Provider, notes: _Notes, now: Cal
     return entry
 
 
-def _orphan(pod: Pod, entry: PodRecord | None, closed: bool, account: Account | None, now: float) -> Orphan:
-    began = pod.created if entry is None else entry.created
-    age = None if began is None else max(0.0, now - began)
-    hourly = pod.hourly if pod.hourly is not None else entry.hourly if entry else None
-    spent = account.spent.get(pod.id) if account else None
-    billed = spent is not None and account is not None and not account.estimated
-    cost = spent if spent is not None else None if age is None or hourly is None else age / 3600 * hourly
-    if entry is None:
-        why = "it has a name of hudtui's and was not ordered here: you on another machine, or a member of your team, may use it"
-    elif entry.state == "ending":
-        why = "its end was requested and is not confirmed"
-    elif closed:
-        why = "it was recorded as ended, or as never created"
-    elif entry.state != "ready" or entry.run is None:
-        unguarded = entry.state != "ready" or entry.why == UNGUARDED
-        why = "its setup was interrupted" + (", and no guard is on it" if unguarded else "")
-    elif entry.workspace is not None and not Path(entry.workspace).is_dir():
-        why = f"its run {entry.run} may be at work: the project {clean_line(entry.workspace)} cannot be read"
-    else:
-        why = f"its run {entry.run} is over"
-    return Orphan(pod, entry, age, cost, billed, why)
+def _charged(pod: Pod, account: Account | None) -> Pod:
+    """The machine with what was charged for it so far, as its account says."""
+    spent = account.spent.get(pod.id) if account is not None else None
+    if account is None or spent is None or account.currency != pod.currency:
+        return pod
+    return replace(pod, billed=spent, estimated=account.estimated)
+
+
+def _orphan_json(orphan: PodRow) -> dict[str, Any]:
+    cost = orphan.cost if orphan.cost_text is not None else None
+    return {
+        "pod": orphan.pod.to_json(),
+        "owned": orphan.record.to_json() if orphan.record else None,
+        "age_seconds": orphan.age(time.time()),
+        "cost": cost.spent if cost else None,
+        "cost_is_billed": cost is not None and cost.billed,
+        "why": orphan.unclaimed,
+    }

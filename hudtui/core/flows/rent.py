@@ -24,9 +24,9 @@ from hudtui.core.compute.lifecycle import (
     unique_name,
 )
 from hudtui.core.compute.limits import Limits, amount, estimate, limits_from_settings, money
+from hudtui.core.compute.pod_row import PodRow
 from hudtui.core.compute.pods import UNGUARDED, Ledger
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.reconcile import Orphan
 from hudtui.core.compute.registry import pod_login
 from hudtui.core.compute.values import Account, Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, MachineError
@@ -271,27 +271,11 @@ async def wallet_line(offer: Offer, provider: Provider, ledger: Ledger, person: 
 async def _wallet_line(offer: Offer, provider: Provider, ledger: Ledger, account: Account | None) -> str | None:
     if account is None:
         return None
-    costs = await ledger.run(lambda: sum_costs(ledger, {provider.name: account}, time.time(), here=[provider]))
+    costs = await ledger.run(lambda: sum_costs(ledger, time.time(), here=[provider]))
     return wallet_text(account, costs, provider.name, offer.price.hourly, offer.price.currency)
 
 
 # --- the end --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PodToEnd:
-    """A pod that the user wants to end, and what the user should know before."""
-
-    pod: Pod
-    provider: Provider
-    run: str | None = None
-    """The run that works on it."""
-    ours: bool = True
-    """hudtui rented it."""
-    cost: str | None = None
-    """Cost so far, for the user."""
-    orphan: Orphan | None = None
-    """Reason why no run owns it, and its age; None for a pod that has a run, or was rented without one on purpose."""
 
 
 @dataclass(frozen=True)
@@ -305,14 +289,14 @@ class Ended:
 
 
 async def end_pods(
-    pods: Sequence[PodToEnd], ledger: Ledger, person: Person, *, sleep: Sleep = asyncio.sleep
+    pods: Sequence[PodRow], ledger: Ledger, person: Person, *, sleep: Sleep = asyncio.sleep
 ) -> AsyncGenerator[Progress | Ended, None]:
     """End pods after the person has agreed, verify each end, and read the bills.
 
     A pod that cannot be ended keeps none of the others alive: its error comes last.
 
     Args:
-        pods: The pods.
+        pods: The pods, each with its provider.
         ledger: Where the ends are written down.
         person: Agrees to the end of all of them.
         sleep: Waits between two checks.
@@ -337,6 +321,8 @@ async def end_pods(
     for each in pods:
         yield Progress("end", f"Ending {_name(each.pod)}, and verifying it")
         try:
+            if each.provider is None:
+                raise ProviderError(f"there is no key here for {each.pod.provider}, where {_name(each.pod)} is")
             gone = await terminate_pod(each.pod, each.provider, ledger, why=WHY, sleep=sleep)
         except HudtuiError as error:
             failed.append(error)
@@ -349,30 +335,31 @@ async def end_pods(
         raise TerminationUnverified("; ".join(error.what for error in failed), why=" ".join(ended) or None, fix=failed[0].fix)
 
 
-def _ended_text(end: PodToEnd, gone: Pod) -> str:
+def _ended_text(end: PodRow, gone: Pod) -> str:
     if not gone.id:
         return f"{_name(end.pod)} was never created."
-    cost, simulated = charge_text(gone), " (simulated)" if end.provider.features.simulated else ""
+    cost, simulated = charge_text(gone), " (simulated)" if end.simulated else ""
     return f"{_name(end.pod)} has ended, verified: " + (f"it cost {cost}{simulated}." if cost else "its bill is not there yet.")
 
 
-def _pod_lines(end: PodToEnd) -> list[str]:
+def _pod_lines(end: PodRow) -> list[str]:
     pod = end.pod
     words = [_name(pod) + (f" ({pod.id})" if pod.id and pod.name else "")]
     if pod.gpu_count:
         words[0] += f": {pod.gpu_count} × {pod.gpu_type}"
     if pod.hourly is not None:
         words.append(f"{money(pod.hourly, pod.currency)}/h")
-    if end.cost is not None:
-        words.append(end.cost)
-    if end.provider.features.simulated:
+    if end.cost_text is not None:
+        words.append(end.cost_text)
+    if end.simulated:
         words.append("simulated")
     lines = [", ".join(words)]
     if end.run is not None:
         lines.append(f"! The run {end.run} is using it.")
-    elif end.orphan is not None:
-        age = f" for {duration(end.orphan.age_seconds)}" if end.orphan.age_seconds is not None else ""
-        lines.append(f"! It is unclaimed, and alive{age}: {clean_line(end.orphan.why)}.")
+    elif end.unclaimed is not None:
+        age = end.age(time.time())
+        alive = f" for {duration(age)}" if age is not None else ""
+        lines.append(f"! It is unclaimed, and alive{alive}: {clean_line(end.unclaimed)}.")
     elif not end.ours:
         lines.append("! It was not rented by hudtui: another program or person may be using it.")
     return lines

@@ -573,11 +573,12 @@ class RemoteRun:
         return self.context.ledger.limits(self.rent.machine) or self.record.spec.limits
 
     def usage(self) -> LimitUsage:
-        found = sum_costs(self.context.ledger, {}, self.now, here=(self.context.provider,))
-        mine = found.of(self.rent.machine)
-        return LimitUsage(
-            mine.hours if mine else 0.0, mine.spent if mine else 0.0, found.today_in_usd, currency=self.rent.currency
-        )
+        provider = self.context.provider
+        costs = sum_costs(self.context.ledger, self.now, here=(provider,))
+        mine = costs.of(self.rent.machine)
+        if mine is not None:
+            return costs.usage(mine)
+        return LimitUsage(0.0, 0.0, costs.beside(provider.endpoint).today_in_usd, currency=self.rent.currency)
 
     async def watch(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Take over the machine's events until the run has ended. Stops the run when a limit is reached."""

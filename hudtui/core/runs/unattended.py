@@ -56,7 +56,7 @@ def find_unattended(
     Raises:
         MachineError: The ledger cannot be read.
     """
-    spending = sum_costs(ledger, {}, time.time(), here=tuple(providers.values()))
+    spending = sum_costs(ledger, time.time(), here=tuple(providers.values()))
     counted = {pod.name for pod in spending.open}
     found = []
     for one in ledger.records():

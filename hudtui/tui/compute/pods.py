@@ -20,7 +20,8 @@ from hudtui.tui.widgets.virtual_table import Cell, Column, Rows, VirtualTable
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.overview import PodRow, PodsSnapshot
+    from hudtui.core.compute.overview import PodsSnapshot
+    from hudtui.core.compute.pod_row import PodRow
     from hudtui.core.compute.values import Pod
 
 COLUMNS = (
@@ -51,14 +52,14 @@ def state_of(holding: PodRow) -> tuple[str, str]:
     if not holding.reachable:
         return f"? {word}", "table--muted"
     style = {"ready": "table--ok", "failed": "table--error"}.get(pod.stage, "table--muted" if not holding.ours else "")
-    if holding.orphan is not None:
+    if holding.unclaimed is not None:
         return f"! {word}", "table--warning"
     return f"{GLYPHS.get(pod.stage, '?')} {word}", style
 
 
 def owner_of(holding: PodRow) -> str:
     """Owner of the machine: a run, the user, none (unclaimed), or a user outside hudtui."""
-    if holding.orphan is not None:
+    if holding.unclaimed is not None:
         return "unclaimed"
     return f"run {holding.run}" if holding.run else "you" if holding.ours else "not hudtui's"
 
@@ -87,9 +88,9 @@ def pod_cells(snapshot: PodsSnapshot, noted: Collection[str], row: PodRow | PodR
         (_gpus(pod), style),
         (money(pod.hourly, pod.currency) if pod.hourly is not None else "–", style),
         (_short(age) if age is not None else "–", style),
-        (row.spend.text.replace("about ", "~").replace(" billed", "") if row.spend else "–", style),
+        ((row.cost_text or "–").replace("about ", "~").replace(" billed", ""), style),
         (_short(left * 3600) if left is not None else "–", "table--warning" if near else style),
-        (owner_of(row), "table--warning" if row.orphan else style),
+        (owner_of(row), "table--warning" if row.unclaimed else style),
     )
 
 
@@ -246,12 +247,12 @@ def pod_lines(
         width: Cells of a line.
         now: The time, in seconds since the epoch; the moment of the last refresh by default.
     """
-    pod, cost = holding.pod, holding.spend
+    pod, cost = holding.pod, holding.cost
     lines = [Content.assemble((clean_line(pod.name), "bold $primary"), ("  (simulated)", "bold $warning") if simulated else "")]
-    if holding.orphan is not None:
+    if holding.unclaimed is not None:
         lines.append(
             Content.styled(
-                f"! Unclaimed: {clean_line(holding.orphan.why)}. {keys('{key:compute.terminate}')} ends it.", "bold $warning"
+                f"! Unclaimed: {clean_line(holding.unclaimed)}. {keys('{key:compute.terminate}')} ends it.", "bold $warning"
             )
         )
     if not holding.reachable:
@@ -282,7 +283,7 @@ def pod_lines(
     fact("price", f"{money(pod.hourly, pod.currency)} an hour" if pod.hourly is not None else "the provider does not say")
     if cost is not None:
         source = "" if cost.billed else ": price times time, the provider has no bill yet"
-        fact("cost", f"{cost.text} so far{source}", "bold")
+        fact("cost", f"{holding.cost_text} so far{source}" if holding.cost_text else "unknown", "bold")
         pays = holdings.wallet_lasts(holding)
         if pays is not None:
             fact("wallet", f"pays for {duration(pays * 3600)} of all machines", "bold $warning" if pays < 1 else "")

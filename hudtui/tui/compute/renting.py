@@ -11,7 +11,7 @@ from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.overview import PodRow
+    from hudtui.core.compute.pod_row import PodRow
     from hudtui.core.compute.values import Offer
     from hudtui.tui.screen import HudtuiScreen
 
@@ -96,25 +96,13 @@ class Renting:
 
     async def end(self, rows: Sequence[PodRow]) -> None:
         """End machines, after a question, and make sure that they are gone."""
-        from hudtui.core.flows.rent import Ended, PodToEnd, end_pods
+        from hudtui.core.flows.rent import Ended, end_pods
 
         screen, app = self._screen, self._screen.app
         session = await app.spending.open()
-        provider_of = session.overview.provider_of
-        pods = [
-            PodToEnd(
-                one.pod,
-                provider_of(one.pod.provider),
-                one.run,
-                one.ours,
-                one.spend.text if one.spend else None,
-                orphan=one.orphan,
-            )
-            for one in rows
-        ]
         ended: list[str] = []
         try:
-            async with aclosing(end_pods(pods, session.overview.ledger, app, sleep=app.services.sleep)) as steps:
+            async with aclosing(end_pods(rows, session.overview.ledger, app, sleep=app.services.sleep)) as steps:
                 async for step in steps:
                     if isinstance(step, Ended):
                         ended.append(step.text)

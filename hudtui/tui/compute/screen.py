@@ -36,7 +36,8 @@ from hudtui.tui.widgets.words import ago
 if TYPE_CHECKING:
     from hudtui.core.compute.hardware import Hardware
     from hudtui.core.compute.market import Market
-    from hudtui.core.compute.overview import PodRow, PodsSnapshot
+    from hudtui.core.compute.overview import PodsSnapshot
+    from hudtui.core.compute.pod_row import PodRow
     from hudtui.core.compute.pods import PodRecord
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer
@@ -362,7 +363,7 @@ class ComputeScreen(HudtuiScreen):
 
     def action_orphans(self) -> None:
         if self.snapshot is not None:
-            unclaimed = tuple(one for one in self.snapshot.pods if one.orphan is not None)
+            unclaimed = tuple(one for one in self.snapshot.pods if one.unclaimed is not None)
             self.start(partial(self._renting.end, unclaimed), group="end", exclusive=False)
 
     def action_limits(self) -> None:
@@ -617,7 +618,6 @@ class ComputeScreen(HudtuiScreen):
             bar.update(Content.styled(cut(f"! {clean_line(warnings[0], 400)}", width - len(more)) + more, "$warning"))
 
     def _account(self, width: int) -> Content:
-        from hudtui.core.compute.costs import sum_text
         from hudtui.core.compute.limits import money
 
         session, snapshot = self.session, self.snapshot
@@ -653,10 +653,8 @@ class ComputeScreen(HudtuiScreen):
                 words = f"○ {key} {session.settings.lacking(key)[0]}: {{key:app.trust}} asks about it"
             parts.append((self.app.keys_in(words), "$foreground-muted"))
         if snapshot is not None and snapshot.spending.pods:
-            spending = snapshot.spending
-            hourly = sum_text(((one.per_hour, one.currency) for one in spending.open), spending.currency)
-            parts.append((f"  {hourly}/h", "bold"))
+            spending = snapshot.spending.shown
+            parts.append((f"  {spending.per_hour_text}/h", "bold"))
             old = " as last known" if snapshot.unreachable else ""
-            today = sum_text(((one.today, one.currency) for one in spending.pods), spending.currency)
-            parts.append(f", {today} today{old}")
+            parts.append(f", {spending.today_text} today{old}")
         return Content.assemble(*parts)

@@ -22,7 +22,8 @@ from hudtui.tui.widgets.words import ago, span
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hudtui.core.compute.overview import PodRow, PodsSnapshot
+    from hudtui.core.compute.overview import PodsSnapshot
+    from hudtui.core.compute.pod_row import PodRow
     from hudtui.tui.home.reads import RunRead
 
 _MUTED = "$foreground-muted"

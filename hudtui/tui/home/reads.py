@@ -21,7 +21,8 @@ from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.overview import PodRow, PodsSnapshot
+    from hudtui.core.compute.overview import PodsSnapshot
+    from hudtui.core.compute.pod_row import PodRow
     from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.watch import RunView
 
@@ -128,8 +129,10 @@ def pod_words(pods: PodsSnapshot, one: PodRow) -> tuple[str, str, str, str, bool
     """Return name, owner, price and time left of a machine, and whether something is wrong with it."""
     pod, left = one.pod, pods.left(one)
     gpus = f"{pod.gpu_count} x {pod.gpu_type}" if pod.gpu_type and pod.gpu_count else pod.gpu_type
-    owner = f"run {one.run}" if one.run else "unclaimed" if one.orphan is not None else "no run" if one.ours else "not hudtui's"
+    owner = (
+        f"run {one.run}" if one.run else "unclaimed" if one.unclaimed is not None else "no run" if one.ours else "not hudtui's"
+    )
     price = "" if pod.hourly is None else f"{money(pod.hourly, pod.currency)}/h"
-    warns = one.orphan is not None or not one.reachable or (one.verdict is not None and one.verdict.level != "fine")
+    warns = one.unclaimed is not None or not one.reachable or (one.verdict is not None and one.verdict.level != "fine")
     words = f"{clean_line(gpus.replace('_', ' '), 40)} {clean_line(pod.name, 40)}".strip()
     return words, clean_line(owner, 40), price, "" if left is None else f"{span(left * 3600)} left", warns

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from hudtui.core.compute.budget import LEAST, BudgetExceeded, grant_changed, grant_new, shares
-from hudtui.core.compute.costs import midnight
+from hudtui.core.compute.costs import midnight, sum_costs
 from hudtui.core.compute.lifecycle import acquire
-from hudtui.core.compute.limits import Limits
+from hudtui.core.compute.limits import Limits, in_usd, judge, money
 from hudtui.core.compute.pods import Ledger, PodRecord
+from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.provider import ProviderError
-from hudtui.core.compute.values import Offer, Order, Price
+from hudtui.core.compute.values import Offer, Order, Pod, Price
 from hudtui.core.errors import MachineError
 
 REALM = "https://api.example.org"
@@ -113,7 +114,9 @@ def test_hours_that_are_charged_at_once(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded, match="less than what is charged at once"):
         launch(ledger, "a", 1.0, Limits(run_budget=23), prepaid_hours=24)
     launch(ledger, "b", 1.0, limits, prepaid_hours=24)
-    assert sum(share.spent + share.ahead for share in shares(ledger.records(), REALM, time.time())) == pytest.approx(24, abs=0.01)
+    assert sum(share.today_in_usd + share.more_in_usd for share in shares(ledger.records(), REALM, time.time())) == pytest.approx(
+        24, abs=0.01
+    )
     assert hours(launch(ledger, "c", 10.0, limits)) == pytest.approx(0.6, abs=0.01)
 
 
@@ -143,7 +146,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from hudtui.core.compute.budget import BudgetExceeded, grant_new
-from hudtui.core.compute.limits import Limits
+from hudtui.core.compute.limits import Limits, in_usd, judge, money
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.errors import MachineError
@@ -218,7 +221,7 @@ def test_a_day_in_several_currencies_is_counted_in_usd(ledger: Ledger, currency:
     limits = Limits(run_budget=None, day_budget=10, max_hours=1)
     launch(ledger, "a", 2.0, limits, currency=currency)
     (share,) = shares(ledger.records(), REALM, time.time())
-    assert share.spent + share.ahead == pytest.approx(2 * rate, abs=0.01)
+    assert share.today_in_usd + share.more_in_usd == pytest.approx(2 * rate, abs=0.01)
     left = 10 - 2 * rate
     assert hours(launch(ledger, "b", 20.0, replace(limits, max_hours=None))) == pytest.approx(left / 20, abs=0.002)
     ledger.update("b", "never")
@@ -227,7 +230,7 @@ def test_a_day_in_several_currencies_is_counted_in_usd(ledger: Ledger, currency:
     )
     ledger.update("a", "ended", billed=2.0)
     ledger.update("c", "ended", billed=1.0)
-    assert sum(share.spent for share in shares(ledger.records(alive=False), REALM, time.time())) == pytest.approx(3 * rate)
+    assert sum(share.today_in_usd for share in shares(ledger.records(alive=False), REALM, time.time())) == pytest.approx(3 * rate)
 
 
 def test_a_full_day_names_its_rates(ledger: Ledger) -> None:
@@ -245,3 +248,145 @@ def test_a_price_in_another_currency_than_offered_counts_as_it_is_charged(ledger
     assert hours(launch(ledger, "a", 1.0, limits, currency="GBP")) == pytest.approx(12 / 1.4, abs=0.01)
     again = ledger.grant("a", grant_changed(ledger.update("a", "created", hourly=2.0, currency="EUR"), limits))
     assert hours(again) == pytest.approx(5, abs=0.01)
+
+
+def charged(record: PodRecord, amount: float) -> Pod:
+    """A machine as its provider tells of it, with what it has cost so far."""
+    return Pod("prime", f"p-{record.name}", record.name, "ready", hourly=record.hourly, billed=amount, currency=record.currency)
+
+
+def _plain(ledger: Ledger) -> None:
+    launch(ledger, "a", 2.0, ANY)
+    ledger.update("a", "ready", pod="p")
+
+
+def _billed_less(ledger: Ledger) -> None:
+    record = launch(ledger, "a", 2.0, ANY)
+    ledger.update_seen({"a": charged(record, 1.5)}, NOON)
+
+
+def _billed_more(ledger: Ledger) -> None:
+    record = launch(ledger, "a", 2.0, ANY)
+    ledger.update_seen({"a": charged(record, 7.0)}, NOON - 600)
+
+
+def _estimated(ledger: Ledger) -> None:
+    record = launch(ledger, "a", 2.0, ANY)
+    ledger.update_seen({"a": replace(charged(record, 1.0), estimated=True)}, NOON)
+
+
+def _seen_again_without_a_bill(ledger: Ledger) -> None:
+    _billed_less(ledger)
+    ledger.update("a", last=Pod("prime", "p-a", "a", "ready", hourly=2.0))
+
+
+def _billed_in_another_currency(ledger: Ledger) -> None:
+    _plain(ledger)
+    record = ledger.get("a")
+    assert record is not None
+    ledger.update_seen({"a": replace(charged(record, 9.0), currency="GBP", hourly=None)}, NOON)
+
+
+def _ended_with_a_bill(ledger: Ledger) -> None:
+    _billed_less(ledger)
+    ledger.update("a", "ended", pod="p", ended=NOON - 60, billed=1.75)
+
+
+def _ended_without_a_bill(ledger: Ledger) -> None:
+    _plain(ledger)
+    ledger.update("a", "ended", ended=NOON - 1800)
+
+
+def _prepaid(ledger: Ledger) -> None:
+    launch(ledger, "a", 1.0, ANY, prepaid_hours=8)
+    ledger.update("a", "ready", pod="p")
+
+
+def _never_seen(ledger: Ledger) -> None:
+    launch(ledger, "a", 2.0, ANY)
+    ledger.unclaim("a")
+
+
+def _never_created(ledger: Ledger) -> None:
+    launch(ledger, "a", 2.0, ANY)
+    ledger.update("a", "never")
+
+
+def _several_currencies(ledger: Ledger) -> None:
+    for name, currency in (("a", "USD"), ("b", "EUR"), ("c", "GBP"), ("d", "EUR")):
+        launch(ledger, name, 1.0, ANY, currency=currency)
+        ledger.update(name, "ready", pod=f"p-{name}")
+
+
+def _simulated_too(ledger: Ledger) -> None:
+    _plain(ledger)
+    launch(ledger, "s", 9.0, ANY, endpoint="http://127.0.0.1:1")
+    ledger.update("s", "ready", pod="p")
+
+
+def _only_simulated_alive(ledger: Ledger) -> None:
+    _simulated_too(ledger)
+    ledger.update("a", "never")
+
+
+ANY = Limits(None, None, None)
+NOON = midnight(time.time()) + 12 * 3600
+CASES = (
+    (_plain, "$6.00", 6.0),
+    (_billed_less, "$1.50", 6.0),
+    (_billed_more, "$7.33", 7.0 + 1 / 3),
+    (_estimated, "$1.00", 6.0),
+    (_seen_again_without_a_bill, "$1.50", 6.0),
+    (_billed_in_another_currency, "$6.00", 6.0),
+    (_ended_with_a_bill, "$1.75", 1.75),
+    (_ended_without_a_bill, "$5.00", 5.0),
+    (_prepaid, "$8.00", 8.0),
+    (_never_seen, "$0.00", 6.0),
+    (_never_created, "$0.00", 0.0),
+    (_several_currencies, "$3.00 + €6.00 + 3.00 GBP", 3 + 6 * 1.2 + 3 * 1.4),
+    (_simulated_too, "$6.00", 6.0),
+    (_only_simulated_alive, "$27.00", 27.0),
+)
+
+
+@pytest.mark.parametrize(("happened", "today", "kept"), CASES)
+def test_a_refusal_names_what_the_header_names(
+    ledger: Ledger, happened: Any, today: str, kept: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the budget keeps at least price times time, however late a bill comes."""
+    monkeypatch.setattr(time, "time", lambda: NOON - 3 * 3600)
+    happened(ledger)
+    monkeypatch.setattr(time, "time", lambda: NOON)
+    service: Any = PrimeProvider("key", base_url="http://127.0.0.1:1")
+    costs = sum_costs(ledger, NOON, here=[service]).shown
+    assert costs.today_text == today
+    endpoint = costs.pods[0].endpoint if costs.pods else REALM
+    with pytest.raises(BudgetExceeded) as caught:
+        grant_new("", Price(1000.0), endpoint, Limits(None, 50, None))(ledger.records(alive=False))
+    counted = f" (counted as {money(costs.today_in_usd)})" if "+" in today else ""
+    assert str(caught.value.why).startswith(f"{today} is spent today{counted}")
+    assert sum(pod.today_in_usd + in_usd(pod.pending, pod.currency) for pod in costs.pods) == pytest.approx(kept)
+
+
+def test_hours_that_are_paid_end_no_machine(ledger: Ledger) -> None:
+    """Its budget is what was charged at once: ending it now would give nothing back."""
+    limits = Limits(run_budget=24, day_budget=24, max_hours=None)
+    launch(ledger, "a", 1.0, limits, prepaid_hours=24)
+    record = ledger.update("a", "ready", pod="p")
+    ledger.update_seen({"a": charged(record, 24.0)}, record.created)
+    for hours, level in ((0.1, "fine"), (20, "warn"), (24, "end")):
+        costs = sum_costs(ledger, record.created + hours * 3600)
+        assert judge(replace(limits, day_budget=None), costs.usage(costs.pods[0])).level == level
+    costs = sum_costs(ledger, record.created + 60)
+    assert costs.pods[0].text == "$24.00 billed" and judge(limits, costs.usage(costs.pods[0])).level == "fine"
+
+
+def test_simulated_money_ends_no_real_machine(ledger: Ledger) -> None:
+    limits, sim = Limits(run_budget=None, day_budget=5, max_hours=None), "http://127.0.0.1:1"
+    record = launch(ledger, "a", 0.1, limits)
+    launch(ledger, "s", 9000.0, Limits(None, None, None), endpoint=sim)
+    for name in "as":
+        ledger.update(name, "ready", pod=f"p-{name}")
+    costs = sum_costs(ledger, record.created + 3600, here=[PrimeProvider("key", base_url=sim)])
+    real, simulated = costs.pods
+    assert judge(limits, costs.usage(real)).level == "fine" and judge(limits, costs.usage(simulated)).level == "end"

@@ -156,7 +156,7 @@ async def looked(one: Overview) -> PodsSnapshot:
 async def test_nothing_is_alive(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     found = await looked(one)
-    assert found.pods == () and found.spending.per_hour == 0 and not found.warnings
+    assert found.pods == () and found.spending.per_hour == {} and not found.warnings
     assert found.accounts["prime"].balance == 100
     await one.close()
 
@@ -181,10 +181,10 @@ async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_pat
     assert [item.by_hand for item in found.pods] == [False, False, True, False]
     assert found.pods[1].run == "r1" and len(found.orphans) == 1
     assert [item.age(START + 600) for item in found.pods] == [900, 900, 900, pytest.approx(600, abs=5)]
-    assert found.orphans[0].age_seconds == 900
+    assert found.orphans[0].age(found.at) == 900
     cost = found.spending.of(owned)
     assert cost is not None and cost.billed and cost.spent > 0
-    assert found.spending.per_hour == pytest.approx(sum(item.pod.hourly or 0 for item in found.pods[:3]))
+    assert found.spending.per_hour == pytest.approx({"USD": sum(item.pod.hourly or 0 for item in found.pods[:3])})
     await one.close()
 
 
@@ -247,8 +247,8 @@ async def test_a_provider_that_is_down_takes_no_row_away(tmp_path: Path, sim: Pr
     row = next(item for item in found.pods if item.pod.id == pod)
     assert (row.reachable, row.seen, row.seen_ago(found.at)) == (False, START + 600, 40)
     assert (row.pod.addresses, row.pod.hourly, row.run) == (seen.pod.addresses, seen.pod.hourly, "r1") and row.pod.alive
-    assert row.orphan is None and row.ours, "it is paid for, and nobody says that its run is over"
-    assert found.spending.per_hour == pytest.approx(row.pod.hourly)
+    assert row.unclaimed is None and row.ours, "it is paid for, and nobody says that its run is over"
+    assert found.spending.per_hour == pytest.approx({"USD": row.pod.hourly})
     unseen = next(item for item in found.pods if item.pod.name == "hudtui-b")
     assert (unseen.reachable, unseen.seen, unseen.pod.stage, unseen.pod.gpu_type) == (False, None, "unknown", "H100_80GB")
     assert set(found.unreachable) == {row, unseen}
@@ -307,8 +307,8 @@ async def test_two_accounts_that_call_their_machines_alike_are_two(tmp_path: Pat
         second.clock.advance(3600)
         found = await looked(other)
         (row,) = found.pods
-        assert row.pod.name == "hudtui-b" and row.spend is not None
-        assert (row.spend.open, row.spend.per_hour) == (True, seen.pod.hourly) and row.spend.spent > 0.5
+        assert row.pod.name == "hudtui-b" and row.cost is not None
+        assert (row.cost.open, row.cost.per_hour) == (True, seen.pod.hourly) and row.cost.spent > 0.5
         await other.close()
 
 

@@ -51,12 +51,12 @@ async def test_whose_machine_is_it(forgotten: Any) -> None:
     strange = (await forgotten.prime.create(await forgotten.order("hudtui-strange", "cpu-8"))).id
     await forgotten.prime.create(await forgotten.order("somebody-elses", "cpu-8"))
     found = await _look(forgotten, active=lambda entry: entry.run == "r1" and entry.state == "ready")
-    assert {pod.id for pod in found.alive} == {owned, alone} and [one.pod for one in found.by_hand] == [alone]
+    assert {one.pod.id for one in found.alive} == {owned, alone} and [one.pod for one in found.by_hand] == [alone]
     told = {orphan.pod.id: orphan for orphan in found.orphans}
     assert set(told) == {over, half, ending, strange, moved}
-    assert "run r2 is over" in told[over].why and "run r3 may be at work: the project /not/there" in told[moved].why
-    assert "setup was interrupted" in told[half].why and "is not confirmed" in told[ending].why
-    assert told[strange].owned is None and "not ordered here" in told[strange].why
+    assert "run r2 is over" in told[over].unclaimed and "run r3 may be at work: the project /not/there" in told[moved].unclaimed
+    assert "setup was interrupted" in told[half].unclaimed and "is not confirmed" in told[ending].unclaimed
+    assert told[strange].record is None and "not ordered here" in told[strange].unclaimed
     assert found.warnings == () and found.to_json()["orphans"]
 
 
@@ -64,14 +64,21 @@ async def test_age_and_cost(forgotten: Any) -> None:
     pod = await _pod(forgotten, "hudtui-over")
     await forgotten.sleep(7200)
     (orphan,) = (await _look(forgotten, active=lambda entry: False)).orphans
-    assert orphan.pod.id == pod and orphan.cost == pytest.approx(0.16, abs=0.01), "as the wallet says"
-    assert orphan.billed and orphan.cost_text == "$0.16 billed"
+    assert orphan.pod.id == pod and orphan.cost.spent == pytest.approx(0.16, abs=0.01), "as the wallet says"
+    assert orphan.cost.billed and orphan.cost_text == "$0.16 billed"
     forgotten.sim.fail_next("GET", "/api/v1/billing/wallet", "html503", times=9)
     found = await _look(forgotten, active=lambda entry: False)
     assert any("bills" in warning for warning in found.warnings)
     (orphan,) = found.orphans
-    assert orphan.age_seconds is not None and orphan.cost == pytest.approx(orphan.age_seconds / 3600 * 0.08)
-    assert not orphan.billed and str(orphan.cost_text).startswith("about $")
+    assert orphan.cost.spent == pytest.approx(0.16, abs=0.01), "as the wallet said last"
+
+
+async def test_cost_without_a_bill(forgotten: Any) -> None:
+    await _pod(forgotten, "hudtui-over")
+    forgotten.sim.fail_next("GET", "/api/v1/billing/wallet", "html503", times=9)
+    (orphan,) = (await _look(forgotten, active=lambda entry: False)).orphans
+    assert orphan.cost.spent == pytest.approx(orphan.cost.hours * 0.08) and orphan.cost.hours > 0.9
+    assert not orphan.cost.billed and str(orphan.cost_text).startswith("about $")
 
 
 async def test_age_goes_by_this_computers_clock_where_it_can(forgotten: Any) -> None:
@@ -79,9 +86,9 @@ async def test_age_goes_by_this_computers_clock_where_it_can(forgotten: Any) -> 
     strange = (await forgotten.prime.create(await forgotten.order("hudtui-strange", "cpu-8"))).id
     forgotten.sim.clock.advance(86400)
     found = {orphan.pod.id: orphan for orphan in (await _look(forgotten)).orphans}
-    assert found[ours].age_seconds == pytest.approx(3600, abs=120), "whatever the simulator's clock says"
+    assert found[ours].age(0) == pytest.approx(3600, abs=120), "whatever the simulator's clock says"
     created = found[strange].pod.created
-    assert created is not None and found[strange].age_seconds == pytest.approx(max(time.time() + 3600 - created, 0.0), abs=120), (
+    assert created is not None and found[strange].age(0) == pytest.approx(max(time.time() + 3600 - created, 0.0), abs=120), (
         "nobody here knows better"
     )
 
@@ -89,7 +96,7 @@ async def test_age_goes_by_this_computers_clock_where_it_can(forgotten: Any) -> 
 async def test_a_machine_that_a_living_process_is_getting(world: Any) -> None:
     pod = await _pod(world, "hudtui-mine", run=None, noted=False)
     found = await _look(world)
-    assert [one.id for one in found.alive] == [pod] and found.orphans == ()
+    assert [one.pod.id for one in found.alive] == [pod] and found.orphans == ()
     assert world.ledger.get("hudtui-mine").pod is None, "that process writes it down itself"
 
 
@@ -97,7 +104,7 @@ async def test_a_machine_whose_creation_nobody_saw(forgotten: Any) -> None:
     pod = await _pod(forgotten, "hudtui-lost", noted=False)
     (orphan,) = (await _look(forgotten)).orphans
     entry = forgotten.ledger.get("hudtui-lost")
-    assert orphan.owned == entry and (entry.pod, entry.state) == (pod, "created")
+    assert orphan.record == entry and (entry.pod, entry.state) == (pod, "created")
     await terminate_pod(pod, forgotten.prime, forgotten.ledger, why="orphan", sleep=forgotten.sleep)
     assert await _look(forgotten) == Reconciliation()
 
@@ -116,7 +123,7 @@ async def test_what_was_taken_for_ended_and_is_alive(forgotten: Any) -> None:
     forgotten.ledger.update("hudtui-never", "never")
     found = await _look(forgotten, active=lambda entry: True)
     assert {orphan.pod.id for orphan in found.orphans} == {ended, never}
-    assert all("was recorded as" in orphan.why for orphan in found.orphans)
+    assert all("was recorded as" in orphan.unclaimed for orphan in found.orphans)
 
 
 async def test_machines_that_ended_meanwhile(forgotten: Any) -> None:
@@ -169,7 +176,7 @@ async def test_a_machine_that_nobody_was_told_of_is_not_rented_by_hand(forgotten
     pod = (await forgotten.prime.create(order)).id
     forgotten.ledger.update("hudtui-alone", "ready", pod=pod, why=UNGUARDED)
     (orphan,) = (found := await _look(forgotten)).orphans
-    assert orphan.pod.id == pod and orphan.why == "its setup was interrupted, and no guard is on it" and not found.by_hand
+    assert orphan.pod.id == pod and orphan.unclaimed == "its setup was interrupted, and no guard is on it" and not found.by_hand
     forgotten.ledger.unclaim("hudtui-alone")
     assert [one.pod for one in (await _look(forgotten)).by_hand] == [pod]
 
@@ -190,6 +197,6 @@ async def test_a_full_disk_hides_no_machine(forgotten: Any, monkeypatch: pytest.
     with monkeypatch.context() as full:
         full.setattr(forgotten.ledger._database, "writing", writing)
         found = await _look(forgotten, active=lambda entry: entry.run == "r1" and entry.state == "ready")
-    assert {pod.id for pod in found.alive} == {owned} and {orphan.pod.id for orphan in found.orphans} == {half, over}
+    assert {one.pod.id for one in found.alive} == {owned} and {orphan.pod.id for orphan in found.orphans} == {half, over}
     assert [one.name for one in found.lost] == ["hudtui-gone"] and found.unclear == ()
     assert len([text for text in found.warnings if "could not be written down: the disk is full" in text]) == 1

@@ -352,7 +352,7 @@ async def test_from_the_order_to_the_bill(stub: Stub, sky: SkyPilotProvider, tmp
     stub.now += 120  # costs are not asked for more often
     account = await sky.account()
     assert account.spent == {ONE: 1.245} and account.balance is None and account.estimated
-    (cost,) = sum_costs(ledger, {"sky": account}, time.time()).pods
+    (cost,) = sum_costs(ledger, time.time(), here=[sky], accounts={"sky": account}).pods
     assert (cost.spent, cost.billed, cost.text) == (1.245, False, "about $1.25")
 
     async def sleep(seconds: float) -> None:
@@ -363,7 +363,7 @@ async def test_from_the_order_to_the_bill(stub: Stub, sky: SkyPilotProvider, tmp
     assert gone.estimated and gone.bill is None and charge_text(gone) == "about $1.25 (estimated)"
     (entry,) = ledger.records(alive=False)
     assert entry.state == "ended" and entry.billed is None, "an estimate is no bill, also when SkyPilot is not there any more"
-    (over,) = sum_costs(ledger, {}, time.time()).pods
+    (over,) = sum_costs(ledger, time.time()).pods
     assert not over.billed and over.text.startswith("about ")
     assert stub.asked("down") == 1 and ledger.records() == ()
     assert [pod.name for pod in await sky.history()] == [ONE]

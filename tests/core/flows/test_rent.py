@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +14,17 @@ import pytest
 from support.person import ScriptedPerson
 
 from hudtui.core.compute.budget import BudgetExceeded
+from hudtui.core.compute.costs import pod_cost
 from hudtui.core.compute.lifecycle import ProvisionStep, TerminationUnverified
 from hudtui.core.compute.limits import Limits
+from hudtui.core.compute.pod_row import PodRow
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
-from hudtui.core.compute.reconcile import Orphan
 from hudtui.core.compute.ssh_key import make_key
 from hudtui.core.compute.values import Offer, Pod
 from hudtui.core.errors import MachineError
 from hudtui.core.events import Progress
-from hudtui.core.flows.rent import Ended, Ordered, PodToEnd, Rented, RentRequest, change_limits, end_pods, put_watchdog, rent
+from hudtui.core.flows.rent import Ended, Ordered, Rented, RentRequest, change_limits, end_pods, put_watchdog, rent
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
 from hudtui.core.remote.hosts import close_hosts
@@ -59,7 +62,7 @@ class World:
         assert isinstance(last, Rented)
         return last.pod
 
-    async def end(self, person: ScriptedPerson, *pods: PodToEnd) -> list[Progress | Ended]:
+    async def end(self, person: ScriptedPerson, *pods: PodRow) -> list[Progress | Ended]:
         return [one async for one in end_pods(pods, self.ledger, person, sleep=self.sleep)]
 
     @property
@@ -265,7 +268,8 @@ async def test_a_guard_that_cannot_be_reached_keeps_its_limits_and_that_is_said(
 
 async def test_a_pod_is_ended_after_a_yes_with_its_bill(world: World) -> None:
     pod = await world.rented()
-    end = PodToEnd(pod, world.prime, run="r1", cost="about $1.20")
+    record = replace(world.ledger.get(pod.name), run="r1", hourly=2.4, created=time.time() - 1800)
+    end = PodRow(pod, world.prime, record, pod_cost(record, time.time()))
     person = ScriptedPerson(False)
     assert await world.end(person, end) == [] and len(world.sim.alive) == 1
     (question,) = person.questions
@@ -286,23 +290,25 @@ async def test_a_pod_is_ended_after_a_yes_with_its_bill(world: World) -> None:
 async def test_a_pod_of_another_program_is_named_as_such(world: World) -> None:
     pod = await world.rented()
     person = ScriptedPerson(False)
-    await world.end(person, PodToEnd(pod, world.prime, ours=False))
+    await world.end(person, PodRow(replace(pod, name="theirs"), world.prime))
     assert "! It was not rented by hudtui" in "\n".join(person.questions[0].lines)
     assert await world.end(ScriptedPerson()) == [], "no pod, no question"
 
 
 async def test_the_question_says_why_a_pod_is_unclaimed(world: World) -> None:
     pod = await world.rented()
-    orphan = Orphan(pod, None, 7500.0, 4.2, False, "its run r1 is over")
+    record = replace(world.ledger.get(pod.name), created=time.time() - 7500)
+    cost = pod_cost(record, time.time())
+    row = PodRow(pod, world.prime, record, cost, unclaimed="its run r1 is over")
     person = ScriptedPerson(False)
-    await world.end(person, PodToEnd(pod, world.prime, ours=False, orphan=orphan))
+    await world.end(person, row)
     assert "! It is unclaimed, and alive for 2 h 05 min: its run r1 is over." in person.questions[0].lines
 
 
 async def test_one_that_cannot_be_ended_keeps_no_other_alive(world: World) -> None:
     first, bad, last = [await world.rented() for _ in range(3)]
     world.sim.fail_next("DELETE", f"/api/v1/pods/{bad.id}*", kind="status", status=403, detail="not yours", times=50)
-    ends = [PodToEnd(pod, world.prime) for pod in (first, bad, last)]
+    ends = [PodRow(pod, world.prime) for pod in (first, bad, last)]
     person = ScriptedPerson(True)
     ended: list[str] = []
     with pytest.raises(TerminationUnverified) as caught:
@@ -313,4 +319,4 @@ async def test_one_that_cannot_be_ended_keeps_no_other_alive(world: World) -> No
     assert bad.name in caught.value.what and f"{first.name} has ended" in str(caught.value.why)
     assert [pod.name for pod in world.sim.alive] == [bad.name]
     with pytest.raises(TerminationUnverified, match="could not be ended: its end is not verified"):
-        await world.end(ScriptedPerson(True), PodToEnd(bad, world.prime))
+        await world.end(ScriptedPerson(True), PodRow(bad, world.prime))

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.widgets import Static
 
+from hudtui.core.compute.budget import BudgetExceeded, grant_new
+from hudtui.core.compute.costs import sum_costs
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.values import Price
 from hudtui.core.flows import rent as rent_flow
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.compute.offers import OffersPane
@@ -293,9 +297,9 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
         assert "unclaimed" in screen_text(app).splitlines()[0]
         await pilot.press("4", "p")
         await settle(pilot)
-        assert {one.pod.id for one in app.screen.snapshot.pods if one.orphan} >= {first, second}
-        assert app.screen.snapshot.pods[0].orphan is not None
-        assert by_hand not in {one.pod.id for one in app.screen.snapshot.pods if one.orphan}
+        assert {one.pod.id for one in app.screen.snapshot.pods if one.unclaimed} >= {first, second}
+        assert app.screen.snapshot.pods[0].unclaimed is not None
+        assert by_hand not in {one.pod.id for one in app.screen.snapshot.pods if one.unclaimed}
         orphans = len(app.screen.snapshot.orphans)
         assert f"4 rented, {orphans} unclaimed (X ends {'it' if orphans == 1 else 'them'})" in screen_text(app)
         await pilot.press("X")
@@ -461,3 +465,26 @@ async def test_a_limit_that_is_near_is_told_once(
         await settle(pilot)
         assert len([one for one in told if "budget of $2.20" in one]) == 1
         assert app.spending.money is not None and app.spending.money.warn and len(world.sim.alive) == 1
+
+
+async def test_header_and_refusal_name_the_same_money(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+    """Bills are lower than price times time: a machine that boots is not charged yet."""
+    await world.rent("hudtui-a", "1H100.80S")
+    await world.rent("hudtui-b", "2H100.80S")
+    world.advance(3600)
+    async with open_app(project, services=world.services) as (app, pilot):
+        await app.spending.look()
+        await settle(pilot)
+        entries, now = Ledger().records(alive=False), world.services.now().timestamp()
+        assert all(one.charged_at == now for one in entries)
+        price, limits = Price(500.0), Limits(run_budget=None, day_budget=30)
+        new = replace(entries[0], name="hudtui-c", pod=None, state="intended", created=now, charged_at=None)
+        with pytest.raises(BudgetExceeded) as caught:
+            grant_new(new.name, price, new.endpoint, limits)((*entries, new))
+        assert str(caught.value.why).startswith(f"{app.spending.money.today} is spent today, ")
+        listed = sum_costs(Ledger(), now, here=app.spending.session.overview.paid).shown
+        assert app.spending.money.today == listed.today_text == app.spending.holdings.spending.today_text
+        lowest = sum((one.hourly or 0) * (now - one.created) / 3600 for one in entries)
+        assert 0 < listed.today["USD"] < lowest, "the bill counts"
+        kept = sum(pod.today_in_usd + pod.pending for pod in listed.pods)
+        assert kept == pytest.approx(lowest), "what may still be charged is kept"
