@@ -16,6 +16,7 @@ from hudtui.tui.facts import Money
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from hudtui.core.compute.limit_guard import LimitGuard
     from hudtui.core.compute.overview import Overview, PodsSnapshot
     from hudtui.core.compute.pod_row import PodRow
     from hudtui.core.compute.pods import PodRecord
@@ -63,7 +64,7 @@ class Spending:
         self._news = 0
         """Number of writes since the last check began."""
         self._told: set[tuple[str, ...]] = set()
-        self._ending: set[str] = set()
+        self._guard: LimitGuard | None = None
         self._timer: Any = None
 
     @property
@@ -142,8 +143,7 @@ class Spending:
         self._seen = await asyncio.to_thread(_written)
         await self._count(session)
         self._tell_taken(holdings)
-        for holding in holdings.pods:
-            self._guard(session, holding)
+        self._watch_limits(session, holdings)
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -254,34 +254,26 @@ class Spending:
             error = self._app.defect(error)
         self._app.say(f"The state of rented machines is unknown: {error.lines()[0]}", severity="warning")
 
-    # -- the guard of machines without a run; those of runs are the launcher's ------------------------------------------------
+    # -- the limits of machines without a run; those of runs are the launcher's -----------------------------------------------
 
-    def _guard(self, session: ComputeSession, holding: PodRow) -> None:
-        verdict, name = holding.verdict, holding.pod.name
-        if verdict is None or verdict.level == "fine" or holding.run is not None or name in self._ending:
-            return
-        if verdict.level == "warn":
-            if (name, *verdict.reasons) not in self._told:
-                self._told.add((name, *verdict.reasons))
-                self._app.say(f"{name}: {'; '.join(verdict.reasons)}", severity="warning")
-            return
-        self._ending.add(name)
-        self._app.run_worker(self._end(session, holding), group=f"guard {name}")
+    def _watch_limits(self, session: ComputeSession, snapshot: PodsSnapshot) -> None:
+        if self._guard is None:
+            from hudtui.core.compute.limit_guard import LimitGuard
 
-    async def _end(self, session: ComputeSession, holding: PodRow) -> None:
+            self._guard = LimitGuard()
+        for text in self._guard.warnings(snapshot):
+            self._app.say(text, severity="warning")
+        for row in self._guard.due(snapshot):
+            self._app.run_worker(self._end(self._guard, session, row), group=f"guard {row.pod.name}")
+
+    async def _end(self, guard: LimitGuard, session: ComputeSession, row: PodRow) -> None:
         """End a machine that has reached a limit, and verify its end."""
-        from hudtui.core.compute.lifecycle import terminate_pod
+        from hudtui.core.compute.limit_guard import reasons_of
 
-        name, why = holding.pod.name, "; ".join(holding.verdict.reasons if holding.verdict else ())
-        self._app.say(f"{name} is being ended: {why}", severity="warning")
+        self._app.say(f"{row.pod.name} is being ended: {reasons_of(row)}", severity="warning")
         try:
-            provider = session.overview.provider_of(holding.pod.provider)
-            await terminate_pod(
-                holding.pod, provider, session.overview.ledger, why=f"guard: {why}", sleep=self._app.services.sleep
-            )
-            self._app.say(f"{name} has ended, verified: {why}.", severity="warning")
+            self._app.say(await guard.end(row, session.overview, sleep=self._app.services.sleep), severity="warning")
         except Exception as error:
-            self._ending.discard(name)  # the next look tries again
             self._app.fail(error)
         await self._look_quietly()
 
