@@ -351,7 +351,7 @@ class _Attempt:
             why = "it had ended when it was found"
             self.outcome = f"{self.name} has ended already."
             with contextlib.suppress(MachineError):
-                await self.update("ended", pod=ended.id, ended=ended.terminated, billed=ended.bill, why=why)
+                await self.update("ended", **end_facts(ended), why=why)
             raise PodGone(f"{self.name} was created, and has ended already")
         if self._too_old and trouble is self.unclear:
             self.outcome = f"{self.name} was not created."
@@ -700,9 +700,9 @@ async def terminate_pod(pod: str | Pod, provider: Provider, ledger: Ledger, *, w
         )
     ended = await _with_bill(last or Pod(provider.name, pod_id, name, "gone"), provider, sleep)
     if record is not None:
-        facts: dict[str, Any] = {"pod": pod_id, "ended": ended.terminated, "billed": ended.bill, "why": why}
+        facts = {**end_facts(ended), "pod": pod_id}
         try:
-            await ledger.run(ledger.update, record.name, "ended", **facts)
+            await ledger.run(ledger.update, record.name, "ended", **facts, why=why)
         except MachineError as error:
             charge = charge_text(ended)
             raise EndUnrecorded(
@@ -731,8 +731,12 @@ async def mark_terminated(record: PodRecord, provider: Provider, ledger: Ledger,
         why, unasked = f"it failed: {clean_line(pod.failure, 300)}", True
     else:
         why, unasked = await _why_taken_back(record, provider), True
-    facts: dict[str, Any] = {"pod": ended.id or None, "ended": ended.terminated, "billed": ended.bill}
-    return await ledger.run(ledger.update, record.name, "ended", **facts, why=why, unasked=unasked)
+    return await ledger.run(ledger.update, record.name, "ended", **end_facts(ended), why=why, unasked=unasked)
+
+
+def end_facts(pod: Pod) -> dict[str, Any]:
+    """Return id, end and bill of a pod that has ended, with the price in the currency of the bill, for `Ledger.update`."""
+    return {"pod": pod.id or None, "ended": pod.terminated, "billed": pod.bill, **price_facts(pod)}
 
 
 async def _why_taken_back(record: PodRecord, provider: Provider) -> str:
@@ -830,8 +834,15 @@ async def _with_bill(pod: Pod, provider: Provider, sleep: Sleep | None) -> Pod:
             await sleep(pause)
         row = await find_in_history(provider, pod=pod.id or None, name=pod.name)
         if row is not None:
-            terminated = row.terminated or pod.terminated
             return replace(
-                pod, id=row.id, stage="gone", terminated=terminated, billed=row.billed, estimated=row.estimated, addresses=()
+                pod,
+                id=row.id,
+                stage="gone",
+                terminated=row.terminated or pod.terminated,
+                hourly=row.hourly if row.hourly is not None else pod.hourly,
+                currency=row.currency,
+                billed=row.billed,
+                estimated=row.estimated,
+                addresses=(),
             )
     return replace(pod, stage="gone", addresses=())

@@ -136,6 +136,18 @@ async def test_machines_that_ended_meanwhile(forgotten: Any) -> None:
     assert await _look(forgotten) == Reconciliation()
 
 
+async def test_a_bill_is_kept_in_the_currency_in_which_it_is_charged(forgotten: Any) -> None:
+    """The offer was in euro, nobody saw the machine, and its bill is in dollars."""
+    order = await forgotten.order("hudtui-a", "scw-h100")
+    assert order.offer.price.currency == "EUR"
+    forgotten.ledger.reserve(order, provider="prime", endpoint=forgotten.prime.endpoint, run="r1")
+    pod = (await forgotten.prime.create(order)).id
+    await forgotten.sleep(3600)
+    forgotten.sim.reclaim(pod)
+    (gone,) = (await _look(forgotten)).lost
+    assert gone.billed and gone.currency == "USD" and gone.hourly > order.offer.price.hourly
+
+
 async def test_a_machine_that_this_account_does_not_know(forgotten: Any) -> None:
     entry = forgotten.ledger.reserve(await forgotten.order("hudtui-a"), provider="prime", endpoint=forgotten.prime.endpoint)
     forgotten.ledger.update(entry.name, "ready", pod="of-another-account")
