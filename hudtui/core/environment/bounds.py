@@ -102,7 +102,7 @@ class ServerMessages:
         self.gone = asyncio.Event()
         """Set when no more messages can come."""
         self.why: Exception | None = None
-        """What the transport last failed with."""
+        """The last error of the transport."""
 
     async def receive(self) -> Any:
         """The next message.

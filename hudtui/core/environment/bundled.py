@@ -71,7 +71,7 @@ _PYTHONS = ("python", "python3", "$HUDTUI_PYTHON", "${HUDTUI_PYTHON}", "${HUDTUI
 
 
 def is_bundled(spec: ServerSpec) -> bool:
-    """Whether a server is a bundled environment, as we start it or as a task file names it."""
+    """True if a server is a bundled environment, as we start it or as a task file names it."""
     if any(spec == one.spec for one in BUNDLED):
         return True
     if spec.command not in (*_PYTHONS, sys.executable) or spec.env or spec.cwd is not None or spec.contained:

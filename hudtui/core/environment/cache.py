@@ -28,7 +28,7 @@ def latest_analysis(folder: Path) -> Analysis | None:
     from hudtui.core.workspace import STATE_FOLDER
 
     files = sorted((folder / STATE_FOLDER / "analyses").glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-    return next((found for file in files if (found := _read(file)) is not None), None)
+    return next((analysis for file in files if (analysis := _read(file)) is not None), None)
 
 
 def recent_sources(folder: Path) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def recent_sources(folder: Path) -> tuple[str, ...]:
     from hudtui.core.workspace import STATE_FOLDER
 
     files = sorted((folder / STATE_FOLDER / "analyses").glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-    return tuple(dict.fromkeys(found.source for file in files if (found := _read(file)) is not None))
+    return tuple(dict.fromkeys(analysis.source for file in files if (analysis := _read(file)) is not None))
 
 
 def save_analysis(source: Source, analysis: Analysis) -> None:

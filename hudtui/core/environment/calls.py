@@ -45,13 +45,13 @@ def mended(data: bytes) -> bytes:
     return _ESCAPES.sub(_without_half, data) if _SURROGATE.search(data) else data
 
 
-def _without_half(found: re.Match[bytes]) -> bytes:
-    escape = found[0]
+def _without_half(escape_match: re.Match[bytes]) -> bytes:
+    escape = escape_match[0]
     return _MARK if len(escape) == 6 else escape
 
 
 def is_answer(line: bytes) -> bool:
-    """Whether a line that cannot be read was meant as an answer, and is not a program's other output."""
+    """True if a line that cannot be read was meant as an answer, and is not a program's other output."""
     text = line.strip()
     if text.startswith(b"{'jsonrpc'"):
         return True  # a value of Python, printed
@@ -59,7 +59,7 @@ def is_answer(line: bytes) -> bool:
 
 
 def is_noise(line: bytes) -> bool:
-    """Whether a line is neither a message nor text that a program prints: a page, or bytes that are no text."""
+    """True if a line is neither a message nor text that a program prints: a page, or bytes that are no text."""
     return _PAGE.match(line) is not None or _NO_TEXT.search(line) is not None
 
 
@@ -71,7 +71,7 @@ class Call:
         """The method and what it is about, for messages."""
         self.params = params
         self.until = until
-        """When it is given up, in the loop's time."""
+        """Time at which it is given up, on the loop's clock."""
         self.handshake = handshake
         self.id: Any = None
         self.result: Mapping[str, Any] | None = None
@@ -82,7 +82,7 @@ class Call:
 
     @property
     def of_tool(self) -> bool:
-        """Whether it is a call of a tool, and not a question about what the server has."""
+        """True if it is a call of a tool, and not a question about what the server has."""
         return self.asked.startswith("tools/call")
 
     @property
@@ -95,7 +95,7 @@ _CALL: ContextVar[Call | None] = ContextVar("hudtui.call", default=None)
 
 
 class Calls:
-    """What a connection was asked and has not answered, the oldest first.
+    """Calls of one connection that have no answer yet, the oldest first.
 
     Args:
         name: The server's name.
@@ -111,7 +111,7 @@ class Calls:
 
     @property
     def any(self) -> bool:
-        """Whether a call waits."""
+        """True if a call waits."""
         return bool(self._waiting)
 
     @contextmanager
@@ -167,7 +167,7 @@ class Calls:
         return True
 
     def is_for_one(self, line: bytes) -> bool:
-        """Whether a line is an object with the id of a call that waits."""
+        """True if a line is an object with the id of a call that waits."""
         from pydantic_core import from_json
 
         try:
@@ -177,7 +177,7 @@ class Calls:
         return isinstance(value, dict) and value.get("id") is not None and self.find(value["id"]) is not None
 
     def has_answered(self, call: Call) -> bool:
-        """Whether the server itself has answered a call."""
+        """True if the server itself has answered a call."""
         return str(call.id) in self._answered
 
     def refuse(self, data: bytes, number: Any = None, *, patient: bool = False) -> None:
@@ -194,10 +194,10 @@ class Calls:
         if call is None:
             return
         try:
-            said = words_of(from_json(data))
+            words = words_of(from_json(data))
         except ValueError:
-            said = data.decode("utf-8", "replace")
-        error = self._malformed(said, call.id)
+            words = data.decode("utf-8", "replace")
+        error = self._malformed(words, call.id)
         if patient:
             asyncio.get_running_loop().call_later(TWICE_PATIENCE, self._fail_one, call, error)
         else:
@@ -218,8 +218,8 @@ class Calls:
         try:
             value = from_json(data)
         except ValueError:
-            found = _ID.search(data)
-            known = found[1].strip(b'"').decode() if found else None
+            number_match = _ID.search(data)
+            known = number_match[1].strip(b'"').decode() if number_match else None
             self.fail(self._malformed(data.decode("utf-8", "replace"), known or number), known or number)
             return
         try:
@@ -246,10 +246,10 @@ class Calls:
         if call.waits and not call.fault.done():
             call.fault.set_result(error)
 
-    def _malformed(self, said: str, number: Any = None) -> ConnectError:
+    def _malformed(self, words: str, number: Any = None) -> ConnectError:
         call = self._of(number)
         to = f" to {call.asked}" if call is not None else ""
-        text = self._hide(clean_line(said, _SHOWN)).strip()
+        text = self._hide(clean_line(words, _SHOWN)).strip()
         if call is not None and call.handshake:
             return ConnectError(
                 f"the server {self._name!r} does not answer as an MCP server",

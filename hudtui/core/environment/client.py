@@ -37,7 +37,7 @@ DEFAULT_TIMEOUT = 60.0
 """Seconds: for the start and the handshake, for a listing, and for a call."""
 
 _PASSED_ON = re.compile(r"(?:\w*Error: )?MCP error (-?[0-9]{1,9}): (.{1,2000})", re.DOTALL | re.IGNORECASE)
-"""How the SDK of TypeScript words an error of the protocol."""
+"""Text of an error of the protocol in the SDK of TypeScript."""
 
 OnEvent = Callable[[Progress], None]
 
@@ -49,7 +49,7 @@ class EnvironmentSession:
         self.links = tuple(links)
         self.secrets = secrets
         self.warnings: list[str] = []
-        """What a user should know: unset variables, malformed tools, clashing names."""
+        """Warnings for the user: unset variables, malformed tools, clashing names."""
         self.timings: dict[str, float] = {}
         """Seconds: `connect` and `list`."""
         self._tools: dict[str, Tool] = {}
@@ -208,7 +208,7 @@ async def connect(
 
 
 def _unknown(tool: str, text: str) -> bool:
-    """Whether the text of an error says, and says no more than, that the server does not know a tool."""
+    """True if the text of an error says that the server does not know a tool, and no more."""
     name = rf"['\"`]?{re.escape(tool)}['\"`]?"
     says = (
         rf"(?:unknown|no such|no) tool(?: named)?:? {name}",

@@ -112,7 +112,7 @@ class ServerConnection:
         self._failed = asyncio.Event()
         """Set when the connection is gone and the reason known."""
         self._excess: str | None = None
-        """Which limit an HTTP response exceeded."""
+        """The limit that an HTTP response exceeded, in words."""
         self._small_events = False
         """The SDK limits an event to 1 MiB."""
         self.over = False
@@ -137,14 +137,14 @@ class ServerConnection:
 
     @property
     def refused(self) -> bool:
-        """Whether the server at a URL answered, and the answer was that it does not know MCP's requests or this path."""
+        """True if the server at a URL answered that it does not know MCP's requests or this path."""
         if not self._watch.responses:
             return False
         return self._watch.responses[-1].status < 500 and self._watch.responses[-1].status not in (401, 403, 407, 429)
 
     @property
     def stray_output(self) -> tuple[int, str]:
-        """How many lines on standard output were no messages, and the first of them."""
+        """The number of lines on standard output that were no messages, and the first of them."""
         process = self._process
         return (0, "") if process is None else (process.stray, self.secrets.hide(clean_line(process.first_stray, 120)))
 
@@ -262,25 +262,25 @@ class ServerConnection:
             RpcError: As for `request`.
             ConnectError: As for `request`.
         """
-        found: list[Any] = []
+        listing: list[Any] = []
         seen: set[str] = set()
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             raw = await self.request(method, {"cursor": cursor} if cursor else None)
             entries = raw.get(field)
             if not isinstance(entries, list):
-                return found, [f"the server's answer to {method} holds no list of {field}"]
-            found.extend(entries)
-            if len(found) > MAX_LISTED:
-                del found[MAX_LISTED:]
-                return found, [f"the server lists too many {field}: the first {MAX_LISTED:,} are used, the others left out"]
+                return listing, [f"the server's answer to {method} holds no list of {field}"]
+            listing.extend(entries)
+            if len(listing) > MAX_LISTED:
+                del listing[MAX_LISTED:]
+                return listing, [f"the server lists too many {field}: the first {MAX_LISTED:,} are used, the others left out"]
             cursor = raw.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:
-                return found, []
+                return listing, []
             if cursor in seen:
-                return found, [f"the server's pages of {field} go in a circle: reading stopped after {len(found)}"]
+                return listing, [f"the server's pages of {field} go in a circle: reading stopped after {len(listing)}"]
             seen.add(cursor)
-        return found, [f"the server lists {field} without end: reading stopped after {len(found)}"]
+        return listing, [f"the server lists {field} without end: reading stopped after {len(listing)}"]
 
     async def learn_headers(self, tools: list[Any]) -> None:
         """Show the SDK the tools where a server wants arguments repeated in HTTP headers (`x-mcp-header`)."""
@@ -394,18 +394,18 @@ class ServerConnection:
         from hudtui import __version__
 
         messages = ServerMessages(incoming, self.spec.name, self._calls, asked=self._note_question)
-        told = ClientMessages(outgoing, self._calls)
+        requests = ClientMessages(outgoing, self._calls)
         about = Implementation(name="hudtui", version=__version__)
         async with ClientSession(
-            messages, told, client_info=about, message_handler=_ignore, elicitation_callback=_decline
+            messages, requests, client_info=about, message_handler=_ignore, elicitation_callback=_decline
         ) as session:
             with self._calls.waiting("initialize", None, self.timeout, handshake=True) as call:
                 await _unless_faulty(call, self._shake_hands(session))
-            info, known = session.server_info, session.server_capabilities
+            info, abilities = session.server_info, session.server_capabilities
             self.server = (info.name, info.version) if info is not None else ("", "")
             self.protocol = session.protocol_version or ""
             self.instructions = session.instructions or ""
-            self.capabilities = known.model_dump(by_alias=True, exclude_none=True) if known is not None else {}
+            self.capabilities = abilities.model_dump(by_alias=True, exclude_none=True) if abilities is not None else {}
             self._session = session
             self._ready.set()
             waits = [asyncio.ensure_future(event.wait()) for event in (self._stop, messages.gone)]
@@ -500,11 +500,11 @@ class ServerConnection:
         return too_much_error(repr(self.spec.name), words)
 
     async def _broken(self) -> HudtuiError:
-        """Why the connection that just failed a request is gone. Lets the owner task finish first: it has the reason."""
+        """Reason why the connection that just failed a request is gone. Lets the owner task finish first: it has the reason."""
         if self._owner is not None:
-            known = asyncio.ensure_future(self._failed.wait())
-            await asyncio.wait({self._owner, known}, timeout=3.0, return_when=asyncio.FIRST_COMPLETED)
-            known.cancel()
+            reason = asyncio.ensure_future(self._failed.wait())
+            await asyncio.wait({self._owner, reason}, timeout=3.0, return_when=asyncio.FIRST_COMPLETED)
+            reason.cancel()
         return self._why()
 
     def _why(self) -> HudtuiError:

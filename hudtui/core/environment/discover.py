@@ -58,8 +58,8 @@ async def analyze(
         from hudtui.core.environment.hud_v6 import analyze_hud_v6
 
         tell(Progress("connect", f"Connecting to {source.text}"))
-        found = await analyze_hud_v6(source, timeout=timeout)
-        return replace(found, analyzed_at=_now())
+        analysis = await analyze_hud_v6(source, timeout=timeout)
+        return replace(analysis, analyzed_at=_now())
     async with connect(source, timeout=timeout, on_event=on_event) as session:
         return await analyze_session(session, source, timeout=timeout, on_event=on_event)
 
@@ -147,8 +147,8 @@ def analysis_from_lock(source: Source) -> Analysis:
         warnings.append(f"the lock file lists no tools{reason}")
     if lock.version == "2.0":
         tasks = [{"name": task.get("id") or task.get("name"), **task} for task in lock.tasks if isinstance(task, Mapping)]
-        found, problems = read_prompts(tasks)
-        prompts, warnings = (*prompts, *found), [*warnings, *problems]
+        task_prompts, problems = read_prompts(tasks)
+        prompts, warnings = (*prompts, *task_prompts), [*warnings, *problems]
     timings = {} if lock.initialize_ms is None else {"connect": lock.initialize_ms / 1000}
     return Analysis(
         source=source.text,
@@ -164,11 +164,11 @@ def analysis_from_lock(source: Source) -> Analysis:
 
 
 async def _resources(link: ServerConnection, warnings: list[str]) -> list[Resource]:
-    found: list[Resource] = []
+    resources: list[Resource] = []
     if "resources" in link.capabilities:
         for method, field in (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")):
-            found += await _listed(link, method, field, read_resources, warnings)
-    return found
+            resources += await _listed(link, method, field, read_resources, warnings)
+    return resources
 
 
 async def _prompts(link: ServerConnection, warnings: list[str]) -> list[Prompt]:
@@ -182,9 +182,9 @@ async def _listed(link: ServerConnection, method: str, field: str, read: Any, wa
         if error.code != -32601 or method == "resources/list":  # many servers have resources and do not know templates
             warnings.append(f"the server {link.spec.name!r} refuses {method}: {clean_line(error.message, 200)}")
         return []
-    found, more = read(entries)
+    values, more = read(entries)
     warnings += [*problems, *more]
-    return list(found)
+    return list(values)
 
 
 async def _functions(links: Sequence[ServerConnection], hub: str) -> tuple[str, ...]:
@@ -229,17 +229,17 @@ def add_hub_functions(tools: Sequence[Tool], hubs: Mapping[str, Sequence[str]]) 
     A listed tool `int_<function>` is such a function, and hidden as well.
     """
     owners = {function: hub for hub, functions in hubs.items() for function in functions}
-    told = tuple(
+    marked = tuple(
         replace(tool, kind="hidden", hub=owners[tool.name.removeprefix("int_")])
         if tool.name.startswith("int_") and tool.name.removeprefix("int_") in owners
         else tool
         for tool in tools
     )
-    listed = {(tool.hub, tool.name.removeprefix("int_")) for tool in told if tool.hub}
+    listed = {(tool.hub, tool.name.removeprefix("int_")) for tool in marked if tool.hub}
     functions = tuple(
         Tool(function, f"Function of the hub {hub}", None, "hidden", hub)
         for hub, functions in hubs.items()
         for function in functions
         if (hub, function) not in listed
     )
-    return told + functions
+    return marked + functions

@@ -72,7 +72,7 @@ def _has_daemon(docker: str) -> bool:
 
 
 def is_built_locally(image: str) -> bool:
-    """Whether this computer's engine has an image that comes from no registry. False where the engine does not answer."""
+    """True if this computer's engine has an image that comes from no registry. False where the engine does not answer."""
     from hudtui.core.lockfile import is_local_image
 
     engine = find_engine()
@@ -87,7 +87,7 @@ def is_built_locally(image: str) -> bool:
 
 
 def lacks_image(image: str) -> bool:
-    """Whether this computer's engine answers that it has no such image. False where there is no engine, or it says nothing."""
+    """True if this computer's engine answers that it has no such image. False where there is no engine, or it says nothing."""
     engine = find_engine()
     if engine is None:
         return False

@@ -67,12 +67,12 @@ class ResponseInfo:
     """The `WWW-Authenticate` header."""
     location: str = ""
     text: str = ""
-    """What the body of an error says, in one line, secrets masked."""
+    """The text in the body of an error, in one line, secrets masked."""
     session: bool = False
     """The request was one of a session."""
 
     @property
-    def said(self) -> str:
+    def status_and_words(self) -> str:
         """The status, with the server's words."""
         return f"{self.status}: {self.text}" if self.text else str(self.status)
 
@@ -95,17 +95,17 @@ def rpc_fault(name: str, code: int, message: str, asked: str) -> ConnectError | 
         message: Its text, secrets masked.
         asked: The call with its arguments. An error about a session may mean one that they name.
     """
-    said = f"It answered: {clean_line(message, 300)} ({code})."
+    answer = f"It answered: {clean_line(message, 300)} ({code})."
     if code == _SESSION_GONE or session_words(message, asked):
-        return lost_session(name, said)
+        return lost_session(name, answer)
     busy = code in (429, *range(500, 600)) or (code != _INVALID_PARAMS and re.search(_BUSY, message) is not None)
     if busy or code in _PROTOCOL_CODES or (code in _SERVER_CODES and re.search(_CUT_OFF, message)):
-        return ConnectError(f"the server {name!r} cannot answer", why=said, fix="Check the server's log, and connect again.")
+        return ConnectError(f"the server {name!r} cannot answer", why=answer, fix="Check the server's log, and connect again.")
     return None
 
 
 def session_words(message: str, asked: str) -> bool:
-    """Whether the text of an error says that the server does not know the session of the connection."""
+    """True if the text of an error says that the server does not know the session of the connection."""
     if "session" in asked.lower() and "session" in message.lower():
         return False
     return re.search(_NO_SESSION, message) is not None
@@ -157,7 +157,7 @@ def start_error(spec: ServerSpec, error: Exception) -> SourceError:
 def timeout_error(
     spec: ServerSpec, seconds: float, process: ServerProcess | None, secrets: Secrets, asked: str = ""
 ) -> ConnectError:
-    """Nothing came within the time limit; `asked` names the request, and is empty for the connection itself."""
+    """The error of a time limit that ran out; `asked` names the request, and is empty for the connection itself."""
     stderr = _stderr(process, secrets)
     why = "\n".join(part for part in (_stray(process, secrets), stderr) if part) or None
     fix = f"Give it more time{'' if asked else ' with --timeout'}, or check what it does."
@@ -296,12 +296,12 @@ def _http_failed(
 def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerSpec, secrets: Secrets) -> ConnectError:
     """The error for an unsuccessful HTTP status, or for a web page."""
     url, status = secrets.hide(mask_url(spec.url or "")), response.status
-    said = f"It says: {response.text}" if response.text else None
+    words = f"It says: {response.text}" if response.text else None
     if status in (400, 403, 421) and re.search(_HOST_REFUSED, response.text):
         host = clean_line(urlsplit(spec.url or "").netloc.rpartition("@")[2], 100)
         return ConnectError(
             f"{status}: {url} does not take requests for this host name",
-            why=said,
+            why=words,
             fix=f"Servers on the MCP SDK answer only to names that they allow, by default those of their own machine. Allow "
             f"{host!r} there (Python: TransportSecuritySettings(allowed_hosts=[...]) in transport_security; TypeScript: "
             "allowedHosts), or call the server by a name that it allows.",
@@ -322,7 +322,7 @@ def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerS
     if status == 404:
         return ConnectError(
             f"404: there is no MCP endpoint at {url}",
-            why=said,
+            why=words,
             fix="Check the path: MCP endpoints usually end in /mcp (streamable HTTP) or /sse.",
         )
     if status in (405, 406, 415):
@@ -331,18 +331,18 @@ def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerS
         )
         return ConnectError(
             f"{status}: {url} does not take MCP requests over {here}",
-            why=said,
+            why=words,
             fix=f"If it is {other}, its path usually ends in {path}.",
         )
     if status == 429:
-        return ConnectError(f"429: {url} asks to send fewer requests", why=said, fix="Wait a little, and try again.")
+        return ConnectError(f"429: {url} asks to send fewer requests", why=words, fix="Wait a little, and try again.")
     if status >= 500:
         return ConnectError(
             f"{status}: the server at {url} failed",
-            why=said,
+            why=words,
             fix="Try again in a while, and check the server's log if it is yours.",
         )
-    return ConnectError(f"{status}: {url} refused the request", why=said or clean_line(response.content_type, 60) or None)
+    return ConnectError(f"{status}: {url} refused the request", why=words or clean_line(response.content_type, 60) or None)
 
 
 def _unauthorized(response: ResponseInfo, url: str, written: ServerSpec, secrets: Secrets) -> ConnectError:
@@ -392,7 +392,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _answer(error: BaseException) -> str | None:
-    """What a server answered instead of shaking hands."""
+    """The server's answer to a handshake that failed; None where there was none."""
     for leaf in leaf_errors(error):
         if _SDK_UNKNOWN_VERSION in str(leaf):
             version = clean_line(str(leaf).rpartition(":")[2], 40)

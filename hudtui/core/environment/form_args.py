@@ -142,12 +142,12 @@ def _choice(field: FormField, text: str) -> str:
     folded = text.casefold()
     same = [choice for choice in field.choices if choice.casefold() == folded]
     # Half a number is another number.
-    found = same or [choice for choice in field.choices if text[:1].isalpha() and choice.casefold().startswith(folded)]
-    if len(found) == 1:
-        return found[0]
+    meant = same or [choice for choice in field.choices if text[:1].isalpha() and choice.casefold().startswith(folded)]
+    if len(meant) == 1:
+        return meant[0]
     raise InputError(
         f"{field.name} is one of {', '.join(field.choices)}, not {text!r}",
-        why=f"{text!r} may be {' or '.join(found)}." if found else None,
+        why=f"{text!r} may be {' or '.join(meant)}." if meant else None,
         where=Location(field.name),
     )
 

@@ -54,7 +54,7 @@ async def _look(source: Source, host: str, port: int) -> Analysis:
     began = time.perf_counter()
     reader, writer = await asyncio.open_connection(host, port, limit=_LONGEST_LINE)
     try:
-        channel = _Channel(source.text, reader, writer)
+        channel = _ControlChannel(source.text, reader, writer)
         hello = await channel.ask("hello")
         connected = time.perf_counter()
         listed = await channel.ask("tasks.list")
@@ -99,7 +99,7 @@ async def _look(source: Source, host: str, port: int) -> Analysis:
     )
 
 
-class _Channel:
+class _ControlChannel:
     def __init__(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._name = name
         self._reader = reader

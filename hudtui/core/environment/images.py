@@ -44,17 +44,17 @@ def image_type(data: bytes) -> str | None:
 
 def describe_image(block: ContentBlock) -> str:
     """One line: `image/png, 640x480, 12.3 kB`; the dimensions only where the format starts with them."""
-    said = clean_line(block.mime_type or block.type, 60)
+    stated = clean_line(block.mime_type or block.type, 60)
     try:
-        return describe_bytes(image_bytes(block), said)
+        return describe_bytes(image_bytes(block), stated)
     except InputError as error:
-        return f"{said}, {error.what}"
+        return f"{stated}, {error.what}"
 
 
-def describe_bytes(data: bytes, said: str) -> str:
+def describe_bytes(data: bytes, stated: str) -> str:
     """The same of an image's bytes; `said` is what its sender calls its type."""
     kind, size = image_type(data), image_dimensions(data)
-    parts = [kind or f"{said}, of no known format", f"{size[0]}x{size[1]}" if size else "", f"{len(data) / 1000:.1f} kB"]
+    parts = [kind or f"{stated}, of no known format", f"{size[0]}x{size[1]}" if size else "", f"{len(data) / 1000:.1f} kB"]
     return ", ".join(part for part in parts if part)
 
 

@@ -83,7 +83,7 @@ class KeptLogin:
 
     @property
     def renews(self) -> bool:
-        """Whether a new access token is fetched without the user."""
+        """True if a new access token is fetched without the user."""
         return bool(self.tokens.get("refresh_token"))
 
     @property
@@ -144,18 +144,18 @@ def read_login(url: str) -> KeptLogin | None:
         name = server_name(url)
     except ValueError:
         return None
-    found = _read(login_path(url))
-    return found if found is not None and found.server == name else None
+    login = _read(login_path(url))
+    return login if login is not None and login.server == name else None
 
 
 def all_logins() -> tuple[KeptLogin, ...]:
     """Every login that is kept, by server."""
-    found = (_read(path) for path in _folder().glob("*.json"))
-    return tuple(sorted((login for login in found if login is not None), key=lambda login: login.server))
+    logins = (_read(path) for path in _folder().glob("*.json"))
+    return tuple(sorted((login for login in logins if login is not None), key=lambda login: login.server))
 
 
 _secrets: dict[Path, dict[str, tuple[tuple[int, int], tuple[str, ...]]]] = {}
-"""What `login_secrets` found, by folder and file, with the file's inode and time."""
+"""Values that `login_secrets` has read, by folder and file, with the file's inode and time."""
 
 
 def login_secrets() -> tuple[str, ...]:
@@ -164,19 +164,19 @@ def login_secrets() -> tuple[str, ...]:
     A file is read again only when it was replaced, so that this may be called for every episode.
     """
     folder = _folder()
-    known = _secrets.setdefault(folder, {})
+    kept = _secrets.setdefault(folder, {})
     try:
-        with os.scandir(folder) as found:
-            files = [(entry.name, entry.stat()) for entry in found if entry.name.endswith(".json")]
+        with os.scandir(folder) as entries:
+            files = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(".json")]
     except OSError:
         files = []
     for name, stat in files:
-        mark, values = known.get(name, (None, ()))
+        mark, values = kept.get(name, (None, ()))
         if mark != (stat.st_ino, stat.st_mtime_ns):
             login = _read(folder / name)
             fresh = () if login is None else login.secrets
-            known[name] = (stat.st_ino, stat.st_mtime_ns), tuple(dict.fromkeys((*fresh, *values)))
-    return tuple(value for _, values in known.values() for value in values)
+            kept[name] = (stat.st_ino, stat.st_mtime_ns), tuple(dict.fromkeys((*fresh, *values)))
+    return tuple(value for _, values in kept.values() for value in values)
 
 
 def write_login(login: KeptLogin) -> None:

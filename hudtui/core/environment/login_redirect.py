@@ -1,4 +1,4 @@
-"""Where the browser comes back to after a login: a port of this computer, or an address that the user pastes."""
+"""The place that the browser comes back to after a login: a port of this computer, or an address that the user pastes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LoginRedirect:
         self.issuer: str | None = None
         """`iss` of the answer, where it has one."""
         self.refused = ""
-        """Why there is no code; empty where there is one."""
+        """Reason why there is no code; empty where there is one."""
         self._port = port
         self._expected = ""
         self._server: asyncio.Server | None = None

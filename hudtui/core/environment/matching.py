@@ -1,4 +1,4 @@
-"""Whether tasks run on the environment that was analyzed: only then they are judged by its analysis."""
+"""The match of tasks with the environment that was analyzed: only tasks that run on it are judged by its analysis."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ GENERIC_NAMES = frozenset(("", "default", "environment", "hud", "local", "main",
 
 @dataclass(frozen=True)
 class EnvironmentIdentity:
-    """What an analyzed environment is known by."""
+    """Names and addresses by which an analyzed environment is known."""
 
     names: frozenset[str]
-    """What it is called, in small letters and digits only."""
+    """Its names, in small letters and digits only."""
     images: frozenset[str] = frozenset()
     """Container images, without registry, tag and digest."""
     urls: frozenset[str] = frozenset()
@@ -33,7 +33,7 @@ class EnvironmentIdentity:
 
 
 def identity_of(analysis: Analysis, folder: Path) -> EnvironmentIdentity:
-    """What an analyzed environment is known by.
+    """The identity of an analyzed environment.
 
     Args:
         analysis: The analysis.
@@ -59,7 +59,7 @@ def identity_of(analysis: Analysis, folder: Path) -> EnvironmentIdentity:
 
 
 def uses_environment(config: Any, identity: EnvironmentIdentity) -> bool:
-    """Whether one of the servers of an `mcp_config` is the environment. False where that cannot be known."""
+    """True if one of the servers of an `mcp_config` is the environment. False where that cannot be known."""
     return any(_is(spec, identity) for spec in _specs(config))
 
 

@@ -49,7 +49,7 @@ _OWN = frozenset({SETUP, EVALUATE})
 _STATE_LOST = (
     r"(?i)session|no episode|\breset\b.{0,30}\b(?:first|before|begins)|\bcall reset|not (?:been )?(?:reset|initiali[sz]ed)"
 )
-"""What a server says of a step that knows nothing of the episode under way."""
+"""Words of a server for a step that knows nothing of the episode under way."""
 _EXTRA_SECONDS = 0.001
 """Seconds that are waited, before each message, for one that nobody asked for."""
 _SCHEMES = {"ws": "http", "wss": "https", "http": "http", "https": "https"}
@@ -80,7 +80,7 @@ _EVALUATE_TOOL = {
 
 
 def is_openenv(url: str) -> bool:
-    """Whether an address says by its scheme that it is an OpenEnv server's."""
+    """True if an address says by its scheme that it is an OpenEnv server's."""
     return url.partition("://")[0].lower() in ("ws", "wss")
 
 
@@ -109,16 +109,16 @@ class OpenEnvConnection(ServerConnection):
         """One of its tools is `done`."""
         self._notes: list[str] = []
         self._rewards: list[float] | None = None
-        """Of the steps of the episode under way; None before the first episode."""
+        """Rewards of the steps of the episode under way; None before the first episode."""
         self._steps = 0
         """Steps of the episode under way."""
         self._no_reward = ""
-        """What stood for a reward in the episode under way, and is none."""
+        """Text that stood for a reward in the episode under way, and is none."""
         self._last: str | bytes | None = None
         """The last answer, as it came."""
 
     async def answers(self) -> bool:
-        """Whether an OpenEnv server is at the address. Asks over HTTP alone, and never raises."""
+        """True if an OpenEnv server is at the address. Asks over HTTP alone, and never raises."""
         try:
             async with asyncio.timeout(self.timeout), self._client(self.spec.url or "") as web:
                 schema = await self._describe(web, "/schema")
@@ -220,10 +220,10 @@ class OpenEnvConnection(ServerConnection):
                     f"404: there is no OpenEnv server at {self._shown}", fix="Give the address without the path of its socket."
                 )
             raise http_status_error(info, self.spec, self.written, self.secrets)
-        found = self._read(response.content)
-        if not isinstance(found, dict):
+        description = self._read(response.content)
+        if not isinstance(description, dict):
             raise self._foreign(f"the answer to {path} is no JSON object")
-        return found
+        return description
 
     def _introduce(self, about: Mapping[str, Any]) -> None:
         def text(name: str) -> str:
@@ -250,7 +250,7 @@ class OpenEnvConnection(ServerConnection):
             words = about if isinstance(about, str) else f"An action: {title}." if isinstance(title, str) else "An action."
             self._listed = [{"name": STEP, "description": words, "inputSchema": schema}, _SETUP_TOOL, _EVALUATE_TOOL]
             return
-        found: list[Any] = []
+        tools: list[Any] = []
         for entry in await self._remote_tools():
             name = entry.get("name") if isinstance(entry, Mapping) else None
             if name == _DONE:
@@ -258,9 +258,9 @@ class OpenEnvConnection(ServerConnection):
             elif name in _OWN:
                 self._notes.append(f"the tool {name} of the OpenEnv server is left out: hudtui has one of its own here")
             else:
-                found.append(entry)
-        self._listed = [*found[:_MOST_TOOLS], _SETUP_TOOL, _EVALUATE_TOOL]
-        if len(found) > _MOST_TOOLS:
+                tools.append(entry)
+        self._listed = [*tools[:_MOST_TOOLS], _SETUP_TOOL, _EVALUATE_TOOL]
+        if len(tools) > _MOST_TOOLS:
             self._notes.append(f"the server lists too many tools: the first {_MOST_TOOLS:,} are used, the others left out")
 
     async def _remote_tools(self) -> list[Any]:
@@ -318,10 +318,10 @@ class OpenEnvConnection(ServerConnection):
             raise self._gone(None if not str(error) else clean_line(str(error), 200)) from None
         except Exception as error:  # the stream behind the socket: closed, or broken
             raise self._gone(clean_line(f"{type(error).__name__}: {error}", 200)) from None
-        found = self._read(answer)
-        if not isinstance(found, dict) or not isinstance(found.get("type"), str):
-            raise self._foreign(f"a message without a type: {clean_line(words_of(found), 200)}")
-        return found
+        parsed = self._read(answer)
+        if not isinstance(parsed, dict) or not isinstance(parsed.get("type"), str):
+            raise self._foreign(f"a message without a type: {clean_line(words_of(parsed), 200)}")
+        return parsed
 
     async def _drop_repeated(self, socket: Any) -> None:
         """Take an answer that came twice off the socket: answers have no ids, and the next call would take it for its own.
@@ -388,14 +388,14 @@ class OpenEnvConnection(ServerConnection):
             await self._step(_DONE, {}, timeout)
         rewards = self._rewards or []
         reward = (sum(rewards) if which == "sum" else rewards[-1]) if rewards else 0.0
-        found: dict[str, Any] = {"rewards": len(rewards), "done": self.over}
+        score: dict[str, Any] = {"rewards": len(rewards), "done": self.over}
         if self._no_reward:
-            found["problem"] = f"a step had the reward {self._no_reward}, which is no number"
+            score["problem"] = f"a step had the reward {self._no_reward}, which is no number"
         elif self._steps and self.over and not rewards:
-            found["problem"] = "the episode is over, and no step had a reward"
+            score["problem"] = "the episode is over, and no step had a reward"
         else:
-            found = {"reward": reward, **found}
-        return {"content": [{"type": "text", "text": json.dumps(found)}], "structuredContent": found}
+            score = {"reward": reward, **score}
+        return {"content": [{"type": "text", "text": json.dumps(score)}], "structuredContent": score}
 
     async def _observe(self, request: Mapping[str, Any], timeout: float | None) -> Observation:
         """The observation that the server answers with.
@@ -424,14 +424,14 @@ class OpenEnvConnection(ServerConnection):
 
 
 def _details(errors: Any) -> str:
-    """What is wrong with single fields of an action, as a server's validation says it."""
-    found = []
+    """Faults of single fields of an action, as a server's validation words them."""
+    problems = []
     for entry in errors[:5] if isinstance(errors, list) else ():
         if isinstance(entry, Mapping):
             place = entry.get("loc")
             where = ".".join(str(part) for part in place[:8]) if isinstance(place, list) else ""
-            found.append(": ".join(part for part in (clean_line(where, 80), clean_line(str(entry.get("msg")), 160)) if part))
-    return f" ({'; '.join(found)})" if found else ""
+            problems.append(": ".join(part for part in (clean_line(where, 80), clean_line(str(entry.get("msg")), 160)) if part))
+    return f" ({'; '.join(problems)})" if problems else ""
 
 
 def _result(observation: Mapping[str, Any], beside: Mapping[str, Any]) -> Mapping[str, Any]:

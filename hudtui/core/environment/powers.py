@@ -1,4 +1,4 @@
-"""What starting or connecting to a server means, as powers that a user agrees to; see `core.trust`."""
+"""Starts of servers and connections to them, as powers that a user agrees to; see `core.trust`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hudtui.core.variables import variable_names
 
 
 def server_powers(specs: Iterable[ServerSpec], file: Path) -> tuple[trust.Power, ...]:
-    """What these servers need the user's agreement for: a program that is started, or an address with what is sent there.
+    """Powers that these servers need: a program that is started, or an address with what is sent there.
 
     The bundled environments need none, nor do the addresses of the built-in platforms with their own keys.
 
@@ -34,7 +34,7 @@ def server_powers(specs: Iterable[ServerSpec], file: Path) -> tuple[trust.Power,
 
 def task_powers(configs: Iterable[Mapping[str, Any]], file: Path) -> tuple[trust.Power, ...]:
     """`server_powers` of the `mcp_config`s of tasks, each power once. An unreadable `mcp_config` has none: it cannot be used."""
-    found: dict[str, trust.Power] = {}
+    powers: dict[str, trust.Power] = {}
     seen: set[str] = set()
     for config in configs:
         key = repr(config)
@@ -45,42 +45,42 @@ def task_powers(configs: Iterable[Mapping[str, Any]], file: Path) -> tuple[trust
             specs = parse_mcp_config(config, "mcp_config")
         except SourceError:
             continue
-        found.update((one.token, one) for one in server_powers(specs, file))
-    return tuple(found.values())
+        powers.update((one.token, one) for one in server_powers(specs, file))
+    return tuple(powers.values())
 
 
 def server_lines(config: Any) -> tuple[str, ...]:
-    """What the servers of a task start or connect to, whole, one line each, for a question about it.
+    """The commands and addresses of a task's servers, whole, one line each, for a question about it.
 
     Raises:
         SourceError: The configuration cannot be understood.
     """
     mask = secret_mask()
     return tuple(
-        in_full(f"{spec.name}: {'starts' if spec.url is None else 'connects to'} {_told(spec, mask)}")
+        in_full(f"{spec.name}: {'starts' if spec.url is None else 'connects to'} {_described(spec, mask)}")
         for spec in parse_mcp_config(config, "mcp_config")
     )
 
 
-def _told(spec: ServerSpec, mask: Callable[[str], str]) -> str:
-    """All that is started or asked, as text; and the names of the variables that are put in."""
+def _described(spec: ServerSpec, mask: Callable[[str], str]) -> str:
+    """The command or the address of a server, whole, with the names of the variables that are put in."""
     if spec.url is not None:
-        told = spec.url + "".join(f", header {name}: {value}" for name, value in spec.headers.items())
+        text = spec.url + "".join(f", header {name}: {value}" for name, value in spec.headers.items())
         names = _names((spec.url, *spec.headers.values()))
     else:
         given = [f"{name}={value}" for name, value in spec.env.items()]
-        told = shlex.join([*given, spec.command or "", *spec.args])
-        told += f", in {shlex.quote(spec.cwd)}" if spec.cwd is not None else ""
+        text = shlex.join([*given, spec.command or "", *spec.args])
+        text += f", in {shlex.quote(spec.cwd)}" if spec.cwd is not None else ""
         names = tuple(dict.fromkeys((*_names((spec.command or "", *spec.args, *spec.env.values())), *spec.pass_on)))
-    return mask(told) + (f", with {', '.join(names)}" if names else "")
+    return mask(text) + (f", with {', '.join(names)}" if names else "")
 
 
 def _power(spec: ServerSpec, file: Path, mask: Callable[[str], str]) -> trust.Power:
-    told = _told(spec, mask)
+    text = _described(spec, mask)
     if spec.url is not None:
-        return trust.power("address", told, file, spec.url, dict(spec.headers), spec.sse)
+        return trust.power("address", text, file, spec.url, dict(spec.headers), spec.sse)
     return trust.power(
-        "command", told, file, spec.command, spec.args, dict(spec.env), spec.pass_on, spec.cwd, spec.literal, spec.contained
+        "command", text, file, spec.command, spec.args, dict(spec.env), spec.pass_on, spec.cwd, spec.literal, spec.contained
     )
 
 
@@ -89,7 +89,7 @@ def _names(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _of_platform(spec: ServerSpec) -> bool:
-    """Whether an address is a built-in platform's own, and gets that platform's key alone."""
+    """True if an address is a built-in platform's own, and gets that platform's key alone."""
     if spec.url is None or variable_names(spec.url):
         return False
     names = set(_names(spec.headers.values()))

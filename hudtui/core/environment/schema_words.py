@@ -44,23 +44,23 @@ _MAX_ROWS = 500
 
 def describe_schema(schema: Mapping[str, Any]) -> list[Parameter]:
     """Return the properties of an object schema in its order, nested ones after theirs. Never fails, whatever the server sent."""
-    found: list[Parameter] = []
-    _walk(schema, schema, 0, found, ())
-    return found
+    rows: list[Parameter] = []
+    _walk(schema, schema, 0, rows, ())
+    return rows
 
 
-def _walk(root: Mapping[str, Any], schema: Any, depth: int, found: list[Parameter], seen: tuple[str, ...]) -> None:
+def _walk(root: Mapping[str, Any], schema: Any, depth: int, rows: list[Parameter], seen: tuple[str, ...]) -> None:
     schema, seen = _resolve(root, schema, seen)
     properties = schema.get("properties")
     required = schema.get("required")
     if not isinstance(properties, Mapping) or depth > _MAX_DEPTH:
         return
     for name, raw in properties.items():
-        if len(found) >= _MAX_ROWS:
+        if len(rows) >= _MAX_ROWS:
             return
         own, path = _resolve(root, raw, seen)
         must = isinstance(required, Sequence) and name in required
-        found.append(
+        rows.append(
             Parameter(
                 clean_line(str(name), 60),
                 _type(root, own),
@@ -70,10 +70,10 @@ def _walk(root: Mapping[str, Any], schema: Any, depth: int, found: list[Paramete
                 depth,
             )
         )
-        _walk(root, own, depth + 1, found, path)
+        _walk(root, own, depth + 1, rows, path)
         items, item_path = _resolve(root, own.get("items"), path)
         if items.get("properties"):
-            _walk(root, items, depth + 1, found, item_path)
+            _walk(root, items, depth + 1, rows, item_path)
 
 
 def _resolve(root: Mapping[str, Any], schema: Any, seen: tuple[str, ...]) -> tuple[Mapping[str, Any], tuple[str, ...]]:

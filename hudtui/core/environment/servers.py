@@ -49,7 +49,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """How to reach one server: a command to start, or a URL."""
+    """The way to one server: a command to start, or a URL."""
 
     name: str
     command: str | None = None
@@ -224,11 +224,12 @@ def _refuse_foreign_variables(entry: Mapping[str, Any], wrong: Callable[[str, st
         if isinstance(given := entry.get(field_name), Mapping):
             texts += [(f"{field_name}.{name}", value) for name, value in given.items()]
     for field_name, text in texts:
-        for found in _FOREIGN.finditer(text) if isinstance(text, str) else ():
-            if field_name == "url" and found["windows"] and _ENCODED.match(found["windows"]):
+        for variable in _FOREIGN.finditer(text) if isinstance(text, str) else ():
+            if field_name == "url" and variable["windows"] and _ENCODED.match(variable["windows"]):
                 continue  # as in %C3BC%20, which is no variable
-            kind, name = (found["kind"] or found["shell"] or "env").lower(), found["name"] or found["bare"] or found["windows"]
-            error = wrong(f"{found[0]} is a variable as another program writes it, and hudtui does not know it", field_name)
+            kind = (variable["kind"] or variable["shell"] or "env").lower()
+            name = variable["name"] or variable["bare"] or variable["windows"]
+            error = wrong(f"{variable[0]} is a variable as another program writes it, and hudtui does not know it", field_name)
             plain = re.sub(r"\W+", "_", name or "").strip("_")
             word = plain if kind == "env" or not plain else plain.upper()
             if word and not word[0].isdigit() and kind not in ("config", "command", "file"):
@@ -365,14 +366,14 @@ def _texts(value: Any, wrong: Callable[[str, str], SourceError], field_name: str
         return {}
     if not isinstance(value, Mapping):
         raise wrong("this must be an object of texts", field_name)
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for key, item in value.items():
         if isinstance(item, bool):
             item = "true" if item else "false"
         if not isinstance(item, str | int | float):
             raise wrong("this must be text", f"{field_name}.{key}")
-        found[str(key)] = str(item)
-    return found
+        texts[str(key)] = str(item)
+    return texts
 
 
 def _path(url: str) -> str:

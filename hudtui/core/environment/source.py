@@ -88,12 +88,12 @@ class Source:
 
     @property
     def powers(self) -> tuple[Power, ...]:
-        """What the user has to agree to before this source is used; see `core.trust`. Empty for a source that the user named."""
+        """Powers that the user has to agree to, see `core.trust`; empty for a source that the user named."""
         return self.all_powers if self.file is not None else ()
 
     @property
     def all_powers(self) -> tuple[Power, ...]:
-        """What the use of this source needs agreement for, were it named by a file."""
+        """Powers that the use of this source needs if a file names it."""
         file = self.file or self.folder
         if self.address is not None:
             return (power("address", self.text, file, *self.address),)
@@ -349,7 +349,7 @@ def _folder(path: Path, name: str) -> Source:
     from hudtui.core.platform import BUILT_IN, choose_platform
 
     locks = (find_lock(path, platform) for platform in (choose_platform(path), *BUILT_IN))
-    lock = next((found for found in locks if found is not None), None)
+    lock = next((lock_file for lock_file in locks if lock_file is not None), None)
     if lock is not None:
         return _lock(lock, name)
     project = path / "pyproject.toml"
@@ -396,7 +396,7 @@ def _lock(path: Path, name: str) -> Source:
 
 
 def _is_service_key(name: str) -> bool:
-    """Whether a variable is the key of a service that an environment has nothing to do with; `--env NAME` passes it on."""
+    """True if a variable is the key of a service that an environment has nothing to do with; `--env NAME` passes it on."""
     from hudtui.core.platform import BUILT_IN, HUD
     from hudtui.core.settings import known_settings
 

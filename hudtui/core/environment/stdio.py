@@ -98,7 +98,7 @@ class ServerProcess:
         self._stderr: deque[bytes] = deque()
         self._stderr_size = 0
         self._readers: list[asyncio.BaseTransport] = []
-        self._writer: tuple[asyncio.WriteTransport, _Writer] | None = None
+        self._writer: tuple[asyncio.WriteTransport, _InputPipe] | None = None
         self.hurry = False
         """Leave without the grace period: set when the work was cancelled."""
         self.stray = 0
@@ -109,13 +109,13 @@ class ServerProcess:
         self.died: int | None = None
         """The exit status it ended with by itself; see `settle`."""
         self.refused = ""
-        """Why reading was given up: this output is not MCP."""
+        """Reason why reading was given up: this output is not MCP."""
         self.excess = ""
-        """Which limit a message exceeded."""
+        """The limit that a message exceeded, in words."""
 
     @property
-    def left(self) -> bool:
-        """Whether it has exited, or has closed its standard input: it answers nothing more, whoever else holds its output."""
+    def has_left(self) -> bool:
+        """True if it has exited, or has closed its standard input: it answers nothing more, whoever else holds its output."""
         return self._process.poll() is not None or (self._writer is not None and self._writer[1].lost)
 
     @property
@@ -142,12 +142,12 @@ class ServerProcess:
         process = self._process
         reader = asyncio.StreamReader()
         for protocol, stream in (
-            (lambda: _Stderr(self), process.stderr),
+            (lambda: _ErrorOutput(self), process.stderr),
             (lambda: asyncio.StreamReaderProtocol(reader), process.stdout),
         ):
             transport, _ = await loop.connect_read_pipe(protocol, stream)
             self._readers.append(transport)
-        self._writer = await loop.connect_write_pipe(_Writer, process.stdin)
+        self._writer = await loop.connect_write_pipe(_InputPipe, process.stdin)
         incoming = Incoming(self, reader, calls)
         return incoming, Outgoing(*self._writer, sent=incoming.expect)
 
@@ -191,8 +191,8 @@ class ServerProcess:
 
     def _kill(self) -> bool:
         """Kill the rest of the group, without waiting for more than the kernel takes; returns whether anything was left."""
-        left = self._process.poll() is None or self._group_alive()
-        if left:
+        remains = self._process.poll() is None or self._group_alive()
+        if remains:
             self._signal(signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(1)
@@ -204,7 +204,7 @@ class ServerProcess:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
-        return left
+        return remains
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -232,12 +232,12 @@ class Incoming:
         self._size = 0
         self._stray = 0
         self._closed = False
-        self._left = 0
-        """How often in a row it was silent, and was seen to have left, while a call waited."""
+        self._silences = 0
+        """Silences in a row in which a call waited and the process was seen to have left."""
         self._followed = False
         """A process that it left behind has answered in its place."""
         self._limit: asyncio.Timeout | None = None
-        """That of the reading that goes on; without a deadline while nothing is waited for, so that nobody is woken."""
+        """Time limit of the read under way; without a deadline while no call waits, so that nobody is woken."""
 
     async def receive(self) -> SessionMessage:
         """The next message.
@@ -273,7 +273,7 @@ class Incoming:
                     break
             else:
                 self._stray = 0
-                self._followed = self._followed or self._left > 0
+                self._followed = self._followed or self._silences > 0
                 return message
         self._process.gone.set()
         raise anyio.EndOfStream
@@ -310,11 +310,11 @@ class Incoming:
         return self._lines.popleft()
 
     async def _read(self) -> bytes:
-        """What comes next; nothing at the end.
+        """The next piece of output; empty at the end.
 
         The end is also where a call waits for a server that is gone, and whose children, if they hold its output, write nothing.
         """
-        self._left = 0
+        self._silences = 0
         while True:
             waits = self._calls.any or self._size > 0
             try:
@@ -326,8 +326,8 @@ class Incoming:
             except TimeoutError:
                 if self._unended():
                     return b"\n"
-                self._left = self._left + 1 if self._calls.any and not self._followed and self._process.left else 0
-                if self._left > 1:
+                self._silences = self._silences + 1 if self._calls.any and not self._followed and self._process.has_left else 0
+                if self._silences > 1:
                     return b""
 
     def expect(self) -> None:
@@ -336,7 +336,7 @@ class Incoming:
             self._limit.reschedule(asyncio.get_running_loop().time() + SILENCE)
 
     def _unended(self) -> bool:
-        """Whether what was read last is a whole message to which the end of its line alone is missing."""
+        """True if the last piece is a whole message to which the end of its line alone is missing."""
         from pydantic_core import from_json
 
         line = b"".join(self._parts)
@@ -352,7 +352,7 @@ class Incoming:
 class Outgoing:
     """Messages to the server, as the SDK's sessions write them."""
 
-    def __init__(self, transport: asyncio.WriteTransport, writer: _Writer, *, sent: Callable[[], None]) -> None:
+    def __init__(self, transport: asyncio.WriteTransport, writer: _InputPipe, *, sent: Callable[[], None]) -> None:
         self._transport = transport
         self._writer = writer
         self._sent = sent
@@ -381,7 +381,7 @@ class Outgoing:
         await self.aclose()
 
 
-class _Stderr(asyncio.Protocol):
+class _ErrorOutput(asyncio.Protocol):
     def __init__(self, process: ServerProcess) -> None:
         self._process = process
 
@@ -389,7 +389,7 @@ class _Stderr(asyncio.Protocol):
         self._process.keep_stderr(data)
 
 
-class _Writer(asyncio.BaseProtocol):
+class _InputPipe(asyncio.BaseProtocol):
     def __init__(self) -> None:
         self.free = asyncio.Event()
         self.free.set()

@@ -48,8 +48,8 @@ class CheckTooLongError(NotCheckedError):
 class WorkBudget:
     """Steps that are left, for one check or for several."""
 
-    def __init__(self, left: int = MAX_WORK) -> None:
-        self.left = left
+    def __init__(self, steps: int = MAX_WORK) -> None:
+        self.steps = steps
 
     def spend(self, steps: int) -> None:
         """Use up steps.
@@ -57,8 +57,8 @@ class WorkBudget:
         Raises:
             CheckTooLongError: Fewer steps are left.
         """
-        self.left -= steps
-        if self.left < 0:
+        self.steps -= steps
+        if self.steps < 0:
             raise CheckTooLongError("the check against the tool's schema would take too long")
 
 
@@ -94,19 +94,19 @@ class Validator:
             raise NotCheckedError(self._made)
         try:
             _check.work = work or WorkBudget()
-            _check.size = _size(value, _check.work.left)
+            _check.size = _size(value, _check.work.steps)
             _check.skipped = []
             validator = self._made if part is None else self._made.evolve(schema=_nameless(part))
-            found = list(islice(validator.iter_errors(value), most))
+            errors = list(islice(validator.iter_errors(value), most))
         except NotCheckedError:
             raise
         except RecursionError:
             raise NotCheckedError("the value, or the tool's schema, is nested too deeply") from None
         except Exception:  # whatever a senseless schema leads to
             raise NotCheckedError("the tool's schema makes no sense") from None
-        if not found and _check.skipped:
+        if not errors and _check.skipped:
             raise NotCheckedError(_check.skipped[-1])
-        return found
+        return errors
 
 
 _check = threading.local()
@@ -168,11 +168,11 @@ def _nameless(schema: Any) -> Any:
 
 def _unfit(schema: Mapping[str, Any]) -> str | None:
     """Reason why a schema is refused unused: its size, or keywords that lead past the counting; None when it is fine."""
-    left: list[Any] = [schema]
+    pending: list[Any] = [schema]
     parts = values = 0
     words: set[str] = set()
-    while left:
-        part = left.pop()
+    while pending:
+        part = pending.pop()
         parts += isinstance(part, Mapping | list)
         values += 1
         if parts > MAX_SCHEMA_PARTS or values > _MOST_VALUES:
@@ -184,9 +184,9 @@ def _unfit(schema: Mapping[str, Any]) -> str | None:
                 if key in ("$schema", "$id", "id") and isinstance(value, str) and part is not schema:
                     return "the tool's schema holds another schema with a name of its own"
             words.update(part)
-            left += part.values()
+            pending += part.values()
         elif isinstance(part, list):
-            left += part
+            pending += part
     if {"patternProperties", "unevaluatedProperties"} <= words:
         return "the tool's schema joins `patternProperties` with `unevaluatedProperties`"
     return None
@@ -194,17 +194,17 @@ def _unfit(schema: Mapping[str, Any]) -> str | None:
 
 def _size(value: Any, most: int) -> int:
     """Size of a value: its parts, and its text by sixteens. Stops counting beyond `most`."""
-    left, size = [value], 0
-    while left and size <= most:
-        part = left.pop()
+    pending, size = [value], 0
+    while pending and size <= most:
+        part = pending.pop()
         size += 1
         if isinstance(part, str):
             size += len(part) >> 4
         elif isinstance(part, Mapping):
             size += sum(len(str(key)) >> 4 for key in part)
-            left += part.values()
+            pending += part.values()
         elif isinstance(part, list):
-            left += part
+            pending += part
     return size
 
 

@@ -11,7 +11,7 @@ from hudtui.core.plain import convert
 from hudtui.core.text import clean_line
 
 ToolKind = Literal["agent", "setup", "evaluate", "lifecycle", "hidden"]
-"""Who a tool is for: the agent; the task's set-up or evaluation; other lifecycle work; `hidden` for a function of a hub."""
+"""The user of a tool: the agent; the task's set-up or evaluation; other lifecycle work; `hidden` for a function of a hub."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class ToolResult:
 
     @property
     def repeats_text(self) -> bool:
-        """Whether the structured content says the same as the text: servers send both, for clients that know only one."""
+        """True if the structured content says the same as the text: servers send both, for clients that know only one."""
         text = self.text
         if self.structured is None or not text:
             return False
@@ -192,14 +192,14 @@ def read_tools(entries: Iterable[Any]) -> tuple[list[Tool], list[str]]:
     Args:
         entries: Objects with `name`, `description` and `inputSchema` (or `input_schema`), as a server or a lock file lists them.
     """
-    found: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     warnings: list[str] = []
     for index, entry in enumerate(entries):
         name = entry.get("name") if isinstance(entry, Mapping) else None
         if not isinstance(name, str) or not name:
             warnings.append(f"tool {index + 1} has no name and is left out: {clean_line(repr(entry), 80)}")
             continue
-        if name in found:
+        if name in tools:
             warnings.append(f"the tool {clean_line(name, 80)} is listed twice; the first one counts")
             continue
         schema = entry.get("inputSchema", entry.get("input_schema"))
@@ -208,10 +208,10 @@ def read_tools(entries: Iterable[Any]) -> tuple[list[Tool], list[str]]:
         elif not isinstance(schema, Mapping):
             warnings.append(f"the input schema of the tool {clean_line(name, 80)} is not an object and is left out")
             schema = None
-        found[name] = Tool(name, _text(entry.get("description")), schema)
-    hubs = {name: functions for name, tool in found.items() if (functions := hub_functions(tool)) is not None}
+        tools[name] = Tool(name, _text(entry.get("description")), schema)
+    hubs = {name: functions for name, tool in tools.items() if (functions := hub_functions(tool)) is not None}
     hidden = {f"int_{name}" for names in hubs.values() for name in names}
-    return [replace(tool, kind=_kind(tool.name, hidden)) for tool in found.values()], warnings
+    return [replace(tool, kind=_kind(tool.name, hidden)) for tool in tools.values()], warnings
 
 
 def hub_functions(tool: Tool) -> tuple[str, ...] | None:
@@ -225,7 +225,7 @@ def hub_functions(tool: Tool) -> tuple[str, ...] | None:
 
 def read_resources(entries: Iterable[Any]) -> tuple[tuple[Resource, ...], list[str]]:
     """Resources and resource templates, with warnings about those that have no address."""
-    found: list[Resource] = []
+    resources: list[Resource] = []
     warnings: list[str] = []
     for index, entry in enumerate(entries):
         uri = (entry.get("uri") or entry.get("uriTemplate")) if isinstance(entry, Mapping) else None
@@ -233,15 +233,15 @@ def read_resources(entries: Iterable[Any]) -> tuple[tuple[Resource, ...], list[s
             warnings.append(f"resource {index + 1} has no address and is left out: {clean_line(repr(entry), 80)}")
             continue
         mime = entry.get("mimeType", entry.get("mime_type"))
-        found.append(
+        resources.append(
             Resource(uri, _text(entry.get("name")), _text(entry.get("description")), mime if isinstance(mime, str) else None)
         )
-    return tuple(found), warnings
+    return tuple(resources), warnings
 
 
 def read_prompts(entries: Iterable[Any]) -> tuple[tuple[Prompt, ...], list[str]]:
     """Prompts, with warnings about those that have no name."""
-    found: list[Prompt] = []
+    prompts: list[Prompt] = []
     warnings: list[str] = []
     for index, entry in enumerate(entries):
         name = entry.get("name") if isinstance(entry, Mapping) else None
@@ -254,8 +254,8 @@ def read_prompts(entries: Iterable[Any]) -> tuple[tuple[Prompt, ...], list[str]]
             for argument in (given if isinstance(given, list) else [])
             if isinstance(argument, Mapping) and isinstance(argument.get("name"), str)
         )
-        found.append(Prompt(name, _text(entry.get("description")), arguments))
-    return tuple(found), warnings
+        prompts.append(Prompt(name, _text(entry.get("description")), arguments))
+    return tuple(prompts), warnings
 
 
 def read_result(raw: Mapping[str, Any]) -> ToolResult:

@@ -44,7 +44,7 @@ _MOST_LOOKS = 100
 
 
 class HttpWatch:
-    """What is sent to a server at a URL, and what it answers.
+    """The requests to a server at a URL, and its answers.
 
     Args:
         spec: The server, variables filled in.
@@ -107,14 +107,14 @@ class HttpWatch:
         if not 200 <= response.status_code < 300 or (number is None and response.request.method == "POST"):
             return stream
         if self._spec.sse and response.request.method == "POST":
-            return _body(stream, functools.partial(self._told_beside, number=number, json_=kind.startswith("application/json")))
+            return _body(stream, functools.partial(self._read_beside, number=number, json_=kind.startswith("application/json")))
         if kind.startswith("text/event-stream"):
             return _body(stream, functools.partial(_events, number=number, calls=self._calls))
         if kind.startswith("application/json") and number is not None:
             return _body(stream, functools.partial(_whole, check=functools.partial(self._calls.check, number=number, alone=True)))
         return stream
 
-    async def _told_beside(self, stream: Any, *, number: Any, json_: bool) -> AsyncIterator[bytes]:
+    async def _read_beside(self, stream: Any, *, number: Any, json_: bool) -> AsyncIterator[bytes]:
         """The response to a message over SSE, whose answer comes on the stream of events: only an error in it means something."""
         import httpx2
 
@@ -129,11 +129,11 @@ class HttpWatch:
 
     def _check_beside(self, data: bytes, number: Any) -> None:
         try:
-            said = json.loads(data) if data.strip() else None
+            answer = json.loads(data) if data.strip() else None
         except (ValueError, RecursionError):
             self._calls.refuse(data, number)
             return
-        error = said.get("error", said.get("detail")) if isinstance(said, dict) else None
+        error = answer.get("error", answer.get("detail")) if isinstance(answer, dict) else None
         if error:
             call, fault = self._calls.find(number), None
             if call is not None and isinstance(error, dict):
@@ -141,7 +141,7 @@ class HttpWatch:
                 if isinstance(code, int) and isinstance(words, str):
                     fault = rpc_fault(self._name, code, self._secrets.hide(words), call.text)
             self._calls.fail(fault, number) if fault is not None else self._calls.refuse(data, number)
-        elif isinstance(said, dict) and "result" in said and str(said.get("id")) == str(number):
+        elif isinstance(answer, dict) and "result" in answer and str(answer.get("id")) == str(number):
             self._calls.refuse(data, number, patient=True)  # the stream may bring it all the same
 
     def _wait(self, response: Any, tried: int) -> float | None:
@@ -193,11 +193,11 @@ class HttpWatch:
             if code is not None and not call.of_tool and not call.handshake:
                 return None  # a method that it does not know
             if info.status == 404 and (info.session or self._spec.sse):
-                return lost_session(self._name, f"It answered {info.said}.")
+                return lost_session(self._name, f"It answered {info.status_and_words}.")
             if code == _INVALID_PARAMS and info.status in (400, 422) and not session_words(info.text, call.text):
                 return None  # of the arguments: the agent may do better
             if info.status == 400 and info.session:
-                return lost_session(self._name, f"It answered {info.said}.")
+                return lost_session(self._name, f"It answered {info.status_and_words}.")
             return http_status_error(info, self._spec, self._written, self._secrets)
         if info.status >= 300 and response.next_request is None:
             return http_status_error(info, self._spec, self._written, self._secrets)
@@ -214,9 +214,9 @@ class HttpWatch:
 
     def _refused(self, info: ResponseInfo) -> ConnectError:
         if info.status == 404:
-            return lost_session(self._name, f"It answered {info.said}.")
+            return lost_session(self._name, f"It answered {info.status_and_words}.")
         return ConnectError(
-            f"the server {self._name!r} broke off its answer", why=f"Asked for the rest, it answered {info.said}."
+            f"the server {self._name!r} broke off its answer", why=f"Asked for the rest, it answered {info.status_and_words}."
         )
 
     def _not_sent(self, error: Exception, request: Any, number: Any) -> None:
@@ -237,9 +237,9 @@ class HttpWatch:
 
 
 def _connect_error(error: Exception, spec: ServerSpec, written: ServerSpec, info: ResponseInfo, secrets: Secrets) -> ConnectError:
-    found = explain_failure(error, spec, written=written, process=None, responses=[info], secrets=secrets, connected=True)
-    assert isinstance(found, ConnectError)
-    return found
+    failure = explain_failure(error, spec, written=written, process=None, responses=[info], secrets=secrets, connected=True)
+    assert isinstance(failure, ConnectError)
+    return failure
 
 
 def web_client(watch: HttpWatch, **options: Any) -> Any:
@@ -278,10 +278,10 @@ def _message_of(request: Any) -> dict[str, Any]:
         return {}
     if _MESSAGE not in request.extensions:
         try:
-            found = json.loads(request.content)
+            content = json.loads(request.content)
         except (ValueError, RecursionError, RuntimeError):  # RuntimeError: the content is a stream
-            found = None
-        request.extensions[_MESSAGE] = found if isinstance(found, dict) else {}
+            content = None
+        request.extensions[_MESSAGE] = content if isinstance(content, dict) else {}
     message: dict[str, Any] = request.extensions[_MESSAGE]
     return message
 
@@ -343,7 +343,7 @@ def _is_object(data: bytes) -> bool:
 async def _events(stream: Any, *, number: Any, calls: Calls) -> AsyncIterator[bytes]:
     """A stream of events, in whole lines."""
     rest: list[bytes] = []
-    event = _Event(number, calls)
+    event = _EventReader(number, calls)
     returned = False  # the last part ended with a carriage return: a line feed after it belongs to that
     async for part in stream:
         data = part[1:] if returned and part.startswith(b"\n") else part
@@ -364,7 +364,7 @@ async def _events(stream: Any, *, number: Any, calls: Calls) -> AsyncIterator[by
         yield last
 
 
-class _Event:
+class _EventReader:
     """The event of a stream that is being read."""
 
     def __init__(self, number: Any, calls: Calls) -> None:

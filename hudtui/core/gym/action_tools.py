@@ -24,15 +24,15 @@ def action_tools(config: GymConfig, tools: Mapping[str, Tool], *, reserved: Coll
         arguments: an argument that becomes a tool's parameter unchanged has that parameter's schema, a transformed one has none.
         An action whose tool does not exist is left out, because it cannot be called.
     """
-    found = [
+    agent_tools = [
         _action(mapping, tool)
         for mapping in config.mappings.values()
         if mapping.name != DONE and (tool := tools.get(mapping.tool)) is not None and tool.hub is None
     ]
     if config.allow_unmapped:
         taken = {*config.mappings, *config.invalid, *reserved, DONE}
-        found += [tool for tool in tools.values() if tool.name not in taken and open_to_agent(tool)]
-    return (*found, _DONE)
+        agent_tools += [tool for tool in tools.values() if tool.name not in taken and open_to_agent(tool)]
+    return (*agent_tools, _DONE)
 
 
 def _action(mapping: ActionMapping, tool: Tool) -> Tool:

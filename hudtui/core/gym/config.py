@@ -93,7 +93,7 @@ def parse_config(text: str, *, name: str) -> tuple[GymConfig | None, tuple[Findi
         where = error.where or Location(name)
         message = ". ".join(part.rstrip(".") for part in (error.what, error.why, error.fix) if part)
         return None, (Finding("yaml", "error", clean_line(message), where.line or 1, where.column or 1),)
-    reader = _Reader(document)
+    reader = _ConfigReader(document)
     config = reader.config(name)
     return config, tuple(sorted(reader.findings, key=lambda finding: (finding.line, finding.column)))
 
@@ -121,7 +121,7 @@ def load_config(path: Path | str) -> GymConfig:
     return config
 
 
-class _Reader:
+class _ConfigReader:
     """Reads one document; `findings` collects what is wrong with it."""
 
     def __init__(self, document: YamlDocument) -> None:
@@ -278,7 +278,7 @@ class _Reader:
         """The rounds that are whole; what is wrong with the others is reported."""
         if rounds is None or not self.is_a(list, rounds, ("examples",)):
             return ()
-        found = []
+        whole_rounds = []
         for number, entry in enumerate(rounds):
             path: YamlPath = ("examples", number)
             if not isinstance(entry, dict):
@@ -291,8 +291,8 @@ class _Reader:
                 self.report("example", "error", f"this example has no `{missing[0]}`", path, at_value=True)
             texts = [entry[key] for key in _ROUND_KEYS if key in entry and self.is_message(entry[key], (*path, key))]
             if len(texts) == len(_ROUND_KEYS):
-                found.append(ExampleRound(*texts))
-        return tuple(found)
+                whole_rounds.append(ExampleRound(*texts))
+        return tuple(whole_rounds)
 
     def is_message(self, value: Any, path: YamlPath) -> bool:
         """True if a value is a text that can be a message; reported where it is not."""

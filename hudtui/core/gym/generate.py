@@ -103,7 +103,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class ToolChoice:
-    """Which of an environment's tools become actions. Names may have `*` and `?`."""
+    """The tools of an environment that become actions. Names may have `*` and `?`."""
 
     only: tuple[str, ...] = ()
     """These alone, deprecated ones too; empty for all that are not deprecated."""
@@ -154,7 +154,7 @@ def draft_config(
     choice.check([tool.name for tool in every])
     unwanted = {tool.name: why for tool in every if (why := choice.why_not(tool)) is not None}
     tools = tuple(tool for tool in every if tool.name not in unwanted)
-    values = {tool.name: found for tool in tools if (found := _action_values(tool))}
+    values = {tool.name: values_of_tool for tool in tools if (values_of_tool := _action_values(tool))}
     split = {tool for tool in values if (per_value if isinstance(per_value, bool) else tool in per_value)}
     actions: list[DraftAction] = []
     offered: dict[str, tuple[str, ...]] = {}

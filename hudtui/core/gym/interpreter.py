@@ -97,10 +97,10 @@ class Interpretation(NamedTuple):
     extra_calls: int
     """Number of further tool tags that hold something. They are ignored."""
     action: Action | None
-    """None when there is no tool text, or it is not a call."""
+    """The action of the agent; None where there is no tool text, or it is not a call."""
     error: ReplyProblem | None
     call: McpCall | None
-    """None when there is an error, and for `done`."""
+    """The call of the tool; None where there is an error, and for `done`."""
     done: bool
     format: FormatScore
     parameters: tuple[ParameterTrace, ...] = ()

@@ -109,23 +109,24 @@ def quick_check(schema: Any) -> Check | None:
     The validator of `jsonschema` costs some 60 us a call, this some 1 us. Where the function says False, the validator decides:
     no refusal, and no message, ever comes from here.
     """
-    left = [_MAX_PARTS]
+    remaining = [_MAX_PARTS]
     dialect = schema.get("$schema") if isinstance(schema, Mapping) else None
     if dialect is not None and not (isinstance(dialect, str) and dialect.rstrip("#") in _DIALECTS):
         return None
     try:
-        return _compiled({key: value for key, value in schema.items() if key not in ("$schema", "$id")}, left)
+        return _compiled({key: value for key, value in schema.items() if key not in ("$schema", "$id")}, remaining)
     except _NotCovered:
         return None
 
 
-def _compiled(schema: Any, left: list[int]) -> Check:
-    left[0] -= 1
-    if left[0] < 0 or not isinstance(schema, Mapping):
+def _compiled(schema: Any, remaining: list[int]) -> Check:
+    remaining[0] -= 1
+    if remaining[0] < 0 or not isinstance(schema, Mapping):
         raise _NotCovered
-    checks = [_KEYWORDS.get(key, _not_covered)(value, left) for key, value in schema.items() if key not in _ANNOTATIONS | _OBJECT]
+    keywords = [(name, value) for name, value in schema.items() if name not in _ANNOTATIONS | _OBJECT]
+    checks = [_KEYWORDS.get(name, _not_covered)(value, remaining) for name, value in keywords]
     if not _OBJECT.isdisjoint(schema):
-        checks.append(_object(schema, left))
+        checks.append(_object(schema, remaining))
     if len(checks) == 1:
         return checks[0]
     several = tuple(checks)
@@ -139,7 +140,7 @@ def _compiled(schema: Any, left: list[int]) -> Check:
     return every
 
 
-def _not_covered(value: Any, left: list[int]) -> Check:
+def _not_covered(value: Any, remaining: list[int]) -> Check:
     raise _NotCovered
 
 
@@ -154,52 +155,52 @@ _TYPES: dict[str, frozenset[type]] = {
 }
 
 
-def _type(value: Any, left: list[int]) -> Check:
+def _type(value: Any, remaining: list[int]) -> Check:
     names = value if isinstance(value, list) else [value]
     if not names or not all(isinstance(name, str) and name in _TYPES for name in names):
         raise _NotCovered
     allowed = frozenset[type]().union(*(_TYPES[name] for name in names))
-    return lambda found: type(found) in allowed
+    return lambda value: type(value) in allowed
 
 
-def _enum(value: Any, left: list[int]) -> Check:
+def _enum(value: Any, remaining: list[int]) -> Check:
     if not isinstance(value, list) or not value or not all(type(member) in (str, int, bool, type(None)) for member in value):
         raise _NotCovered
     members = frozenset((type(member), member) for member in value)  # True is not 1
     scalars = frozenset((str, int, bool, type(None)))
-    return lambda found: type(found) in scalars and (type(found), found) in members
+    return lambda value: type(value) in scalars and (type(value), value) in members
 
 
-def _any_of(value: Any, left: list[int]) -> Check:
+def _any_of(value: Any, remaining: list[int]) -> Check:
     if not isinstance(value, list) or not value:
         raise _NotCovered
-    options = tuple(_compiled(option, left) for option in value)
-    return lambda found: any(option(found) for option in options)
+    options = tuple(_compiled(option, remaining) for option in value)
+    return lambda value: any(option(value) for option in options)
 
 
-def _items(value: Any, left: list[int]) -> Check:
-    each = _compiled(value, left)
-    return lambda found: type(found) is not list or all(map(each, found))
+def _items(value: Any, remaining: list[int]) -> Check:
+    each = _compiled(value, remaining)
+    return lambda value: type(value) is not list or all(map(each, value))
 
 
-def _object(schema: Mapping[str, Any], left: list[int]) -> Check:
+def _object(schema: Mapping[str, Any], remaining: list[int]) -> Check:
     described, required = schema.get("properties", {}), schema.get("required", [])
     others = schema.get("additionalProperties", True)
     if not isinstance(described, Mapping) or not isinstance(required, list) or not isinstance(others, bool):
         raise _NotCovered
     if not all(isinstance(name, str) for name in required):
         raise _NotCovered
-    known = {name: _compiled(part, left) for name, part in described.items()}
+    known = {name: _compiled(part, remaining) for name, part in described.items()}
 
-    def check(found: Any) -> bool:
-        if type(found) is not dict:
+    def check(value: Any) -> bool:
+        if type(value) is not dict:
             return True
         for name in required:
-            if name not in found:
+            if name not in value:
                 return False
-        for name, value in found.items():
+        for name, member in value.items():
             fits = known.get(name)
-            if not others if fits is None else not fits(value):
+            if not others if fits is None else not fits(member):
                 return False
         return True
 
@@ -207,7 +208,7 @@ def _object(schema: Mapping[str, Any], left: list[int]) -> Check:
 
 
 def _bound(fits: Callable[[Any, Any], bool]) -> Callable[[Any, list[int]], Check]:
-    def make(limit: Any, left: list[int]) -> Check:
+    def make(limit: Any, remaining: list[int]) -> Check:
         if type(limit) not in (int, float):
             raise _NotCovered
         return lambda value: type(value) not in (int, float) or fits(value, limit)
@@ -216,7 +217,7 @@ def _bound(fits: Callable[[Any, Any], bool]) -> Callable[[Any, list[int]], Check
 
 
 def _length(kind: Any, fits: Callable[[Any, Any], bool]) -> Callable[[Any, list[int]], Check]:
-    def make(limit: Any, left: list[int]) -> Check:
+    def make(limit: Any, remaining: list[int]) -> Check:
         if type(limit) is not int:
             raise _NotCovered
         return lambda value: type(value) is not kind or fits(len(value), limit)
@@ -227,7 +228,7 @@ def _length(kind: Any, fits: Callable[[Any, Any], bool]) -> Callable[[Any, list[
 _KEYWORDS: dict[str, Callable[[Any, list[int]], Check]] = {
     "type": _type,
     "enum": _enum,
-    "const": lambda value, left: _enum([value], left),
+    "const": lambda value, remaining: _enum([value], remaining),
     "anyOf": _any_of,
     "items": _items,
     "minimum": _bound(operator.ge),

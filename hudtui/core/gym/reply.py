@@ -146,11 +146,11 @@ def _end_of_thought(text: str) -> int:
     if text.find(_THINK_END) < 0:
         return -1
     at = 0
-    while (found := _MARK.search(text, at)) is not None:
-        if found[0] == _THINK_END:
-            return found.start()
-        at = found.end()
-        close = text.find(_TOOL_END, at) if found[0] == _TOOL else -1
+    while (match := _MARK.search(text, at)) is not None:
+        if match[0] == _THINK_END:
+            return match.start()
+        at = match.end()
+        close = text.find(_TOOL_END, at) if match[0] == _TOOL else -1
         if close < 0:
             return text.find(_THINK_END, at)
         if text.find(_THINK, at, close) >= 0 or text.find(_THINK_END, at, close) >= 0:
@@ -167,12 +167,12 @@ def _next_tag(text: str, at: int, close: int, literal: set[str]) -> re.Match[str
 
     Arguments end before `close`. `literal` collects the quotes that turn out to be apostrophes.
     """
-    while (found := _INSIDE.search(text, at)) is not None:
-        token, at = found[0], found.end()
+    while (match := _INSIDE.search(text, at)) is not None:
+        token, at = match[0], match.end()
         if token not in _STRINGS:
-            return found
+            return match
         if token not in literal:
-            string = _STRINGS[token].match(text, found.start(), close)
+            string = _STRINGS[token].match(text, match.start(), close)
             if string is None:
                 literal.add(token)
             else:
@@ -204,8 +204,8 @@ class _Splitter:
             self.spans.append(TagSpan("think", start, at))
             if text.find(_TOOL, 0, end) >= 0:
                 self.nothing = "the <tool> tag is in the thought; write the call after </think>"
-        while (found := _OPEN.search(text, at)) is not None:
-            at = self._tool(found.start()) if found[0] == _TOOL else self._think(found.start())
+        while (match := _OPEN.search(text, at)) is not None:
+            at = self._tool(match.start()) if match[0] == _TOOL else self._think(match.start())
             if at < 0:
                 return
 
@@ -259,16 +259,16 @@ class _Splitter:
         text, at, kept_from = self.text, begin, begin
         parts: list[str] = []
         literal: set[str] = set()
-        while (found := _next_tag(text, at, close, literal)) is not None:
-            at = found.end()
-            if found[0] == _TOOL_END:
-                parts.append(text[kept_from : found.start()])
-                return "".join(parts), found.start(), len(parts) > 1
-            if found[0] == _THINK:
-                at = self._think(found.start())
+        while (match := _next_tag(text, at, close, literal)) is not None:
+            at = match.end()
+            if match[0] == _TOOL_END:
+                parts.append(text[kept_from : match.start()])
+                return "".join(parts), match.start(), len(parts) > 1
+            if match[0] == _THINK:
+                at = self._think(match.start())
                 if at < 0:
                     return None, -1, True
-                parts.append(text[kept_from : found.start()])
+                parts.append(text[kept_from : match.start()])
                 kept_from = at
                 if close < at and (close := text.find(_TOOL_END, at)) < 0:
                     return None, -1, True
@@ -436,29 +436,29 @@ class _Parser:
             raise _not_closed("bracket", opened)
         if first in _QUOTES:
             return self.quoted(at)
-        found = _WORD.match(self.text, at)
-        if found is None:
+        match = _WORD.match(self.text, at)
+        if match is None:
             raise _ParseError(f"expected {what} before {first!r}", at)
-        value = _bare(found[0], at)
+        value = _bare(match[0], at)
         if type(value) is str:
             raise _ParseError(f"the text {value[:40]!r} needs quotes inside brackets", at)
-        return value, found.end()
+        return value, match.end()
 
     def quoted(self, at: int) -> tuple[str, int]:
         """Read a quoted text, and decode its escapes."""
         quote = self.text[at]
         if self.text.startswith(quote * 3, at):
             quote *= 3
-        found = _STRINGS[quote].match(self.text, at)
-        if found is None:
+        match = _STRINGS[quote].match(self.text, at)
+        if match is None:
             raise _ParseError(f"the quote {quote} is not closed", at)
-        raw = found[1]
+        raw = match[1]
         if "\\" in raw:
             try:
                 raw = _ESCAPE.sub(_unescape, raw)
             except _ParseError as error:
-                raise _ParseError(error.message, found.start(1) + error.at) from None
-        return raw, found.end()
+                raise _ParseError(error.message, match.start(1) + error.at) from None
+        return raw, match.end()
 
 
 def _bare(raw: str, at: int) -> Any:
@@ -477,12 +477,12 @@ def _bare(raw: str, at: int) -> Any:
     return value
 
 
-def _unescape(found: re.Match[str]) -> str:
-    octal, x, u, long, name, simple = found.groups()
+def _unescape(match: re.Match[str]) -> str:
+    octal, x, u, long, name, simple = match.groups()
     if simple is not None:
         if simple in "xuUN":
-            raise _ParseError(f"the escape \\{simple} is not complete", found.start())
-        return _ESCAPES.get(simple, found[0])
+            raise _ParseError(f"the escape \\{simple} is not complete", match.start())
+        return _ESCAPES.get(simple, match[0])
     if octal is not None:
         return chr(int(octal, 8))
     if name is not None:
@@ -491,11 +491,11 @@ def _unescape(found: re.Match[str]) -> str:
         except KeyError:
             character = ""
         if len(character) != 1:
-            raise _ParseError(f"there is no character of the name {name}", found.start())
+            raise _ParseError(f"there is no character of the name {name}", match.start())
         return character
     code = int(x or u or long, 16)
     if code > 0x10FFFF:
-        raise _ParseError("an escape beyond the last character of Unicode", found.start())
+        raise _ParseError("an escape beyond the last character of Unicode", match.start())
     return chr(code)
 
 

@@ -100,16 +100,16 @@ def find_reward(result: ToolResult) -> tuple[float, bool]:
     """
     if result.is_error:
         return 0.0, False
-    found = _first_number(result)
-    return (0.0, False) if found is None or not math.isfinite(found) else (found, True)
+    reward = _first_number(result)
+    return (0.0, False) if reward is None or not math.isfinite(reward) else (reward, True)
 
 
 def why_no_reward(result: ToolResult) -> str:
     """Say why an answer of an evaluate tool holds no reward, for messages; the answer is one of those."""
-    found = _first_number(result)
-    if found is None:
+    number = _first_number(result)
+    if number is None:
         return "the evaluator returned no `reward`: docs/configuration.md says what counts as one"
-    return f"the evaluator returned the reward {found}, and that is no finite number"
+    return f"the evaluator returned the reward {number}, and that is no finite number"
 
 
 def reward_warning(completion: float) -> str | None:
@@ -162,10 +162,10 @@ def _json_in(text: str) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a key stands twice")
-    return found
+    return members
 
 
 def _reward_in(answer: Any) -> float | None:

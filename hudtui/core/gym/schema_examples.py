@@ -203,15 +203,15 @@ class ToolSchema:
         yield self._filled(properties)
 
     def _filled(self, properties: Iterable[SchemaProperty]) -> dict[str, Any]:
-        found = {prop.name: self.example(prop.schema, prop.name) for prop in properties}
-        return {name: None if example is UNSET else example for name, example in found.items()}
+        examples = {prop.name: self.example(prop.schema, prop.name) for prop in properties}
+        return {name: None if example is UNSET else example for name, example in examples.items()}
 
-    def _property(self, name: str, shape: _Shape) -> SchemaProperty:
+    def _property(self, name: str, shape: _ObjectShape) -> SchemaProperty:
         schema = self.resolved(shape.schemas[name])
         default = schema.get("default", UNSET)
         return SchemaProperty(name, schema, name in shape.required, default)
 
-    def _shape(self, schema: Any, depth: int) -> _Shape:
+    def _shape(self, schema: Any, depth: int) -> _ObjectShape:
         """The parameters of an object schema, over references, `allOf` and alternatives."""
         plain = self.resolved(schema)
         own = plain.get("properties")
@@ -222,20 +222,20 @@ class ToolSchema:
         if depth < _DEEPEST:
             for part in _parts(plain, "allOf"):
                 inner = self._shape(part, depth + 1)
-                schemas = {**schemas, **{name: found for name, found in inner.schemas.items() if not schemas.get(name)}}
+                schemas = {**schemas, **{name: member for name, member in inner.schemas.items() if not schemas.get(name)}}
                 required |= inner.required
                 branches += inner.branches
             for word in ("anyOf", "oneOf"):
                 alternatives = _parts(plain, word)
                 shapes = [self._shape(part, depth + 1) for part in alternatives]
                 for inner in shapes:
-                    schemas = {**schemas, **{name: found for name, found in inner.schemas.items() if not schemas.get(name)}}
+                    schemas = {**schemas, **{name: member for name, member in inner.schemas.items() if not schemas.get(name)}}
                 if shapes:
                     required |= set.intersection(*(set(inner.required) for inner in shapes))
                 branches += alternatives
         for name in sorted(required):
             schemas.setdefault(name, {})
-        return _Shape(schemas, frozenset(required), tuple(branches))
+        return _ObjectShape(schemas, frozenset(required), tuple(branches))
 
     def _pointed(self, reference: str) -> Any:
         if not reference.startswith("#"):
@@ -253,7 +253,7 @@ class ToolSchema:
 
     def _valid(self, schema: Any, value: Any, work: WorkBudget, *, too_long: bool = True) -> bool:
         """True if a value fits a part of this schema; `too_long` where the check takes too long."""
-        work.left -= _CHECK
+        work.steps -= _CHECK
         try:
             return not self._validator.errors(value, part=None if schema is self.root else schema, most=1, work=work)
         except CheckTooLongError:
@@ -295,8 +295,8 @@ class ToolSchema:
             return
         given = plain.get("examples")
         yield from (given if isinstance(given, list) else ())
-        self._work.left -= _CANDIDATE
-        if depth > _DEEPEST or self._work.left < 0:
+        self._work.steps -= _CANDIDATE
+        if depth > _DEEPEST or self._work.steps < 0:
             yield from (None, "", 1, [], {})
             return
         for word in ("anyOf", "oneOf", "allOf"):
@@ -365,7 +365,7 @@ class ToolSchema:
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _ObjectShape:
     schemas: dict[str, Any]
     required: frozenset[str]
     branches: tuple[Any, ...]
@@ -424,8 +424,8 @@ def _span(plain: Mapping[str, Any]) -> str:
         text = f" from {low} to {high}"
     else:
         sides = (("at least", low), ("more than", above), ("at most", high), ("less than", below))
-        found = [f"{words} {bound}" for words, bound in sides if bound is not None]
-        text = f" {' and '.join(found)}" if found else ""
+        limits = [f"{words} {bound}" for words, bound in sides if bound is not None]
+        text = f" {' and '.join(limits)}" if limits else ""
     step = _number(plain, "multipleOf")
     return f"{text}, a multiple of {step}" if step else text
 
@@ -435,14 +435,14 @@ def _span(plain: Mapping[str, Any]) -> str:
 
 def _number(plain: Mapping[str, Any], word: str) -> int | float | None:
     """The number that a keyword holds; None where it holds none, or one beyond all use."""
-    found = plain.get(word)
-    return found if isinstance(found, int | float) and not isinstance(found, bool) and abs(found) < _LARGEST else None
+    number = plain.get(word)
+    return number if isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < _LARGEST else None
 
 
 def _count(plain: Mapping[str, Any], word: str, most: int) -> int:
     """The whole number that a keyword holds, from 0 to `most`; 0 where it holds none."""
-    found = _number(plain, word)
-    return min(max(int(found), 0), most) if found is not None else 0
+    number = _number(plain, word)
+    return min(max(int(number), 0), most) if number is not None else 0
 
 
 def _numbers(plain: Mapping[str, Any], *, whole: bool) -> Iterator[int | float]:
@@ -506,8 +506,8 @@ def _words_of(name: str) -> set[str]:
 def _natural_text(name: str, tool: str) -> str:
     """A text that suits a parameter of a tool, by their names: an address for `url`, a file for `path`; else its own name."""
     words, doing = _words_of(name), _words_of(tool)
-    if doing & _FILE_WORDS and (found := next((text for named, text in _OF_FILES if words & named), None)) is not None:
-        return found
+    if doing & _FILE_WORDS and (example := next((text for named, text in _OF_FILES if words & named), None)) is not None:
+        return example
     if "path" in words and doing & _FOLDER_TOOLS:
         return "docs"
     return next((text for named, text in _NAMED_TEXTS if words & named), clean_line(name, 40) or "hello")
@@ -598,10 +598,10 @@ def _class(members: list[tuple[Any, Any]], *, negated: bool) -> str:
         if str(kind) == "CATEGORY":
             return picks[str(content).removeprefix("CATEGORY_")]
         return chr(content[0] if str(kind) == "RANGE" else content)
-    found = next((pick for pick in "axX1-_ ,." if not any(_is_member(pick, *member) for member in members)), None)
-    if found is None:
+    outside = next((pick for pick in "axX1-_ ,." if not any(_is_member(pick, *member) for member in members)), None)
+    if outside is None:
         raise ValueError("nothing is outside of the class")
-    return found
+    return outside
 
 
 def _is_member(character: str, kind: Any, content: Any) -> bool:

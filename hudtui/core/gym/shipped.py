@@ -19,7 +19,7 @@ def shipped_config(path: Path, folder: Path) -> tuple[Path, str | None]:
     """
     if path.is_absolute() or path.parent != Path("configs") or (folder / path).exists():
         return path, None
-    found = next((place / path.name for place in _FOLDERS if (place / path.name).is_file()), None)
-    if found is None:
+    example = next((place / path.name for place in _FOLDERS if (place / path.name).is_file()), None)
+    if example is None:
         return path, None
-    return found, f"there is no {path} here: the example of that name that comes with hudtui is used, {found}"
+    return example, f"there is no {path} here: the example of that name that comes with hudtui is used, {example}"

@@ -59,7 +59,7 @@ _PATHS = {
 
 @dataclass(frozen=True)
 class Access:
-    """Who may use the server."""
+    """Permission to use the server."""
 
     token: str | None
     """Wanted as `Authorization: Bearer TOKEN`, or as the first part of the path; None: nothing is wanted."""

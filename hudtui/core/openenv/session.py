@@ -235,8 +235,8 @@ class EpisodeSession:
         await stack.aclose()
 
     def _tools(self) -> list[Tool]:
-        found = self._player.actions if self._player is not None else self._served.actions
-        return [tool for tool in found if tool.name not in RESERVED]
+        actions = self._player.actions if self._player is not None else self._served.actions
+        return [tool for tool in actions if tool.name not in RESERVED]
 
     def _open(self) -> EpisodePlayer:
         if self._episode is not None:

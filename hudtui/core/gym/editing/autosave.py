@@ -87,8 +87,8 @@ def _remove(file: Path) -> None:
 
 def find_copy(folder: Path, config: Path, text: str) -> UnsavedCopy | None:
     """Return unsaved work that differs from the file, or None. The newer of two copies counts; damaged copies do not."""
-    found = [copy for file in _files(folder, config) if (copy := _read(file)) is not None]
-    newest = max(found, key=lambda copy: copy.saved_at, default=None)
+    copies = [copy for file in _files(folder, config) if (copy := _read(file)) is not None]
+    newest = max(copies, key=lambda copy: copy.saved_at, default=None)
     return None if newest is None or newest.text == text else newest
 
 

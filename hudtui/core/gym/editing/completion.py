@@ -117,7 +117,7 @@ def _commented(line: str) -> bool:
 
 
 def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] | None:
-    found: list[str] = []
+    keys: list[str] = []
     margin = " " * indent
     for above in range(row - 1, -1, -1):
         if not indent:
@@ -138,10 +138,10 @@ def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] 
             return None
         if re.match(r"[|>]", pair[3] or ""):
             return None
-        found.append(unquoted(pair[2].strip()))
+        keys.append(unquoted(pair[2].strip()))
         indent = depth
         margin = " " * indent
-    return tuple(reversed(found))
+    return tuple(reversed(keys))
 
 
 def complete(lines: Sequence[str], row: int, column: int, tools: Mapping[str, Tool] | None) -> Completion | None:
@@ -152,7 +152,7 @@ def complete(lines: Sequence[str], row: int, column: int, tools: Mapping[str, To
     context = cursor_context(lines, row, column)
     if context is None:
         return None
-    scene = _Scene(lines, row, context, tools)
+    scene = _CursorPlace(lines, row, context, tools)
     if context.key == "examples" and not context.path:  # the line begins a round
         candidates = tuple(Candidate(name, f"{name}: ", detail) for name, detail in _KEYS[("examples",)].items())
     else:
@@ -166,7 +166,7 @@ def complete(lines: Sequence[str], row: int, column: int, tools: Mapping[str, To
     return Completion(context.start, fitting)
 
 
-class _Scene:
+class _CursorPlace:
     """The cursor's surroundings: the entry around it, the tool of that, and the keys beside the cursor."""
 
     def __init__(self, lines: Sequence[str], row: int, context: CursorContext, tools: Mapping[str, Tool] | None) -> None:
@@ -288,7 +288,7 @@ class _Scene:
     def _siblings(self) -> set[str]:
         """The keys beside the key that is being written."""
         indent = _indent(self.lines[self.row])
-        found: set[str] = set()
+        keys: set[str] = set()
         for rows in (range(self.row - 1, -1, -1), range(self.row + 1, len(self.lines))):
             for row in rows:
                 line = self.lines[row]
@@ -298,10 +298,10 @@ class _Scene:
                 first = _item_indent(line) == indent and row < self.row
                 pair = _KEY.match(line) if _indent(line) == indent or first else None
                 if pair is not None:
-                    found.add(unquoted(pair[2].strip()))
+                    keys.add(unquoted(pair[2].strip()))
                 if _indent(line) < indent:
                     break
-        return found
+        return keys
 
 
 def _item_indent(line: str) -> int:

@@ -119,7 +119,7 @@ def samples_from_replies(replies: Iterable[tuple[str, str]], most: int = 8) -> t
 
     `replies` has what to call each, and its text, the newest first; `most` of them are taken.
     """
-    found: dict[str, SampleReply] = {}
+    chosen: dict[str, SampleReply] = {}
     seen: set[str] = set()
     spare: list[SampleReply] = []
     for label, text in replies:
@@ -127,20 +127,20 @@ def samples_from_replies(replies: Iterable[tuple[str, str]], most: int = 8) -> t
         sample = SampleReply(label, text[:LONGEST])
         if call not in seen:
             seen.add(call)
-            found.setdefault(text, sample)
+            chosen.setdefault(text, sample)
         else:
             spare.append(sample)
-        if len(found) >= most:
+        if len(chosen) >= most:
             break
-    return _filled(list(found.values()), spare, most)
+    return _filled(list(chosen.values()), spare, most)
 
 
-def _filled(found: list[SampleReply], spare: Sequence[SampleReply], most: int) -> tuple[SampleReply, ...]:
-    known = {sample.text for sample in found}
+def _filled(chosen: list[SampleReply], spare: Sequence[SampleReply], most: int) -> tuple[SampleReply, ...]:
+    known = {sample.text for sample in chosen}
     for sample in spare:
-        if len(found) >= most:
+        if len(chosen) >= most:
             break
         if sample.text not in known:
             known.add(sample.text)
-            found.append(sample)
-    return tuple(found)
+            chosen.append(sample)
+    return tuple(chosen)

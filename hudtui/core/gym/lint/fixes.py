@@ -78,10 +78,10 @@ def fix_file(path: Path | str, *, tools: Mapping[str, Tool] | None = None) -> Fi
     return fixed[0]
 
 
-def _better(before: str, after: str, done: Iterable[Finding], left: Iterable[Finding], name: str) -> bool:
+def _better(before: str, after: str, done: Iterable[Finding], remaining: Iterable[Finding], name: str) -> bool:
     """True if the fixed findings are gone and no mapping has become unreadable. Findings that appear only now were hidden."""
     fixed = set(map(_same, done))
-    if not fixed.isdisjoint(map(_same, left)):
+    if not fixed.isdisjoint(map(_same, remaining)):
         return False
     return _count_errors(after, name) <= _count_errors(before, name)
 

@@ -65,7 +65,7 @@ class Heading:
 
 def usage_examples(prompt: str) -> tuple[UsageExample, ...]:
     """Return the usage examples, in their order, without explanations such as `<tool>...</tool>`."""
-    found = []
+    examples = []
     at = 0
     while (start := prompt.find(_OPEN, at)) >= 0:
         begin = start + len(_OPEN)
@@ -76,9 +76,9 @@ def usage_examples(prompt: str) -> tuple[UsageExample, ...]:
         begin = max(begin, prompt.rfind(_OPEN, begin, end) + len(_OPEN)) if _OPEN in prompt[begin:end] else begin
         body = prompt[begin:end]
         if body.strip() not in ({""} | _DOTS):
-            found.append(UsageExample(body.strip(), begin + len(body) - len(body.lstrip())))
+            examples.append(UsageExample(body.strip(), begin + len(body) - len(body.lstrip())))
         at = end + len(_CLOSE)
-    return tuple(found)
+    return tuple(examples)
 
 
 def headings(prompt: str) -> tuple[Heading, ...]:
@@ -109,7 +109,7 @@ def check_prompt(report: LintReport, interpreter: Interpreter) -> dict[str, list
     for mark in CHAT_MARKS.finditer(prompt):
         message = f"`{mark[0]}` is a mark of a chat template: a model takes it for the end of the prompt or of the turn"
         report.add_in_prompt("chat-mark", "warning", message, mark.start(), len(mark[0]))
-    reader = _Reader(report, interpreter)
+    reader = _PromptReader(report, interpreter)
     found = usage_examples(prompt)
     for usage in found:
         reader.usage(usage)
@@ -135,7 +135,7 @@ def check_prompt(report: LintReport, interpreter: Interpreter) -> dict[str, list
     return reader.examples
 
 
-class _Reader:
+class _PromptReader:
     """Compares what the prompt says about actions with the mappings."""
 
     def __init__(self, report: LintReport, interpreter: Interpreter) -> None:
@@ -229,10 +229,10 @@ def _explains(usage: UsageExample, call: Call, positional: tuple[str, ...]) -> b
     return True
 
 
-def _add_done(report: LintReport, found: tuple[UsageExample, ...]) -> Fix | None:
+def _add_done(report: LintReport, usages: tuple[UsageExample, ...]) -> Fix | None:
     """The fix that describes `done()` below the last usage line, indented as the lines around it."""
     prompt = report.config.system_prompt
-    for usage in reversed(found):
+    for usage in reversed(usages):
         before = prompt[max(usage.start - 100, 0) : usage.start]
         if _USAGE_LINE.search(before):
             break

@@ -34,10 +34,10 @@ class LintReport:
     def schema(self, tool: str) -> ToolSchema | None:
         """The schema of a tool, where it is known."""
         if tool not in self._schemas:
-            found = self.tools.get(tool) if self.tools is not None else None
-            if found is None or found.input_schema is None:
+            described = self.tools.get(tool) if self.tools is not None else None
+            if described is None or described.input_schema is None:
                 return None
-            self._schemas[tool] = ToolSchema(found.input_schema)
+            self._schemas[tool] = ToolSchema(described.input_schema)
         return self._schemas[tool]
 
     def add_in_prompt(

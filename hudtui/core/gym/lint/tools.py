@@ -192,8 +192,8 @@ def _kinds(schema: ToolSchema, part: Any, depth: int = 0) -> frozenset[str]:
         return frozenset(str(word) for word in kind)
     branches = plain.get("anyOf") or plain.get("oneOf")
     if isinstance(branches, list) and depth < 6:
-        found = [_kinds(schema, branch, depth + 1) for branch in branches]
-        return frozenset().union(*found) if all(found) else frozenset()
+        kinds = [_kinds(schema, branch, depth + 1) for branch in branches]
+        return frozenset().union(*kinds) if all(kinds) else frozenset()
     return frozenset()
 
 

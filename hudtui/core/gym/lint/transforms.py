@@ -67,7 +67,7 @@ def transform_traits(source: str) -> TransformTraits:
 
 def _asked(body: ast.expr, context: str) -> frozenset[str] | None:
     """The names that are looked up in the context; None when it is used in any other way."""
-    found: set[str] = set()
+    names: set[str] = set()
     understood = 0
     for node in ast.walk(body):
         key: ast.expr | None = None
@@ -78,10 +78,10 @@ def _asked(body: ast.expr, context: str) -> frozenset[str] | None:
         elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             key = node.left if _is(node.comparators[0], context) else None
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            found.add(key.value)
+            names.add(key.value)
             understood += 1
     uses = sum(_is(node, context) for node in ast.walk(body))
-    return frozenset(found) if uses == understood else None
+    return frozenset(names) if uses == understood else None
 
 
 def _is(node: ast.AST, name: str) -> bool:
