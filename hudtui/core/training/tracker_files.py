@@ -3,7 +3,7 @@
 - `run-*.wandb`: 7 bytes, then LevelDB's log format (blocks of 32 KiB; chunks with CRC-32, length, type) of protobuf messages. Of
   those, the history is read: `Record.history = 2 {item = 1 {key = 1, nested_key = 2, value_json = 16}, step = 2 {num = 1}}`.
 - `events.out.tfevents.*`: TensorFlow's records (length, masked CRC-32C, data, masked CRC-32C) of `Event {wall_time = 1, step = 2,
-  summary = 5 {value = 1 {tag = 1, simple_value = 2, tensor = 8}}}`.
+  summary = 5 {value = 1}}`, with `value {tag = 1, simple_value = 2, tensor = 8}`.
 - trackio's `PROJECT.db`: SQLite; the table `metrics` with `run_name`, `step`, `timestamp` and JSON.
 - `trainer_state.json`: the list `log_history`, in each checkpoint.
 

@@ -103,7 +103,8 @@ class Writer:
             text = source()
             if len(kinds) == 2:
                 other = self.variable("int")
-                clauses.append(f"for {self.pick(f'{name}, {other}', f'({name}, {other})', f'[{name}, {other}]')} in {text}")
+                both = f"{name}, {other}"
+                clauses.append(f"for {self.pick(both, f'({both})', f'[{both}]')} in {text}")
                 self.scope += [(name, kinds[0]), (other, kinds[1])]
                 added += 2
             else:

@@ -204,22 +204,27 @@ def test_cut_at_every_request_in_turn(hub: Any, push: Any, shard: dict[str, Path
 
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
+XML = {"Content-Type": "application/xml"}
 
 
 @pytest.mark.parametrize(
     ("where", "answer", "code", "words"),
     [
-        ("/api/datasets/", stub.refuse(401, "Invalid credentials in Authorization header"), 7, "does not accept the token"),
+        ("/api/datasets/", stub.refuse(401, "Invalid credentials in Authorization header"), 7,
+         "does not accept the token"),
         ("/api/repos/create", stub.refuse(401, "Invalid username or password."), 7, "does not accept the token"),
         ("/api/repos/create", stub.refuse(403, "no rights"), 7, "write access to my-org"),
         ("/preupload/", stub.Answer(403, b'{"error": "no rights"}'), 7, "does not allow pushing"),
         ("/commit/", stub.Answer(409, b'{"error": "conflict"}'), 7, "conflict (409)"),
         ("/commit/", stub.Answer(412, b'{"error": "A commit has happened since"}'), 7, "conflict (412)"),
         ("/commit/", stub.Answer(503, b"{}"), 7, "trouble of its own (503)"),
-        ("/api/datasets/", stub.Answer(200, b"<html>Sign in</html>", HTML), 7, "something else than the Hub"),
-        ("/api/datasets/", stub.Answer(502, b"<html>Bad gateway</html>", HTML), 7, "something else than the Hub"),
-        ("/info/lfs/", stub.Answer(200, b"<html>Sign in</html>", HTML), 7, "something else than the Hub"),
-        ("/objects/", stub.Answer(403, b"<Error>expired</Error>", {"Content-Type": "application/xml"}), 7, "403"),
+        ("/api/datasets/", stub.Answer(200, b"<html>Sign in</html>", HTML), 7,
+         "something else than the Hub"),
+        ("/api/datasets/", stub.Answer(502, b"<html>Bad gateway</html>", HTML), 7,
+         "something else than the Hub"),
+        ("/info/lfs/", stub.Answer(200, b"<html>Sign in</html>", HTML), 7,
+         "something else than the Hub"),
+        ("/objects/", stub.Answer(403, b"<Error>expired</Error>", XML), 7, "403"),
         ("/api/datasets/", stub.Answer(200, b"not json"), 7, "something else than the Hub"),
         ("/api/datasets/", stub.Answer(429, b"{}", {"Retry-After": "4000"}), 7, "in 4000 s"),
         ("/commit/", stub.Answer(429, b"{}", {"Retry-After": "0"}), 7, "limits requests (429)"),

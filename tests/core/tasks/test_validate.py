@@ -38,7 +38,8 @@ SERVER = st.fixed_dictionaries(
         "command": st.sampled_from(["docker", "ssh", "", None, ["docker"]]),
         "args": ANY | st.just(["run", "-e", "API_KEY=abcdefghij"]),
         "headers": st.sampled_from(
-            [{"Authorization": "Bearer abcdefghijkl"}, {"Authorization": "Bearer $KEY"}, [], {"A": 1}]
+            [{"Authorization": "Bearer abcdefghijkl"}, {"Authorization": "Bearer $KEY"},
+             [], {"A": 1}]
         ),
         "env": st.sampled_from([{"A_TOKEN": "$A_TOKEN"}, {"A": None}]),
     },
