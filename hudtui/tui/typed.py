@@ -166,7 +166,11 @@ class TypedAhead:
         """Wait until work asks something or has ended."""
         time = asyncio.get_running_loop().time
         end = time() + QUESTION
-        while time() < end and self._app.screen in screens and not all(one.is_finished for one in work):  # noqa: ASYNC110
+
+        def waits() -> bool:
+            return self._app.screen in screens and not all(one.is_finished for one in work)
+
+        while time() < end and waits():  # noqa: ASYNC110
             await asyncio.sleep(_TICK)
 
     async def _within(self, passed: asyncio.Event) -> None:

@@ -29,7 +29,10 @@ _PRODUCTS = (
 _CPU_WORDS = ("cpu", "cpunode", "nogpu")
 _WITHOUT_DIGITS = re.compile(r"titan|gaudi|trainium|inferentia|tpu", re.IGNORECASE)
 """Models whose names may have no digit."""
-_SIZES = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 128, 141, 180, 192, 262, 288, 480, 624)
+_SIZES = (
+    4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64,
+    80, 94, 96, 128, 141, 180, 192, 262, 288, 480, 624,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,14 @@ class Dropdown(Acting, Widget, can_focus=True):
     class OtherChosen(Changed):
         """The user wants a text that is not in the list; the choice stays."""
 
-    def __init__(self, *, id: str, title: str, prompt: str = "choose", optional: bool = False) -> None:  # noqa: A002
+    def __init__(
+        self,
+        *,
+        id: str,  # noqa: A002
+        title: str,
+        prompt: str = "choose",
+        optional: bool = False,
+    ) -> None:
         super().__init__(id=id)
         self._title = title
         self._none, self._optional = (prompt, ""), optional

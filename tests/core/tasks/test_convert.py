@@ -144,7 +144,8 @@ class TestSelection:
         [("metadata.kind:odd", 100), ("-metadata.kind:=odd", 100), ("metadata.n:<10", 10),
          ("metadata.n:>197", 2), ("id:=t7", 1), ("prompt:REACH", 200), ("reach", 200),
          ("evaluate_tool.arguments.name:=max_number", 200), ("metadata.n:=7", 1),
-         ("metadata.n:>=100 metadata.kind:odd", 50), ("metadata.gone:-", 200), ("gone.deeper:=x", 0) ],
+         ("metadata.n:>=100 metadata.kind:odd", 50), ("metadata.gone:-", 200),
+         ("gone.deeper:=x", 0)],
     )  # fmt: skip
     def test_filters(self, path: Path, tmp_path: Path, test: str, count: int) -> None:
         if count:

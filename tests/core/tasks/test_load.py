@@ -101,7 +101,8 @@ def test_a_broken_task_does_not_hide_the_others(tmp_path: Path, task: Make) -> N
         ('{"id": "x", "prompt": Infinity}', "json", "Infinity"),
         ('{"metadata": {"a": {"b": 1, "b": 2}}, "prompt": "p", "mcp_config": {"a": {"url": "u"}}, '
          '"evaluate_tool": {"name": "e"}}', "duplicate-key", "duplicate key"),
-        ('{"mcp_config": "{not json", "prompt": "p", "evaluate_tool": {"name": "e"}}', "json", "text is not JSON"),
+        ('{"mcp_config": "{not json", "prompt": "p", "evaluate_tool": {"name": "e"}}', "json",
+         "text is not JSON"),
         ('{"prompt": "\\ud800", "mcp_config": {"a": {"url": "u"}}, "evaluate_tool": {"name": "e"}}', "json", "surrogate"),
         ('{"id": "x", "n": ' + "[" * 100_000 + "]" * 100_000 + "}", "json", "nested too deeply"),
         ("17", "type", "a number"),

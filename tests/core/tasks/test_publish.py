@@ -212,7 +212,8 @@ XML = {"Content-Type": "application/xml"}
     [
         ("/api/datasets/", stub.refuse(401, "Invalid credentials in Authorization header"), 7,
          "does not accept the token"),
-        ("/api/repos/create", stub.refuse(401, "Invalid username or password."), 7, "does not accept the token"),
+        ("/api/repos/create", stub.refuse(401, "Invalid username or password."), 7,
+         "does not accept the token"),
         ("/api/repos/create", stub.refuse(403, "no rights"), 7, "write access to my-org"),
         ("/preupload/", stub.Answer(403, b'{"error": "no rights"}'), 7, "does not allow pushing"),
         ("/commit/", stub.Answer(409, b'{"error": "conflict"}'), 7, "conflict (409)"),
