@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hudtui.core.compute.gpus import parse_spec
 from hudtui.core.errors import InputError
+from hudtui.core.knobs import values_from
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.engines import features_of, recipe_for
@@ -33,6 +34,8 @@ def request_again(record: RunRecord) -> RunRequest:
 
     A rented machine is chosen again among the offers of its provider with the same GPUs, because offers come and go: a spot
     machine among the spot offers, any other machine among the others.
+
+    Options that the spec does not hold in another form are those that the user has set.
     """
     spec, rent = record.spec, record.spec.rent
     options = {option.name: getattr(spec, option.name) for option in fields(JobOptions)}
@@ -47,16 +50,20 @@ def request_again(record: RunRecord) -> RunRequest:
         }
     elif spec.max_seconds is not None:
         limits = {"max_hours": _limit(spec.max_seconds / 3600)}
-    return RunRequest(
+    asked = RunRequest(**values_from(RunRequest, spec.asked))
+    return replace(
+        asked,
         **options,
         engine=spec.engine,
         name=record.name,
         tasks=spec.tasks.path if spec.tasks else None,
         config=Path(spec.config.path) if spec.config else None,
+        training=None,  # the settings are those of the file, too
         settings=dict(spec.training),
         host=record.host if rent is None else None,
         provider=None if rent is None else rent.provider,
         gpus=None if rent is None else _gpus(rent.offer),
+        offer_name=None,
         spot=None if rent is None else rent.offer.spot,
         keep_on_failure=rent is not None and rent.keep_on_failure,
         python=spec.trainer_python,

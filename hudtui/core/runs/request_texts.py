@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hudtui.core.knobs import Texts, knobs_of, text_of, values_from
 from hudtui.core.runs.art_request import ArtRequest
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.training.options import engine_of, trains
 from hudtui.core.training.recipe import Recipe, parse_settings, settings_taken
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.values import Offer
 
 
 def kind_of(texts: Texts) -> type[RunRequest]:
@@ -51,8 +54,20 @@ def texts_of(request: RunRequest) -> dict[str, str]:
     """Return the texts that stand for a request. `request_from` reads them; an offer is named, and not held."""
     texts = {name: _setting_text(name, value) for name, value in request.settings.items()}
     texts |= {name: text for name in knobs_of(type(request)) if (text := text_of(getattr(request, name)))}
-    if request.offer is not None:
-        texts |= {"provider": request.offer.provider, "offer_name": request.offer.short}
+    return texts if request.offer is None else texts | _offer_texts(request.offer)
+
+
+def _offer_texts(offer: Offer) -> dict[str, str]:
+    return {"provider": offer.provider, "offer_name": offer.short}
+
+
+def chosen_texts(request: RunRequest) -> dict[str, str]:
+    """Return the texts of the options, without the trainer's settings, that are not at their defaults."""
+    usual, texts = type(request)(), dict[str, str]()
+    for name in knobs_of(type(request)):
+        value = getattr(request, name)
+        if value != getattr(usual, name) and (text := text_of(value)):
+            texts[name] = text
     return texts
 
 
@@ -62,12 +77,13 @@ def argv_of(request: RunRequest) -> list[str]:
 
 
 def _words(request: RunRequest) -> Iterator[str]:
-    usual, texts = texts_of(type(request)()), texts_of(request)
-    for name, about in knobs_of(type(request)).items():
-        text, value = texts.get(name, ""), getattr(request, name)
-        if not text or text == usual.get(name):
-            continue
-        flag, _, negative = about.flag(name).partition("/")
+    knobs = knobs_of(type(request))
+    texts = chosen_texts(request)
+    if request.offer is not None:
+        texts |= _offer_texts(request.offer)
+    for name, text in texts.items():
+        value = getattr(request, name)
+        flag, _, negative = knobs[name].flag(name).partition("/")
         if isinstance(value, bool):
             yield flag if value else negative
         elif isinstance(value, tuple):

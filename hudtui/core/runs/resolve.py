@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hudtui.core.paths import typed_path
 from hudtui.core.runs.checks import Checks
+from hudtui.core.runs.request_texts import chosen_texts
 from hudtui.core.runs.site import RunSite
 from hudtui.core.runs.spec import Rental, RunSpec
 from hudtui.core.runs.work import Work
@@ -57,6 +58,7 @@ def resolve(work: Work, site: RunSite, checks: Checks, workspace: Workspace) -> 
         output_dir=None if request.output_dir is None else str(typed_path(request.output_dir).absolute()),
         rent=rent,
         limits=work.limits,
+        asked=chosen_texts(request),
     )
     return _rehearsal(spec, work, site) if request.rehearse else spec
 

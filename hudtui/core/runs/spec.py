@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.values import Offer, Order
@@ -51,3 +52,5 @@ class RunSpec(JobSpec):
     """Ports of this computer that environments of the tasks listen on. The machine can reach them while hudtui is open."""
     remarks: tuple[str, ...] = ()
     """Remarks for the user before the start."""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Options that the user has set, as texts; see `request_texts.chosen_texts`."""

@@ -85,7 +85,9 @@ async def test_the_same_request_leads_to_the_same_spec(project: Project) -> None
         again = request_again(record)
         assert again.limits == request.limits and again.host == "local" and again.rehearse is False
         second = spec_of(again, project.workspace())
-        assert replace(second, max_seconds=spec.max_seconds, limits=spec.limits, gpus=spec.gpus) == replace(spec, remarks=())
+        same = {"max_seconds": spec.max_seconds, "limits": spec.limits, "gpus": spec.gpus, "asked": spec.asked}
+        assert replace(second, **same) == replace(spec, remarks=())
+        assert spec.asked.items() <= second.asked.items()
 
 
 def test_a_rented_machine_is_asked_for_by_its_gpus_and_limits(project: Project) -> None:
@@ -105,6 +107,17 @@ def test_a_rented_machine_is_asked_for_by_its_gpus_and_limits(project: Project) 
     bare = replace(rent, offer=replace(offer, gpu_type="CPU_NODE", gpu_count=0))
     assert request_again(planned(project, TRAINING, rent=bare)).gpus == "cpu"
     assert request_again(planned(project, TRAINING)).spot is None
+
+
+def test_what_the_user_has_set_besides_is_asked_for_again(project: Project) -> None:
+    """A machine of the same region, and environments in the same place."""
+    request = replace(
+        TRAINING, host=None, provider="prime", regions=("eu", "FI"), clouds=("a",), environments="remote", offer_name="abc123"
+    )
+    rent = Rental("prime", "hudtui-x", Offer("prime", "x", "H100_80GB", 2, Price(4.2)), 4.2)
+    found = request_again(planned(project, request, rent=rent))
+    assert (found.regions, found.clouds, found.environments) == (("eu", "FI"), ("a",), "remote")
+    assert (found.offer_name, found.gpus) == (None, "2xH100_80GB"), "offers come and go"
 
 
 @pytest.mark.parametrize("spot", [True, False])
