@@ -124,7 +124,7 @@ def _named(module: str, name: str) -> Source:
 
 
 def _art_environments(context: Any) -> Iterator[Value]:
-    from hudtui.core.training.art_config import DATASETS, ArtConfig, read_art_config
+    from hudtui.core.runs.art_config import DATASETS, ArtConfig, read_art_config
 
     file = context.params.get("art_config")
     config = ArtConfig() if file is None else read_art_config(Path(file))
@@ -135,7 +135,7 @@ def _art_environments(context: Any) -> Iterator[Value]:
 
 
 def _base_models(context: Any) -> Iterator[Value | str]:
-    from hudtui.core.training.art_config import BASE_MODELS
+    from hudtui.core.runs.art_config import BASE_MODELS
 
     for name, model in BASE_MODELS.items():
         yield Value(name, model)
@@ -239,10 +239,15 @@ def _below(context: Any, group: str) -> bool:
     return context.parent is not None and context.parent.info_name == group
 
 
-def _engines(context: Any) -> Values:
-    from hudtui.core.training.engines import engine_names
+def _option(name: str) -> Source:
+    def texts(context: Any) -> Values:
+        from hudtui.core.knobs import knobs_of
+        from hudtui.core.runs.request import RunRequest
 
-    return engine_names()
+        about = knobs_of(RunRequest)[name]
+        return (*about.suggestions, *(text for _, text in about.entries()))
+
+    return texts
 
 
 def _providers(context: Any) -> Values:
@@ -307,11 +312,11 @@ _SOURCES: dict[str, Source] = {
     "--dataset": _files("task_files"),
     "--env": _sources,
     "--source": _sources,
-    "--engine": _engines,
-    "--policy": _words("greedy", "random", "replay:", "openai:"),
+    "--engine": _option("engine"),
+    "--policy": _option("policy"),
     "--model": _models,
     "--set": _recipe,
-    "--environments": _words("as-is", "remote"),
+    "--environments": _option("environments"),
     "--window": _stages,
     "--host": _hosts,
     "--provider": _providers,

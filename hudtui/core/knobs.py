@@ -72,6 +72,10 @@ class Knob:
         """Return its name in a form, and in errors about its text."""
         return self.label or name.replace("_", " ")
 
+    def entries(self) -> tuple[tuple[str, str], ...]:
+        """Return its choices: words for each, and its text."""
+        return tuple(self.choices() if callable(self.choices) else self.choices)
+
     def counts(self, texts: Texts) -> bool:
         """Return whether it counts beside these texts."""
         return self.when is None or self.when(texts)

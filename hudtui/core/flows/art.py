@@ -27,6 +27,7 @@ from hudtui.core.project import Project
 from hudtui.core.rollouts.reward import reward_powers
 from hudtui.core.rollouts.reward_code import RewardCode, read_code
 from hudtui.core.runs.again import ART_FILES, remove_unused
+from hudtui.core.runs.art_config import DATASETS, ArtConfig, ArtEnvironment, read_art_config
 from hudtui.core.runs.art_request import ART_VERSIONS, SCENARIOS, VAL_SCENARIOS, ArtRequest
 from hudtui.core.runs.judge import judge_power
 from hudtui.core.runs.request import RunRequest
@@ -34,7 +35,6 @@ from hudtui.core.runs.site import require_python
 from hudtui.core.settings import Settings
 from hudtui.core.tasks.task import Task, task_record
 from hudtui.core.text import clean_line, none_of, plural
-from hudtui.core.training.art_config import DATASETS, ArtConfig, ArtEnvironment, read_art_config
 from hudtui.core.training.recipe import ART
 from hudtui.core.trust import Power, Untrusted, agree, power, require
 from hudtui.core.workspace import last_dataset_name, make_state_dir
@@ -128,7 +128,7 @@ def _plan(asked: ArtRequest, project: Project) -> RunRequest:
     files = make_state_dir(project.folder) / ART_FILES
     remove_unused(project.runs, minimum_age=_KEPT)
     files.mkdir(exist_ok=True)
-    model = setting("model", config.setting(environment.name, "base_model")) or "small"
+    model = setting("model", "small")
     model = config.base_models.get(model, model)
     conversation = setting("max_seq_len", ART["max_seq_len"])
     judge = setting("ruler")

@@ -178,7 +178,7 @@ class LaunchScreen(HudtuiScreen):
     def on_mount(self) -> None:
         for name, about in form.FORM.items():
             if about.choices:
-                self._choice(name).offer(about.choices() if callable(about.choices) else about.choices)
+                self._choice(name).offer(about.entries())
         self._offer_machines()
         self._put_defaults()
         self._restore()
@@ -408,7 +408,7 @@ class LaunchScreen(HudtuiScreen):
         self.start(self._read_environments, group="environments")
 
     async def _read_environments(self) -> None:
-        from hudtui.core.training.art_config import DATASETS, ArtConfig, read_art_config
+        from hudtui.core.runs.art_config import DATASETS, ArtConfig, read_art_config
 
         file = self._value("art_config")
         try:

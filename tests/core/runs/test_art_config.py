@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.errors import InputError
-from hudtui.core.training.art_config import ArtConfig, parse_art_config, read_art_config
+from hudtui.core.runs.art_config import ArtConfig, parse_art_config, read_art_config
 
 ROOT = Path(__file__).parents[3]
 SEED = """\

@@ -19,11 +19,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hudtui.core.environment.servers import parse_mcp_config
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import read_text
+from hudtui.core.knobs import kinds_of, knobs_of
+from hudtui.core.runs.art_request import ArtRequest
 from hudtui.core.text import did_you_mean
 from hudtui.core.training.recipe import LOG_LEVELS, check_project
 from hudtui.core.yaml_doc import YamlDocument, YamlPath, load_yaml
@@ -54,20 +56,20 @@ _KEYS: Mapping[YamlPath, Collection[str] | None] = {
 """The mappings of the file, and the keys of each; None: names that the user chooses."""
 _ENVIRONMENT = ("mcp_config", "description", "max_turns", "dataset", "split", "gym", "reward")
 _COMMAND, _ADDRESS = ("command", "args", "env", "cwd"), ("url", "headers", "transport", "type")
-_BLOCK: Mapping[str, tuple[str, type | int]] = {
-    "base_model": ("base_model", str),
-    "learning_rate": ("learning_rate", float),
-    "rollouts_per_group": ("num_generations", 2),
-    "groups_per_step": ("groups_per_step", 1),
-    "num_epochs": ("epochs", 1),
-    "max_seq_length": ("max_seq_len", 16),
-    "num_training_scenarios": ("scenarios", 1),
-    "num_val_scenarios": ("val_scenarios", 0),
-    "steps": ("steps", 1),
-    "max_turns": ("max_turns", 1),
-    "ruler": ("ruler", str),
+_BLOCK: Mapping[str, str] = {
+    "base_model": "model",
+    "learning_rate": "learning_rate",
+    "rollouts_per_group": "num_generations",
+    "groups_per_step": "groups_per_step",
+    "num_epochs": "epochs",
+    "max_seq_length": "max_seq_len",
+    "num_training_scenarios": "scenarios",
+    "num_val_scenarios": "val_scenarios",
+    "steps": "steps",
+    "max_turns": "max_turns",
+    "ruler": "ruler",
 }
-"""Keys of a block of `training`: their names as options, and their types; for a whole number, the smallest."""
+"""Keys of a block of `training`, and the options of `ArtRequest` that they set: these have the types and bounds."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ class _Reader:
 
     def __init__(self, document: YamlDocument) -> None:
         self._document = document
+        self._options, self._kinds = knobs_of(ArtRequest), kinds_of(ArtRequest)
 
     def config(self, name: str) -> ArtConfig:
         for path, keys in _KEYS.items():
@@ -177,9 +180,10 @@ class _Reader:
         if kind not in ("local", "skypilot"):
             raise self._error(("resources", "backend", "type"), f"{kind!r} is no backend", "It is local, or skypilot.")
         share = self._number("resources", "gpu_memory_utilization")
-        if share is not None and share < 0.05:
+        least = self._options["gpu_memory_utilization"].minimum or 0
+        if share is not None and share < least:
             raise self._error(
-                ("resources", "gpu_memory_utilization"), f"{share:g} is too small a share of a GPU", "From 0.05 to 1."
+                ("resources", "gpu_memory_utilization"), f"{share:g} is too small a share of a GPU", f"From {least:g} to 1."
             )
         level = self._text("monitoring", "log_level")
         if level is not None and level.upper() not in LOG_LEVELS:
@@ -256,16 +260,17 @@ class _Reader:
         return {spec.name: spec.to_config() for spec in specs}
 
     def _block(self, path: YamlPath) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for key in self._mapping(path, tuple(_BLOCK)):
-            name, kind = _BLOCK[key]
-            if kind is str:
-                found[name] = self._text(*path, key)
-            elif isinstance(kind, int):
-                found[name] = self._count(*path, key, least=kind)
+            option = _BLOCK[key]
+            kinds = get_args(self._kinds[option])
+            if int in kinds:
+                value = self._count(*path, key, least=int(self._options[option].minimum or 0))
             else:
-                found[name] = self._number(*path, key)
-        return {name: one for name, one in found.items() if one is not None}
+                value = self._number(*path, key) if float in kinds else self._text(*path, key)
+            if value is not None:
+                options[option] = value
+        return options
 
     def _targets(self, environments: Collection[str]) -> dict[str, tuple[Any, ...]]:
         known = [f"{name}_targets" for name in environments]
