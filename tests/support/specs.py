@@ -20,5 +20,5 @@ def spec_of(request: RunRequest, workspace: Workspace) -> RunSpec:
     work = read_work(request, workspace.folder, settings)
     site = RunSite(request.host or LOCAL, gpus=2)
     checks = check(work, site, workspace, settings, TaskReader())
-    assert checks.task_file is not None and checks.config is not None, checks.results
+    assert checks.inputs.task_file is not None and checks.inputs.config is not None, checks.results
     return resolve(work, site, checks, workspace)

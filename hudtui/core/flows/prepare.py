@@ -26,8 +26,6 @@ from hudtui.core.text import clean_line, home_short
 
 OnEvent = Callable[[Progress], None]
 
-"""Keys that belong to the user and not to one project, because they pay for machines; and what they have to allow."""
-
 
 async def fix(
     check: Check,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from hudtui.core.errors import HudtuiError
@@ -90,30 +89,3 @@ def distinct(checks: Iterable[Check]) -> tuple[Check, ...]:
             asked.add(check.options)
         kept[check] = None
     return tuple(kept)
-
-
-@dataclass(frozen=True)
-class Checks:
-    """The results of all checks before a run is planned, and what they have read for its spec."""
-
-    results: tuple[Check, ...]
-    task_file: Path | None = None
-    """The file with the tasks of the run; None where it is missing, as for the next."""
-    config: Path | None = None
-    reward_files: tuple[Path, ...] = ()
-    """Files with the code of the configuration's own reward, the named file first."""
-    model_files: tuple[Path, ...] = ()
-    """Files of a model on this computer that are sent to the machine."""
-    secrets: tuple[str, ...] = ()
-    """Names of the secret settings that are sent to the machine."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Other settings that are sent to the machine, with their values."""
-    tunnels: tuple[int, ...] = ()
-    """Ports of this computer that environments and the judge listen on."""
-    remarks: tuple[str, ...] = ()
-    """Remarks for the user before the start."""
-
-    @property
-    def complete(self) -> bool:
-        """True if nothing keeps the run from being planned."""
-        return all(check.state != "missing" for check in self.results)

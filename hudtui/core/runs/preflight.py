@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from hudtui.core.environment.servers import mask_url
 from hudtui.core.errors import InputError
-from hudtui.core.runs.checks import Check, Checks, CheckState, distinct, fine, lacking, missing, warning
+from hudtui.core.runs.checks import Check, CheckState, distinct, fine, lacking, missing, warning
 from hudtui.core.runs.inputs import OWN_VARIABLES, Inputs, read_inputs, task_lookup
 from hudtui.core.runs.judge import judge_checks, judge_port
 from hudtui.core.runs.site import RunSite
@@ -30,6 +30,34 @@ _SERVICES = ("WANDB_API_KEY", "HF_TOKEN")
 """Optional keys that trainers use if they are set."""
 _SHOWN_ROUTES = 8
 """Largest number of ways to environments that are shown."""
+
+
+class Sent(NamedTuple):
+    """Settings that are sent to the machine."""
+
+    secrets: tuple[str, ...] = ()
+    """Their names alone."""
+    variables: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Checks:
+    """The results of all checks before a run is planned, and what they have read for its spec."""
+
+    results: tuple[Check, ...]
+    inputs: Inputs
+    model_files: tuple[Path, ...] = ()
+    """Files of a model on this computer that are sent to the machine."""
+    sent: Sent = Sent()  # noqa: RUF009 - frozen
+    tunnels: tuple[int, ...] = ()
+    """Ports of this computer that environments and the judge listen on."""
+    remarks: tuple[str, ...] = ()
+    """Remarks for the user before the start."""
+
+    @property
+    def complete(self) -> bool:
+        """True if nothing keeps the run from being planned."""
+        return all(one.state != "missing" for one in self.results)
 
 
 def check(work: Work, site: RunSite, workspace: Workspace, settings: Settings, read: TaskReader) -> Checks:
@@ -55,17 +83,9 @@ def check(work: Work, site: RunSite, workspace: Workspace, settings: Settings, r
         *_key_checks(work, site, servers, sent, settings),
         *judge_checks(work, settings, remote=site.remote),
     )
-    return Checks(
-        distinct(found),
-        inputs.task_file,
-        inputs.config_file,
-        inputs.reward_files,
-        () if model is None else model.files,
-        sent.secrets,
-        sent.variables,
-        tuple(dict.fromkeys(port for port in ports if port is not None)),
-        tuple(f"environment {route.text}" for route in routes[:_SHOWN_ROUTES]),
-    )
+    tunnels = tuple(dict.fromkeys(port for port in ports if port is not None))
+    remarks = tuple(f"environment {route.text}" for route in routes[:_SHOWN_ROUTES])
+    return Checks(distinct(found), inputs, () if model is None else model.files, sent, tunnels, remarks)
 
 
 # --- the model ------------------------------------------------------------------------------------
@@ -276,14 +296,6 @@ def _other_images(inputs: Inputs, images: Mapping[str, bool], *, remote: bool) -
 
 
 # --- keys -----------------------------------------------------------------------------------------
-
-
-class Sent(NamedTuple):
-    """Settings that are sent to the machine."""
-
-    secrets: tuple[str, ...] = ()
-    """Their names alone."""
-    variables: Mapping[str, str] = {}
 
 
 def _sent(work: Work, inputs: Inputs, servers: Sequence[Servers], settings: Settings) -> Sent:

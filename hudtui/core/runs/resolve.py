@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from hudtui.core.paths import typed_path
-from hudtui.core.runs.checks import Checks
+from hudtui.core.runs.preflight import Checks
 from hudtui.core.runs.request_texts import chosen_texts
 from hudtui.core.runs.site import RunSite
 from hudtui.core.runs.spec import Rental, RunSpec
@@ -27,18 +27,19 @@ def resolve(work: Work, site: RunSite, checks: Checks, workspace: Workspace) -> 
         InputError: A file cannot be read.
     """
     request = work.request
-    assert checks.task_file is not None and checks.config is not None
-    name = request.name or _usual_name(work, checks.config)
+    inputs = checks.inputs
+    assert inputs.task_file is not None and inputs.config_file is not None
+    name = request.name or _usual_name(work, inputs.config_file)
     rent = _rental(work, site, name)
     policy, _, trace = request.policy.partition(":")
-    code = tuple(file_ref(file) for file in checks.reward_files)
+    code = tuple(file_ref(file) for file in inputs.reward_files)
     spec = RunSpec(
         **{option.name: getattr(request, option.name) for option in fields(JobOptions)},
         engine=request.engine,
         name=name,
         workspace=str(workspace.folder),
-        tasks=file_ref(checks.task_file),
-        config=file_ref(checks.config),
+        tasks=file_ref(inputs.task_file),
+        config=file_ref(inputs.config_file),
         reward_file=code[0] if code else None,
         reward_modules=code[1:],
         model_files=tuple(file_ref(file) for file in checks.model_files),
@@ -51,8 +52,8 @@ def resolve(work: Work, site: RunSite, checks: Checks, workspace: Workspace) -> 
         training=work.training,
         trainer_python=request.python,
         continues=request.continues,
-        secrets=checks.secrets,
-        variables=checks.variables,
+        secrets=checks.sent.secrets,
+        variables=checks.sent.variables,
         tunnels=checks.tunnels,
         remarks=(*checks.remarks, *_end_of(site)),
         output_dir=None if request.output_dir is None else str(typed_path(request.output_dir).absolute()),
