@@ -104,12 +104,12 @@ async def check_key(name: str, settings: Settings, *, timeout: float = 15.0) -> 
             "address": f"{request.variable} is not an address that can be asked.",
             "unsent": f"No connection to {host}: {error.why}.",
         }
-        found: _Found = ("unreachable", messages.get(error.kind, f"{host} broke off: {error.why}."), None)
+        judged: _Found = ("unreachable", messages.get(error.kind, f"{host} broke off: {error.why}."), None)
     else:
-        found = _judged(name, answer, request, host)
+        judged = _judged(name, answer, request, host)
     finally:
         await client.aclose()
-    return KeyCheck(name, *found, host, round(time.monotonic() - start, 3))
+    return KeyCheck(name, *judged, host, round(time.monotonic() - start, 3))
 
 
 _STATUSES: Mapping[int, tuple[Verdict, str]] = {

@@ -206,8 +206,8 @@ _ENGINES: tuple[tuple[str, Sequence[str]], ...] = (
 async def _programs() -> list[Fact]:
     facts = list(await asyncio.gather(*(_program(*program) for program in _PROGRAMS)))
     engines = await asyncio.gather(*(_program(name, arguments, "") for name, arguments in _ENGINES))
-    there = [fact for fact in engines if fact.state != "missing"]
-    if not there:
+    installed = [fact for fact in engines if fact.state != "missing"]
+    if not installed:
         fix = "Install one to start environments from images. Environments behind an address or a command work without."
         return [*facts, Fact("programs", "docker or podman", "not found", "missing", fix)]
     # One engine that works is enough, and an engine that merely does not run is not a problem of this installation.
@@ -218,10 +218,10 @@ async def _programs() -> list[Fact]:
     else:
         chosen = f" (from {ENGINE_SETTING})" if user_setting(ENGINE_SETTING) else ""
         facts.append(Fact("programs", "images", f"started with {used}{chosen}", "info"))
-    rest: State = "info" if any(fact.state == "ok" for fact in there) else "missing"
+    rest: State = "info" if any(fact.state == "ok" for fact in installed) else "missing"
     advice = "Is its service running, and may you use it? It is needed to start environments from images."
-    there = [fact if fact.state == "ok" else Fact("programs", fact.name, fact.value, rest, advice) for fact in there]
-    return [*facts, *there]
+    installed = [fact if fact.state == "ok" else Fact("programs", fact.name, fact.value, rest, advice) for fact in installed]
+    return [*facts, *installed]
 
 
 async def _program(name: str, arguments: Sequence[str], use: str) -> Fact:

@@ -219,8 +219,8 @@ def _remove_leftovers(folder: Path, machine: str) -> None:
     name = re.compile(rf"\..*\.{re.escape(machine)}-(\d+)-(\d*)-[0-9a-f]{{8}}\.tmp")
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            found = name.fullmatch(entry.name)
-            if found is None or is_running(f"{found[1]}:{found[2]}"):
+            match = name.fullmatch(entry.name)
+            if match is None or is_running(f"{match[1]}:{match[2]}"):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)

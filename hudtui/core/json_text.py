@@ -43,7 +43,7 @@ class Node:
 
 def find_nodes(lines: Sequence[str]) -> dict[int, Node]:
     """The objects and lists in the lines of what `pretty` gives, by the numbers of their first lines."""
-    found: dict[int, Node] = {}
+    nodes: dict[int, Node] = {}
     opened: list[tuple[int, int]] = []  # of each open node its first line, and how many lines its nodes take beyond one each
     for number, line in enumerate(lines):
         if line.endswith(_ENDS):  # texts end with a quotation mark
@@ -51,10 +51,10 @@ def find_nodes(lines: Sequence[str]) -> dict[int, Node]:
                 opened.append((number, 0))
             elif opened and line.lstrip(" ")[0] in "}]":
                 start, beyond = opened.pop()
-                found[start] = Node(number, number - start - 1 - beyond)
+                nodes[start] = Node(number, number - start - 1 - beyond)
                 if opened:
                     opened[-1] = (opened[-1][0], opened[-1][1] + number - start)
-    return found
+    return nodes
 
 
 def _plain(value: Any) -> Any:
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else repr(value)
 
 
-def _on_one_line(found: re.Match[str]) -> str:
-    line = f"[{_BREAK.sub(', ', found[1])}]"
-    before = found.start() - found.string.rfind("\n", 0, found.start()) - 1
-    return line if before + len(line) <= WIDTH else found[0]
+def _on_one_line(match: re.Match[str]) -> str:
+    line = f"[{_BREAK.sub(', ', match[1])}]"
+    before = match.start() - match.string.rfind("\n", 0, match.start()) - 1
+    return line if before + len(line) <= WIDTH else match[0]

@@ -119,7 +119,7 @@ def parse_lock(text: str, path: Path) -> LockFile:
     if not isinstance(document.data, dict):
         what = "this lock file is empty" if document.data is None else "a lock file is a mapping of fields"
         raise InputError(what, where=document.location())
-    return _Reader(document, path).lock()
+    return _LockReader(document, path).lock()
 
 
 def set_primary_dataset(path: Path, name: str, task_count: int, now: datetime) -> None:
@@ -168,7 +168,7 @@ def _edit(path: Path, change: Callable[[Mapping[str, Any]], Mapping[YamlPath, Sc
         edit_text(path, edit)
 
 
-class _Reader:
+class _LockReader:
     """Takes fields of the right kind out of a document and notes the others."""
 
     def __init__(self, document: YamlDocument, path: Path) -> None:
@@ -221,9 +221,9 @@ class _Reader:
             return pushed, None
         # A build writes `pushed: null`: what stands under `full` is then a name and the id of the build, and in no registry.
         candidates = (plain,) if "pushed" in self.mapping(("images",)) else (full, plain, local)
-        found = next((name for name in candidates if name is not None and not is_local_image(name)), None)
-        if found is not None:
-            return found, None
+        chosen = next((name for name in candidates if name is not None and not is_local_image(name)), None)
+        if chosen is not None:
+            return chosen, None
         # A registry on this computer knows the digest; without a registry it is the id of a build, which engines do not take.
         here = plain or full or ""
         return full or plain or local, local or (here if _REGISTRY_HERE.match(here) else here.partition("@")[0]) or None
@@ -265,23 +265,23 @@ class _Reader:
         self.notices.append(f"{self.document.location(path)}: {message}")
 
     def value(self, path: YamlPath, kinds: type | tuple[type, ...], words: str) -> Any:
-        found = self.document.at(path)
-        if found is None or (isinstance(found, kinds) and not isinstance(found, bool)):
-            return found
+        content = self.document.at(path)
+        if content is None or (isinstance(content, kinds) and not isinstance(content, bool)):
+            return content
         self.note(path, f"this should be {words}, and is left out")
         return None
 
     def text(self, path: YamlPath) -> str | None:
-        found = self.value(path, (str, int, float), "a text")
-        return None if found is None or str(found).strip() == "" else str(found)
+        content = self.value(path, (str, int, float), "a text")
+        return None if content is None or str(content).strip() == "" else str(content)
 
     def number(self, path: YamlPath) -> float | None:
-        found = self.value(path, (int, float), "a number")
-        return None if found is None else float(found)
+        content = self.value(path, (int, float), "a number")
+        return None if content is None else float(content)
 
     def whole(self, path: YamlPath) -> int | None:
-        found: int | None = self.value(path, int, "a whole number")
-        return found
+        content: int | None = self.value(path, int, "a whole number")
+        return content
 
     def mapping(self, path: YamlPath) -> dict[str, Any]:
         return self.value(path, dict, "a mapping") or {}

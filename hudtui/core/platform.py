@@ -224,10 +224,10 @@ def platforms(folder: Path) -> tuple[Platform, ...]:
 
 def _files(folder: Path) -> dict[str, Path]:
     try:
-        found = sorted(folder.iterdir())
+        files = sorted(folder.iterdir())
     except OSError:
         return {}
-    return {file.stem.lower(): file for file in found if file.suffix in (".yaml", ".yml") and not file.name.startswith(".")}
+    return {file.stem.lower(): file for file in files if file.suffix in (".yaml", ".yml") and not file.name.startswith(".")}
 
 
 def _declared(folder: Path, notices: list[str]) -> list[Platform]:

@@ -94,8 +94,8 @@ def arrange(rows: Iterable[R], fields: Fields[R], *, wanted: str = "", sort: str
     Raises:
         InputError: See `parse_filter`; or the field to sort by does not exist.
     """
-    found = parse_filter(wanted, fields)
-    kept = [row for row in rows if found.matches(row)]
+    conditions = parse_filter(wanted, fields)
+    kept = [row for row in rows if conditions.matches(row)]
     if sort is None:
         return kept[::-1] if reverse else kept
     _require(sort, fields)

@@ -61,17 +61,17 @@ def clean_line(text: str, limit: int | None = None) -> str:
     return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)] + "…"
 
 
-def failure_text(said: str, limit: int = 1000) -> str | None:
+def failure_text(message: str, limit: int = 1000) -> str | None:
     """Return the end of what a program printed about its failure, at most `limit` characters; None if it printed nothing.
 
     Of a Python traceback only the error is returned: the frames are those of a program that the reader does not know.
     """
-    before, traceback, frames = said.rpartition(_TRACEBACK)
+    before, traceback, frames = message.rpartition(_TRACEBACK)
     if traceback:
         lines = [line for line in frames.splitlines() if line.strip()]
         error = next((at for at, line in enumerate(lines) if not line.startswith(" ")), None)
-        said = "\n".join(lines[error:]) if error is not None else before
-    return clean(said.strip()[-limit:]).strip() or None
+        message = "\n".join(lines[error:]) if error is not None else before
+    return clean(message.strip()[-limit:]).strip() or None
 
 
 def in_full(text: str) -> str:
@@ -140,7 +140,7 @@ def dump_json(value: Any, *, indent: int | None = None) -> str:
     import json
 
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
-    return text if text.isascii() and "\x7f" not in text else _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return text if text.isascii() and "\x7f" not in text else _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

@@ -166,11 +166,11 @@ def missing(folder: Path, powers: Iterable[Power]) -> tuple[Power, ...]:
     """Return the powers that the user has not agreed to, each once."""
     known = agreed(folder)
     always = _always()
-    found: dict[str, Power] = {}
+    by_token: dict[str, Power] = {}
     for one in powers:
         if not (one.token in known and known[one.token].covers(one)) and not _below(one.file, always):
-            found.setdefault(one.token, one)
-    return tuple(found.values())
+            by_token.setdefault(one.token, one)
+    return tuple(by_token.values())
 
 
 def require(folder: Path, powers: Iterable[Power]) -> None:
@@ -212,23 +212,23 @@ def _seal(value: str, salt: str) -> str:
 def revoke(folder: Path) -> bool:
     """Delete every agreement about this folder and the marks of its runs. Returns whether there were any."""
     path, marks = agreements_file(folder), _marks(folder / ".hudtui" / "runs.db")
-    found = path.exists() or marks.exists()
+    existed = path.exists() or marks.exists()
     path.unlink(missing_ok=True)
     shutil.rmtree(marks, ignore_errors=True)
-    return found
+    return existed
 
 
 def replaced(folder: Path, powers: Iterable[Power]) -> tuple[Agreement, ...]:
     """Agreements about the files of `powers` that no power matches any more: the old half of a change."""
     by_token = {one.token: one for one in powers}
     files = {str(one.file) for one in powers}
-    found = []
+    runs = []
     for token, item in agreed(folder).items():
         if item.file in files and token not in by_token:
-            found.append(item)
+            runs.append(item)
         elif token in by_token and not item.covers(by_token[token]):
-            found.append(replace(item, text=f"{item.text}, with another value"))
-    return tuple(found)
+            runs.append(replace(item, text=f"{item.text}, with another value"))
+    return tuple(runs)
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------------

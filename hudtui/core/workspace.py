@@ -171,9 +171,9 @@ def make_state_dir(folder: Path) -> Path:
 
 def _keep_others_out(folder: Path) -> None:
     """Remove other users' right to write: whoever can replace a run's folder decides what is run."""
-    found = folder.stat()
-    if found.st_uid == os.geteuid() and found.st_mode & 0o022:
-        folder.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
+    status = folder.stat()
+    if status.st_uid == os.geteuid() and status.st_mode & 0o022:
+        folder.chmod(stat.S_IMODE(status.st_mode) & ~0o022)
 
 
 def save_dataset_name(folder: Path, name: str, tasks: int, now: datetime) -> Path:

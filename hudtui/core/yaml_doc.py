@@ -252,17 +252,17 @@ def load_yaml(text: str, *, name: str, limit: int = MAX_CHARACTERS) -> YamlDocum
     text = text.removeprefix("\ufeff")
     if len(text) > limit:
         raise InputError(f"this YAML is too large: {len(text):,} characters, and {limit:,} are allowed", where=Location(name))
-    if found := _FORBIDDEN.search(text):
-        column = found.start() - text.rfind("\n", 0, found.start())
+    if forbidden := _FORBIDDEN.search(text):
+        column = forbidden.start() - text.rfind("\n", 0, forbidden.start())
         raise InputError(
-            f"the character U+{ord(found[0]):04X} is not allowed in YAML",
+            f"the character U+{ord(forbidden[0]):04X} is not allowed in YAML",
             fix='Remove it, or write it as an escape in double quotes, e.g. "\\x1b".',
-            where=Location(name, text.count("\n", 0, found.start()) + 1, column),
+            where=Location(name, text.count("\n", 0, forbidden.start()) + 1, column),
         )
     import yaml
 
     try:
-        data, root = _Reader(name, text).read()
+        data, root = _NodeBuilder(name, text).read()
     except yaml.MarkedYAMLError as error:
         raise _explained(error, text, name) from None
     except yaml.YAMLError as error:
@@ -287,7 +287,7 @@ class _Anchored:
     """Levels of nesting."""
 
 
-class _Reader:
+class _NodeBuilder:
     """Builds data and nodes from the parser's events, by recursion that `MAX_DEPTH` bounds."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -435,9 +435,9 @@ class _Reader:
     def _known(self, event: Any, mark: Mark) -> _Anchored:
         """Return the value that an alias stands for."""
         name: str = event.anchor
-        found = self.anchors.get(name)
-        if found is not None:
-            return found
+        anchor = self.anchors.get(name)
+        if anchor is not None:
+            return anchor
         if name in self.anchors:
             raise self._error(f"*{name} refers to the value that it is part of", mark)
         near = did_you_mean(name, [known for known, anchored in self.anchors.items() if anchored is not None])

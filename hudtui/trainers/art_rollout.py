@@ -84,7 +84,7 @@ class ToolRollouts:
 
         `info` is kept in the episode's record; `version` is the step of the model, for ART's records.
         """
-        play = _Play(self, task, chat, dict(info or {}), version)
+        play = _PlayedEpisode(self, task, chat, dict(info or {}), version)
         try:
             async with asyncio.timeout(self.limits.seconds):
                 await play.run()
@@ -95,7 +95,7 @@ class ToolRollouts:
         return play.result()
 
 
-class _Play:
+class _PlayedEpisode:
     """One episode while it is played."""
 
     def __init__(self, rollouts: ToolRollouts, task: Task, chat: Chat, info: dict[str, Any], version: int | None) -> None:

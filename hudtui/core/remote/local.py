@@ -156,15 +156,15 @@ class LocalHost:
         def copy() -> int:
             part = local.with_name(f".{local.name[:40]}.part")
             with _opened(remote) as source:
-                there = os.fstat(source.fileno()).st_size
-                size = left = there if most is None else min(there, most)
-                found = hashlib.sha256()
+                size_now = os.fstat(source.fileno()).st_size
+                size = remaining = size_now if most is None else min(size_now, most)
+                hashed = hashlib.sha256()
                 with part.open("wb") as sink:
-                    while left and (block := source.read(min(left, _BLOCK))):
+                    while remaining and (block := source.read(min(remaining, _BLOCK))):
                         sink.write(block)
-                        found.update(block)
-                        left -= len(block)
-            if left or (digest is not None and found.hexdigest() != digest):
+                        hashed.update(block)
+                        remaining -= len(block)
+            if remaining or (digest is not None and hashed.hexdigest() != digest):
                 part.unlink()
                 raise FileChanged(f"{remote} cannot be brought to {local}", why="the file changed meanwhile")
             os.replace(part, local)
@@ -185,12 +185,12 @@ class LocalHost:
 
     async def stat(self, path: PurePosixPath | str) -> FileStat | None:
         try:
-            found = os.stat(_place(path))
+            status = os.stat(_place(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise FileRefused(f"{path} cannot be read", why=_reason(error)) from None
-        return FileStat(found.st_size, found.st_mtime, stat.S_ISREG(found.st_mode))
+        return FileStat(status.st_size, status.st_mtime, stat.S_ISREG(status.st_mode))
 
     async def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
         """Follow a growing file; see `Host.follow`."""

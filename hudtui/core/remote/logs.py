@@ -144,8 +144,8 @@ async def lines_before(host: Host, path: PurePosixPath | str, offset: int, lines
         data += piece
     if start and not data.startswith(b"\n") and 0 <= (cut := data.find(b"\n")) < len(data) - 1:
         start = before + cut + 1
-    found = LineSplitter(offset=start).feed(FileChunk(start, data[start - before :]))
-    return start, [*found.done, *([found.partial] if found.partial else [])]
+    split = LineSplitter(offset=start).feed(FileChunk(start, data[start - before :]))
+    return start, [*split.done, *([split.partial] if split.partial else [])]
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------------

@@ -161,9 +161,9 @@ class SshHost:
         began = loop.time()
         try:
             while True:
-                left = None if timeout is None else max(began + timeout - loop.time(), 0.0)
+                remaining = None if timeout is None else max(began + timeout - loop.time(), 0.0)
                 try:
-                    return await _run_once(link, words, line, mark, stdin, left, timeout, silence)
+                    return await _run_once(link, words, line, mark, stdin, remaining, timeout, silence)
                 except Silent:
                     raise
                 except Disconnected as error:
@@ -193,12 +193,12 @@ class SshHost:
             await files.makedirs(str(target.parent), exist_ok=True)
             temporary = str(target.parent / f".{target.name[:40]}.{token}.tmp")
             try:
-                async with _opened(link, files, temporary, "wb", asyncssh.SFTPAttrs(permissions=0o600)) as there:
+                async with _opened(link, files, temporary, "wb", asyncssh.SFTPAttrs(permissions=0o600)) as file:
                     offset = 0
                     while block := stream.read(_BLOCK):
-                        await there.write(block, offset)
+                        await file.write(block, offset)
                         offset += len(block)
-                    await _flush(there)
+                    await _flush(file)
                 await files.chmod(temporary, mode)
                 await _replace(files, temporary, str(target))
             except BaseException:
@@ -224,12 +224,12 @@ class SshHost:
             files = await link.files()
             await check_regular(files, path)
             parts: list[bytes] = []
-            place, left = offset, READ_LIMIT + 1 if limit is None else limit
-            async with _opened(link, files, str(path), "rb") as there:
-                while left > 0 and (block := (await there.read(min(left, _BLOCK), place))[:left]):
+            place, remaining = offset, READ_LIMIT + 1 if limit is None else limit
+            async with _opened(link, files, str(path), "rb") as file:
+                while remaining > 0 and (block := (await file.read(min(remaining, _BLOCK), place))[:remaining]):
                     parts.append(block)
                     place += len(block)
-                    left -= len(block)
+                    remaining -= len(block)
             return b"".join(parts)
 
         try:
@@ -245,8 +245,8 @@ class SshHost:
         link = await self.reach()
 
         async def ask() -> FileStat:
-            found = await (await link.files()).stat(str(path))
-            return FileStat(found.size or 0, float(found.mtime or 0), is_regular(found))
+            attributes = await (await link.files()).stat(str(path))
+            return FileStat(attributes.size or 0, float(attributes.mtime or 0), is_regular(attributes))
 
         try:
             return await link.repeat(ask)
@@ -274,11 +274,11 @@ class SshHost:
             # Named after the content: only the same content is ever resumed.
             part = str(target.parent / f".{target.name[:40]}.{digest[:16]}.part")
             try:
-                there = min((await files.stat(part)).size or 0, size)
+                arrived = min((await files.stat(part)).size or 0, size)
             except asyncssh.SFTPNoSuchFile:
-                there = 0
+                arrived = 0
                 await (await files.open(part, "wb", asyncssh.SFTPAttrs(permissions=0o600), encoding=None)).close()
-            begun = at = max(there - _TRANSFER_BLOCK, 0)
+            begun = at = max(arrived - _TRANSFER_BLOCK, 0)
             report = progress or _no_progress
             with local.open("rb") as source:
                 async with _opened(link, files, part, "r+b") as stream:
@@ -290,8 +290,8 @@ class SshHost:
                         report(at, size)
                     await stream.truncate(size)
                     await _flush(stream)
-            found = await self._remote_digest(part, size)
-            if at != size or (found is not None and found != digest):
+            arrived_digest = await self._remote_digest(part, size)
+            if at != size or (arrived_digest is not None and arrived_digest != digest):
                 await files.remove(part)
                 raise _Differs(begun > 0)
             await files.chmod(part, 0o644)
@@ -455,7 +455,7 @@ async def _run_once(
     line: str,
     mark: str,
     stdin: bytes | None,
-    left: float | None,
+    remaining: float | None,
     timeout: float | None,
     silence: float | None,
 ) -> Completed:
@@ -468,7 +468,7 @@ async def _run_once(
 
     opening: asyncio.Task[asyncssh.SSHClientChannel[bytes]] | None = None
     try:
-        async with asyncio.timeout(left):
+        async with asyncio.timeout(remaining):
             connection = await link.connection()
             opening = asyncio.create_task(link.open_channel(connection, line, output))
             try:
@@ -591,15 +591,15 @@ class _OutputCollector(ChannelListener):
     def group(self, mark: str) -> int | None:
         """Process group of the command, once it has begun."""
         out, err = self._output.values()
-        found = re.search(re.escape(mark.encode()) + rb":(\d+):\n", bytes(err) + bytes(out[:4096]))
-        return int(found[1]) if found else None
+        marker = re.search(re.escape(mark.encode()) + rb":(\d+):\n", bytes(err) + bytes(out[:4096]))
+        return int(marker[1]) if marker else None
 
     def after(self, mark: str) -> list[bytes]:
         """Standard output and standard error from the mark on."""
         texts = []
         for stream in self._output.values():
-            found = re.search(re.escape(mark.encode()) + rb":\d+:\n", bytes(stream))
-            texts.append(bytes(stream[found.end() :] if found else stream))
+            marker = re.search(re.escape(mark.encode()) + rb":\d+:\n", bytes(stream))
+            texts.append(bytes(stream[marker.end() :] if marker else stream))
         return texts
 
 
@@ -609,13 +609,13 @@ class _OutputCollector(ChannelListener):
 @contextlib.asynccontextmanager
 async def _opened(link: SshConnection, files: asyncssh.SFTPClient, path: str, mode: str, attrs: Any = None) -> AsyncIterator[Any]:
     """A file there, closed again also when the connection was lost in between, or the machine does not answer any more."""
-    there = await link.answer(files.open(path, mode, **({} if attrs is None else {"attrs": attrs}), encoding=None))
+    file = await link.answer(files.open(path, mode, **({} if attrs is None else {"attrs": attrs}), encoding=None))
     try:
-        yield there
+        yield file
     finally:
         with ignore_broken():
             async with asyncio.timeout(_TIDY_WAIT):
-                await there.close()
+                await file.close()
 
 
 async def _real_path(files: asyncssh.SFTPClient, path: PurePosixPath | str) -> str:
@@ -635,9 +635,9 @@ async def _replace(files: asyncssh.SFTPClient, temporary: str, target: str) -> N
         await files.rename(temporary, target)
 
 
-async def _flush(there: Any) -> None:
+async def _flush(file: Any) -> None:
     with contextlib.suppress(asyncssh.SFTPOpUnsupported):
-        await there.fsync()
+        await file.fsync()
 
 
 async def _refusal(

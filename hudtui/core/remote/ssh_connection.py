@@ -384,10 +384,10 @@ class SshConnection:
             except (asyncssh.Error, asyncssh.KeyImportError, OSError, TimeoutError, ValueError) as error:
                 if check.refused is not None:
                     raise check.refused from None
-                found = connection_error(error, target, keys.tried(), timeout=self.timeout)
-                if way.get("sock") is not None and isinstance(found, Disconnected):
-                    found = await self._proxy_error(found)
-                raise found from None
+                problem = connection_error(error, target, keys.tried(), timeout=self.timeout)
+                if way.get("sock") is not None and isinstance(problem, Disconnected):
+                    problem = await self._proxy_error(problem)
+                raise problem from None
         try:
             host_key = check.keep()
         except MachineError:
@@ -404,9 +404,9 @@ class SshConnection:
 class _Proxy:
     """The program that a ProxyCommand starts. Like ssh, it is the user's shell that reads the command."""
 
-    def __init__(self, command: str, process: asyncio.subprocess.Process, own: socket.socket, said: IO[bytes]) -> None:
+    def __init__(self, command: str, process: asyncio.subprocess.Process, own: socket.socket, errors: IO[bytes]) -> None:
         self.command, self.socket = command, own
-        self._process, self._said = process, said
+        self._process, self._errors = process, errors
 
     @classmethod
     async def start(cls, command: str) -> _Proxy:
@@ -416,23 +416,23 @@ class _Proxy:
             OSError: The shell cannot be started.
         """
         own, its = socket.socketpair()
-        said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`; of a pipe, nobody would read
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`; of a pipe, nobody would read
         line, place = command if command.startswith("exec ") else f"exec {command}", its.fileno()
         try:
             process = await asyncio.create_subprocess_exec(
                 *(os.environ.get("SHELL") or "/bin/sh", "-c", line),
                 stdin=place,
                 stdout=place,
-                stderr=said,
+                stderr=errors,
                 start_new_session=True,
             )
         except BaseException:
             own.close()
-            said.close()
+            errors.close()
             raise
         finally:
             its.close()
-        return cls(command, process, own, said)
+        return cls(command, process, own, errors)
 
     async def end(self) -> str:
         """End the program and what it started. Returns how it had ended and the end of what it said, if it had ended before."""
@@ -448,10 +448,10 @@ class _Proxy:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self.socket.close()
-        with self._said:
-            self._said.seek(max(self._said.seek(0, os.SEEK_END) - 2000, 0))
-            said = clean_line(self._said.read().decode("utf-8", "replace"), 300)
-        return "" if status is None else f"status {status}" + (f": {said}" if said else "")
+        with self._errors:
+            self._errors.seek(max(self._errors.seek(0, os.SEEK_END) - 2000, 0))
+            message = clean_line(self._errors.read().decode("utf-8", "replace"), 300)
+        return "" if status is None else f"status {status}" + (f": {message}" if message else "")
 
 
 class _HostKeyCheck(asyncssh.SSHClient):
@@ -667,9 +667,9 @@ def connection_error(
 # --- files ----------------------------------------------------------------------------------------------------------------
 
 
-def is_regular(found: asyncssh.SFTPAttrs) -> bool:
+def is_regular(attributes: asyncssh.SFTPAttrs) -> bool:
     """True for a regular file, as far as the server says."""
-    return found.permissions is None or stat.S_ISREG(found.permissions)
+    return attributes.permissions is None or stat.S_ISREG(attributes.permissions)
 
 
 async def check_regular(files: asyncssh.SFTPClient, path: PurePosixPath | str) -> None:

@@ -65,10 +65,10 @@ def parse_target(text: str, *, pin: str | None = None) -> SshTarget:
 def _resolve(text: str, config: Path, pin: str | None, depth: int) -> SshTarget:
     text = text.removeprefix("ssh://")
     user, host, port = _split(text)
-    found = _options(config, host, user, port)
+    options = _options(config, host, user, port)
 
     def option(name: str) -> Any:
-        return found.get(name)
+        return options.get(name)
 
     jumps = option("ProxyJump")
     jump: tuple[SshTarget, ...] = ()
@@ -77,7 +77,7 @@ def _resolve(text: str, config: Path, pin: str | None, depth: int) -> SshTarget:
             raise InputError("the ProxyJump entries of the SSH config lead in a circle", why=f"at {host}")
         jump = tuple(_resolve(part.strip(), config, None, depth + 1) for part in str(jumps).split(","))
     command = option("ProxyCommand")
-    agent = found.get("IdentityAgent", "SSH_AUTH_SOCK")  # None stands for `none`
+    agent = options.get("IdentityAgent", "SSH_AUTH_SOCK")  # None stands for `none`
     agent = "" if agent is None else None if agent == "SSH_AUTH_SOCK" else str(typed_path(agent))
     return SshTarget(
         user=str(option("User") or getpass.getuser()),

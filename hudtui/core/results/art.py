@@ -44,12 +44,12 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
         ValueError: The line is not a group of trajectories.
     """
     group = decode_as(_groups, line)
-    found = []
+    read = []
     for part, trajectory in enumerate(group.trajectories):
         messages = _messages(trajectory)
         replies = sum(message["role"] == "assistant" for message in messages)
-        found.append(trajectory_entry(place, part, place.line - 1, trajectory, replies))
-    return found
+        read.append(trajectory_entry(place, part, place.line - 1, trajectory, replies))
+    return read
 
 
 def trajectory_entry(place: Place, part: int, group: int | None, trajectory: Mapping[str, Any], replies: int) -> EpisodeEntry:
@@ -73,8 +73,8 @@ def trajectory_entry(place: Place, part: int, group: int | None, trajectory: Map
 
 
 def _messages(trajectory: Mapping[str, Any]) -> tuple[Message, ...]:
-    said = trajectory.get("messages_and_choices") or trajectory.get("messages")
-    return tuple(filter(None, map(as_message, sequence(said))))
+    messages = trajectory.get("messages_and_choices") or trajectory.get("messages")
+    return tuple(filter(None, map(as_message, sequence(messages))))
 
 
 def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:

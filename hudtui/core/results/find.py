@@ -33,7 +33,7 @@ def find_results(folder: Path, store: RunStore | None = None) -> tuple[ResultRun
 
     A run on another machine has results here once they were fetched. Only names and sizes are read.
     """
-    found: dict[Path, ResultRun] = {}
+    runs: dict[Path, ResultRun] = {}
     for run in store.runs() if store is not None else ():
         if run.removed:
             continue
@@ -41,7 +41,7 @@ def find_results(folder: Path, store: RunStore | None = None) -> tuple[ResultRun
         for place in (run.results, run.folder if run.host == "local" else None):
             made = _result(Path(place) / "out" / "traces.jsonl", run.id, kind, run.id) if place else None
             if made is not None:
-                found.setdefault(made.path, made)
+                runs.setdefault(made.path, made)
                 break
     for place in _PLACES:
         for path in _walk(folder / place):
@@ -49,8 +49,8 @@ def find_results(folder: Path, store: RunStore | None = None) -> tuple[ResultRun
             kind_ = "training" if path.name == _TRAJECTORIES else "evaluation"
             made = _result(path, _short(name), kind_)  # type: ignore[arg-type]
             if made is not None:
-                found.setdefault(made.path, made)
-    return tuple(sorted(found.values(), key=lambda one: -one.modified))
+                runs.setdefault(made.path, made)
+    return tuple(sorted(runs.values(), key=lambda one: -one.modified))
 
 
 def results_at(path: Path) -> tuple[ResultRun, ...]:
@@ -70,20 +70,20 @@ def results_at(path: Path) -> tuple[ResultRun, ...]:
         return (made,)
     if _is_trajectories(path):
         return tuple(filter(None, (_result(path, path.resolve().name, "training"),)))
-    found = []
+    results = []
     for file in sorted(_walk(path)):
         name = _short(str(file.relative_to(path))) or path.resolve().name
         made = _result(file, name, "training" if file.is_dir() else "file")
         if made is not None:
-            found.append(made)
-    if not found:
+            results.append(made)
+    if not results:
         raise InputError(
             "this folder has no results",
             why=f"Results are files named {_NAME}, and folders named {_TRAJECTORIES}.",
             fix="Give the path of the file itself if it has another name.",
             where=Location(str(path)),
         )
-    return tuple(found)
+    return tuple(results)
 
 
 def results_named(text: str, folder: Path, store: RunStore | None = None) -> tuple[ResultRun, ...]:
@@ -99,15 +99,15 @@ def results_named(text: str, folder: Path, store: RunStore | None = None) -> tup
     if os.path.exists(path):  # a `Path` raises for a name that is too long
         return results_at(path)
     known = find_results(folder, store)
-    found = tuple(one for one in known if text in (one.name, one.run))
-    if found:
-        return found
+    matches = tuple(one for one in known if text in (one.name, one.run))
+    if matches:
+        return matches
     run = None
     if store is not None and any(one == text or one.startswith(text) for one in (*store.ids(), *_names(store))):
         run = store.find(text)
-        found = tuple(one for one in known if one.run == run)
-        if found:
-            return found
+        matches = tuple(one for one in known if one.run == run)
+        if matches:
+            return matches
     if run is not None:
         raise InputError(
             f"run {run} has no results here", fix=f"Fetch them: hudtui runs pull {run}. A run that has just begun has none yet."
@@ -134,12 +134,12 @@ def _short(name: str) -> str:
 
 def _result(path: Path, name: str, kind: Literal["evaluation", "training", "file"], run: str | None = None) -> ResultRun | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    if stat.S_ISDIR(found.st_mode):
-        return ResultRun(name, path, kind, run, 0, found.st_mtime)
-    return ResultRun(name, path, kind, run, found.st_size, found.st_mtime) if stat.S_ISREG(found.st_mode) else None
+    if stat.S_ISDIR(status.st_mode):
+        return ResultRun(name, path, kind, run, 0, status.st_mtime)
+    return ResultRun(name, path, kind, run, status.st_size, status.st_mtime) if stat.S_ISREG(status.st_mode) else None
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -61,10 +61,10 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        found = float(value)
+        converted = float(value)
     except OverflowError:
         return None
-    return found if -_LARGEST <= found <= _LARGEST else None
+    return converted if -_LARGEST <= converted <= _LARGEST else None
 
 
 def whole(value: object) -> int | None:
@@ -73,8 +73,8 @@ def whole(value: object) -> int | None:
         return value if 0 <= value < 2**63 else None
     if value is None:
         return None
-    found = number(value)
-    return int(found) if found is not None and found == int(found) and 0 <= found < 2**63 else None
+    converted = number(value)
+    return int(converted) if converted is not None and converted == int(converted) and 0 <= converted < 2**63 else None
 
 
 def name(value: object) -> str:
@@ -115,13 +115,13 @@ def mappings(value: object) -> tuple[Mapping[str, Any], ...]:
 
 def numbers(*sources: object) -> dict[str, float]:
     """Return the numbers of several mappings in one. The first mapping wins, and only as many as can be shown are kept."""
-    found: dict[str, float] = {}
+    by_name: dict[str, float] = {}
     for source in sources:
         for key, value in mapping(source).items():
             known = float(value) if value is True or value is False else number(value)
-            if known is not None and len(found) < _MOST_PARTS:
-                found.setdefault(key if len(key) <= _NAME else key[:_NAME], known)
-    return found
+            if known is not None and len(by_name) < _MOST_PARTS:
+                by_name.setdefault(key if len(key) <= _NAME else key[:_NAME], known)
+    return by_name
 
 
 @dataclass
@@ -216,13 +216,13 @@ def content_text(content: object) -> str:
 
 def content_images(content: object) -> tuple[TranscriptImage, ...]:
     """Return the images of a message's content."""
-    found = []
+    images = []
     for part in sequence(content):
         url = mapping(mapping(part).get("image_url")).get("url")
         if isinstance(url, str):
             kind, mark, data = url.removeprefix("data:").partition(";base64,")
-            found.append(TranscriptImage(kind, data) if mark and url.startswith("data:") else TranscriptImage("", url))
-    return tuple(found)
+            images.append(TranscriptImage(kind, data) if mark and url.startswith("data:") else TranscriptImage("", url))
+    return tuple(images)
 
 
 def calls_of(message: Mapping[str, Any]) -> tuple[TranscriptCall, ...]:

@@ -20,12 +20,12 @@ def images_by_turn(transcript: Transcript) -> dict[int, list[tuple[int, Transcri
     opening = transcript.images or tuple(
         image for message in transcript.opening for image in content_images(message.get("content"))
     )
-    found: dict[int, list[tuple[int, TranscriptImage]]] = {}
+    by_turn: dict[int, list[tuple[int, TranscriptImage]]] = {}
     numbers = count(1)
     for turn, images in ((0, opening), *((turn.number, turn.images) for turn in transcript.turns)):
         if images:
-            found[turn] = [(next(numbers), image) for image in images]
-    return found
+            by_turn[turn] = [(next(numbers), image) for image in images]
+    return by_turn
 
 
 def image_named(transcript: Transcript, number: int) -> bytes:
@@ -80,12 +80,12 @@ def image_data(image: TranscriptImage) -> bytes:
 
 def describe_image(image: TranscriptImage) -> str:
     """Return type and size, such as `image/png, 640x480, 12.3 kB`, or `image/png, 9000.0 kB, not kept` if it was too large."""
-    said = clean_line(image.kind, 60)
+    kind = clean_line(image.kind, 60)
     if not image.kind:
         return clean_line(image.data or "", 200)
     if image.data is None:
-        return f"{said}, {image.size / 1000:.1f} kB, not kept"
+        return f"{kind}, {image.size / 1000:.1f} kB, not kept"
     try:
-        return describe_bytes(image_data(image), said)
+        return describe_bytes(image_data(image), kind)
     except InputError:
-        return f"{said}, damaged"
+        return f"{kind}, damaged"

@@ -147,20 +147,20 @@ class JsonLinesFile:
 
     def replaced(self) -> bool:
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except OSError:
             self.size = 0
             return self.done > 0
-        before, self._inode = self._inode, (found.st_dev, found.st_ino)
+        before, self._inode = self._inode, (status.st_dev, status.st_ino)
         if before is not None and before != self._inode:
-            self.size = found.st_size
+            self.size = status.st_size
             return True
-        if found.st_size == self.size:
+        if status.st_size == self.size:
             return False
         if self._rest and self.done >= self.size:  # an incomplete line is read again: its writer may have started over
             self.done -= len(self._rest)
             self._rest = b""
-        self.size = found.st_size
+        self.size = status.st_size
         return self.size < self.done or not self._continues()
 
     def _continues(self) -> bool:
@@ -175,25 +175,25 @@ class JsonLinesFile:
             return True  # `advance` reports why the file cannot be read
 
     def advance(self, deadline: float, place: Place, unread: Unread) -> list[EpisodeEntry]:
-        found: list[EpisodeEntry] = []
+        entries: list[EpisodeEntry] = []
         if self.done >= self.size and (not self._rest or self._tried == self.done):
-            return found
+            return entries
         with open_file(self.path) as stream:
             handle = stream.fileno()
             while self.done < self.size:
                 data = os.pread(handle, min(BLOCK, self.size - self.done), self.done)
                 if not data:
                     break
-                self._take(data, place, unread, found)
+                self._take(data, place, unread, entries)
                 self.done += len(data)
                 if time.monotonic() >= deadline:
-                    return found
+                    return entries
         if self._rest and self._tried != self.done:  # a complete record without a line end counts
             self._tried = self.done
-            self._take_last(place, unread, found)
-        return found
+            self._take_last(place, unread, entries)
+        return entries
 
-    def _take(self, data: bytes, place: Place, unread: Unread, found: list[EpisodeEntry]) -> None:
+    def _take(self, data: bytes, place: Place, unread: Unread, entries: list[EpisodeEntry]) -> None:
         block, base, start = self._rest + data, self.done - len(self._rest), 0
         if self._whole is None and b"\n" in block:
             try:
@@ -212,7 +212,7 @@ class JsonLinesFile:
             if self._too_long:
                 self._too_long = False
             else:
-                self._take_line(block[start:end], base + start, place, unread, found)
+                self._take_line(block[start:end], base + start, place, unread, entries)
             start = end + 1
         if start:
             self._seen = block[max(start - _SEEN, 0) : start]
@@ -222,13 +222,13 @@ class JsonLinesFile:
                 unread.add(self.path, self._line + 1, f"the line is longer than {MAX_BYTES >> 20} MiB")
             self._too_long, self._rest = True, b""
 
-    def _take_line(self, line: bytes, offset: int, place: Place, unread: Unread, found: list[EpisodeEntry]) -> None:
+    def _take_line(self, line: bytes, offset: int, place: Place, unread: Unread, entries: list[EpisodeEntry]) -> None:
         if not line or line.isspace():
             return
         if offset == 0:
             line = line.removeprefix(b"\xef\xbb\xbf")
         try:
-            found += self._entries(line, offset, place)
+            entries += self._entries(line, offset, place)
         except (ValueError, TypeError) as error:
             unread.add(self.path, self._line, str(error))
 
@@ -246,13 +246,13 @@ class JsonLinesFile:
         self.format = kind
         return read
 
-    def _take_last(self, place: Place, unread: Unread, found: list[EpisodeEntry]) -> None:
+    def _take_last(self, place: Place, unread: Unread, entries: list[EpisodeEntry]) -> None:
         if self._rest.isspace():
             return
         self._line += 1
         try:
             decode(self._rest)  # an entry may need the beginning of a record alone
-            found += self._entries(self._rest, self.done - len(self._rest), place)
+            entries += self._entries(self._rest, self.done - len(self._rest), place)
         except (ValueError, TypeError) as error:
             self._line -= 1
             if self._whole:
@@ -401,16 +401,16 @@ class ResultIndex:
                 self._places.append(Place(run.name, len(self.files), step=step, split=split))
                 self.files.append(_open(path))
 
-    def _add(self, found: list[EpisodeEntry]) -> None:
+    def _add(self, entries: list[EpisodeEntry]) -> None:
         changed: dict[GroupKey, list[int]] = {}
-        for entry in found:
+        for entry in entries:
             key = entry.key
             numbers = self._numbers.get(key)
             if numbers is None:
                 numbers = self._numbers[key] = []
             numbers.append(entry.number)
             changed[key] = numbers
-        self._entries += found
+        self._entries += entries
         for key, numbers in changed.items():
             self._groups[key] = _group(key, [self._entries[number] for number in numbers])
 
@@ -489,14 +489,14 @@ def files_of(path: Path) -> list[Path]:
     """Return the files of a run: the file itself, or the files of a folder of trajectories, ordered by split and step."""
     if not path.is_dir():
         return [path]
-    found = [
+    files = [
         file
         for pattern in ("*", "*/*")
         for file in path.glob(pattern)
         if file.suffix in _SUFFIXES and _STEP.fullmatch(file.stem) and file.is_file()
     ]
-    converted = {file.with_suffix("") for file in found if file.suffix == ".parquet"}
-    kept = [file for file in found if file.suffix == ".parquet" or file.with_suffix("") not in converted]
+    converted = {file.with_suffix("") for file in files if file.suffix == ".parquet"}
+    kept = [file for file in files if file.suffix == ".parquet" or file.with_suffix("") not in converted]
     return sorted(kept, key=lambda file: (int(file.stem), file.parent.name != "train", str(file)))
 
 

@@ -53,8 +53,8 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
     head = _head(line)
     info = head.info
     usage = mapping(info.get("usage"))
-    found = head.scores.get("reward_found") is not False
-    parts = {part: head.scores.get(part) for part in _PARTS if found or part != "task_completion"}
+    has_reward = head.scores.get("reward_found") is not False
+    parts = {part: head.scores.get(part) for part in _PARTS if has_reward or part != "task_completion"}
     split, count = info.get("split"), whole(head.turn_count)
     return [
         place.entry(
@@ -108,8 +108,8 @@ def transcript(line: bytes, entry: EpisodeEntry) -> Transcript:
     turns = []
     for count, turn in enumerate(recorded, 1):
         # The last observation is not among the messages, because no reply follows it.
-        said = plain[count - 1] if count <= len(plain) else None
-        turns.append(_turn(count, turn, said))
+        plain_turn = plain[count - 1] if count <= len(plain) else None
+        turns.append(_turn(count, turn, plain_turn))
     return Transcript(
         entry=entry,
         opening=opening,
@@ -127,7 +127,7 @@ def _images(record: Mapping[str, Any]) -> tuple[TranscriptImage, ...]:
     return tuple(TranscriptImage(image.kind, image.data, image.size) for image in images_from_json(record.get("images")))
 
 
-def _turn(count: int, turn: Mapping[str, Any], said: TranscriptTurn | None) -> TranscriptTurn:
+def _turn(count: int, turn: Mapping[str, Any], plain_turn: TranscriptTurn | None) -> TranscriptTurn:
     call = mapping(turn.get("call"))
     arguments = call.get("arguments")
     tokens = mapping(turn.get("tokens"))
@@ -136,7 +136,7 @@ def _turn(count: int, turn: Mapping[str, Any], said: TranscriptTurn | None) -> T
         reply=content_text(turn.get("reply")),
         calls=(TranscriptCall(str(call.get("tool")), arguments if isinstance(arguments, Mapping) else {}),) if call else (),
         observation=content_text(turn.get("observation")),
-        images=_images(turn) or (said.images if said is not None else ()),
+        images=_images(turn) or (plain_turn.images if plain_turn is not None else ()),
         is_error=turn.get("is_error") is True,
         seconds=numbers(turn.get("seconds")),
         tokens={key: value for key in ("prompt", "completion") if (value := whole(tokens.get(key))) is not None},

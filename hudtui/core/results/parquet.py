@@ -38,12 +38,12 @@ class ParquetFile:
 
     def replaced(self) -> bool:
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except OSError:
             self.size = 0
             return self.done > 0
-        before, self._stamp = self._stamp, (found.st_ino, found.st_mtime_ns)
-        self.size = found.st_size
+        before, self._stamp = self._stamp, (status.st_ino, status.st_mtime_ns)
+        self.size = status.st_size
         return self.done > 0 and before is not None and before != self._stamp
 
     def advance(self, deadline: float, place: Place, unread: Unread) -> list[EpisodeEntry]:
@@ -51,7 +51,7 @@ class ParquetFile:
         if self.done >= self.size:
             return []
         self.done = self.size
-        found: list[EpisodeEntry] = []
+        entries: list[EpisodeEntry] = []
         try:
             with self._rows((*_SHORT, _ROLES)) as rows:
                 for row, record in enumerate(rows):
@@ -59,10 +59,10 @@ class ParquetFile:
                     replies = sum(
                         message.get("role") == "assistant" for message in map(mapping, sequence(record.get("messages")))
                     )
-                    found.append(trajectory_entry(place, 0, whole(record.get("group_index")), _decoded(record), replies))
+                    entries.append(trajectory_entry(place, 0, whole(record.get("group_index")), _decoded(record), replies))
         except InputError as error:
             unread.add(self.path, 0, "; ".join(error.lines()))
-        return found
+        return entries
 
     def read(self, entry: EpisodeEntry) -> Transcript:
         with self._rows((*_SHORT, *_LONG), skip=entry.offset) as rows:
@@ -117,26 +117,26 @@ def _records(file: Any, names: list[str], skip: int) -> Iterator[Mapping[str, An
 
 def _decoded(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row with its JSON texts decoded; values that are not JSON are left out."""
-    found = dict(record)
+    decoded = dict(record)
     for name in ("metrics", "metadata", "tools"):
-        text = found.get(name)
+        text = decoded.get(name)
         if isinstance(text, str):
             try:
-                found[name] = decode(text.encode())
+                decoded[name] = decode(text.encode())
             except ValueError:
-                found[name] = None
-    messages = found.get("messages")
+                decoded[name] = None
+    messages = decoded.get("messages")
     if isinstance(messages, list):
-        found["messages"] = [_message(message) for message in messages if isinstance(message, Mapping)]
-    return found
+        decoded["messages"] = [_message(message) for message in messages if isinstance(message, Mapping)]
+    return decoded
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: value for key, value in message.items() if value is not None}
-    calls = found.get("tool_calls")
+    filled = {key: value for key, value in message.items() if value is not None}
+    calls = filled.get("tool_calls")
     if isinstance(calls, str):
         try:
-            found["tool_calls"] = decode(calls.encode())
+            filled["tool_calls"] = decode(calls.encode())
         except ValueError:
-            del found["tool_calls"]
-    return found
+            del filled["tool_calls"]
+    return filled

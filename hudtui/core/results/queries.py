@@ -139,7 +139,7 @@ def slips(entries: Iterable[EpisodeEntry]) -> tuple[FailureCause, ...]:
     for entry in entries:
         for kind, count in entry.slips:
             counted.setdefault(_SLIPS.get(kind, kind), []).append((entry, count))
-    found = [
+    causes = [
         FailureCause(
             kind,
             tuple(entry.number for entry, _ in those),
@@ -149,7 +149,7 @@ def slips(entries: Iterable[EpisodeEntry]) -> tuple[FailureCause, ...]:
         )
         for kind, those in counted.items()
     ]
-    return tuple(sorted(found, key=lambda one: -(one.times or 0)))
+    return tuple(sorted(causes, key=lambda one: -(one.times or 0)))
 
 
 def failures(entries: Iterable[EpisodeEntry]) -> tuple[FailureCause, ...]:
@@ -179,11 +179,11 @@ def _shortcoming(entry: EpisodeEntry, solved_at: float) -> str | None:
     return f"not solved, {stop_words(entry.stop)}{how}"
 
 
-def _by_cause(told: Iterable[tuple[str | None, EpisodeEntry]]) -> tuple[FailureCause, ...]:
-    found: dict[str, list[EpisodeEntry]] = {}
-    for cause, entry in told:
+def _by_cause(pairs: Iterable[tuple[str | None, EpisodeEntry]]) -> tuple[FailureCause, ...]:
+    by_cause: dict[str, list[EpisodeEntry]] = {}
+    for cause, entry in pairs:
         if cause is not None:
-            found.setdefault(cause, []).append(entry)
+            by_cause.setdefault(cause, []).append(entry)
     causes = [
         FailureCause(
             cause,
@@ -191,7 +191,7 @@ def _by_cause(told: Iterable[tuple[str | None, EpisodeEntry]]) -> tuple[FailureC
             failed[0].error or failed[0].stop,
             len({(entry.run, entry.task) for entry in failed}),
         )
-        for cause, failed in found.items()
+        for cause, failed in by_cause.items()
     ]
     return tuple(sorted(causes, key=lambda one: -len(one.numbers)))
 

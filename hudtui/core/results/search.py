@@ -79,7 +79,7 @@ async def search(
     """
     if not text.strip() or len(text) > _LONGEST:
         raise InputError(f"the searched text must have 1 to {_LONGEST} characters")
-    wanted, stop = _Wanted(text), threading.Event()
+    wanted, stop = _SearchText(text), threading.Event()
     chosen = None if within is None else frozenset(within)
     begun, read, found = 0, 0, 0
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="search") as pool:
@@ -127,26 +127,26 @@ def _regions(index: ResultIndex, begin: int, end: int, chosen: frozenset[int] | 
 
 
 def _search_region(
-    index: ResultIndex, file: int, entries: Sequence[EpisodeEntry], wanted: _Wanted, stop: threading.Event
+    index: ResultIndex, file: int, entries: Sequence[EpisodeEntry], wanted: _SearchText, stop: threading.Event
 ) -> list[SearchHit]:
     """Search entries of a file, in the order of the file."""
-    found: list[SearchHit] = []
+    hits: list[SearchHit] = []
     source = index.files[file]
     try:
         for entry in source.matching(entries, partial(_stopped_search, wanted, stop)):
-            found += wanted.hits(source.read(entry))
+            hits += wanted.hits(source.read(entry))
             if stop.is_set():
                 break
     except InputError:  # the file was replaced meanwhile: the index starts over, and so must its reader
         return []
-    return found
+    return hits
 
 
-def _stopped_search(wanted: _Wanted, stop: threading.Event, block: bytes, start: int) -> tuple[int, int] | None:
+def _stopped_search(wanted: _SearchText, stop: threading.Event, block: bytes, start: int) -> tuple[int, int] | None:
     return None if stop.is_set() else wanted.span(block, start)
 
 
-class _Wanted:
+class _SearchText:
     """The searched text, as a pattern for bytes of JSON and for text."""
 
     def __init__(self, text: str) -> None:
@@ -170,19 +170,19 @@ class _Wanted:
 
     def hits(self, transcript: Transcript) -> list[SearchHit]:
         """Return the first match of each turn."""
-        found: list[SearchHit] = []
+        first_hits: list[SearchHit] = []
         for turn, field, text in _texts(transcript):
-            if found and found[-1].turn == turn > 0:
+            if first_hits and first_hits[-1].turn == turn > 0:
                 continue
             match = self._text.search(text)
             if match is not None:
                 begin = max(match.start() - _BEFORE, 0)
                 excerpt = text[begin : max(match.start() + _AFTER, match.end())]
                 hit = SearchHit(transcript.entry.number, turn, field, excerpt, match.start() - begin, match.end() - begin)
-                found.append(hit)
-                if len(found) >= _MOST_OF_EPISODE:
+                first_hits.append(hit)
+                if len(first_hits) >= _MOST_OF_EPISODE:
                     break
-        return found
+        return first_hits
 
 
 def _is_name(block: bytes, end: int) -> bool:

@@ -73,7 +73,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
         why = _last_error(record.errors, record.is_timeout) or "no trace was recorded"
         return [place.entry(0, task=task, step=step, split=split, reward=None, parts={}, stop="error", error=why, turns=0)]
     several = len(record.traces) > 1
-    found = []
+    read = []
     for part, trace in enumerate(record.traces):
         error = None if trace.ok else _last_error([*record.errors, *trace.errors], trace.is_timeout)
         agent = name(trace.agent.get("name"))
@@ -81,7 +81,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
         rewards = {key: mapping(reward) for key, reward in trace.rewards.items() if isinstance(reward, Mapping)}
         values = [_weighted(reward) for reward in rewards.values()]
         known = [value for value in values if value is not None]
-        found.append(
+        read.append(
             place.entry(
                 part,
                 task=f"{task} ({agent})" if several and agent else task,
@@ -98,7 +98,7 @@ def entries(line: bytes, place: Place) -> list[EpisodeEntry]:
                 started_at=_iso(start),
             )
         )
-    return found
+    return read
 
 
 def _task(record: Mapping[str, Any]) -> str:

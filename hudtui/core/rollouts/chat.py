@@ -208,9 +208,9 @@ class ChatEndpoint:
 
     def _refused(self, answer: HttpAnswer) -> HudtuiError:
         status = answer.status
-        told = self._http.redact(answer.message())
-        why = f"{status}: {told}" if told else f"status {status}"
-        if status in (400, 413, 422) and (_FULL.search(_code(answer)) or _FULL.search(told)):
+        message = self._http.redact(answer.message())
+        why = f"{status}: {message}" if message else f"status {status}"
+        if status in (400, 413, 422) and (_FULL.search(_code(answer)) or _FULL.search(message)):
             return ContextFull("the conversation is longer than the model's context", why=why)
         name = self.options.key_name
         if status in (401, 403):
@@ -326,8 +326,8 @@ def _text(content: Any, *, thought: bool) -> str:
     if not isinstance(content, list):
         return ""
     parts = [part for part in content if isinstance(part, Mapping) and (part.get("type") in _THINKING) is thought]
-    told = (part.get("thinking", part.get("text")) if thought else part.get("text") for part in parts)
-    return "".join(_text(one, thought=False) for one in told)
+    texts = (part.get("thinking", part.get("text")) if thought else part.get("text") for part in parts)
+    return "".join(_text(one, thought=False) for one in texts)
 
 
 def _as_meant(answer: HttpAnswer) -> HttpAnswer:
@@ -341,15 +341,15 @@ def _as_meant(answer: HttpAnswer) -> HttpAnswer:
         error = {"message": "the provider broke its reply off with an error"}
     if not error:
         return answer
-    told = error if isinstance(error, Mapping) else {"message": str(error)}
-    code = str(told.get("code") or told.get("status") or told.get("type") or "")
+    detail = error if isinstance(error, Mapping) else {"message": str(error)}
+    code = str(detail.get("code") or detail.get("status") or detail.get("type") or "")
     if code.isdigit() and 400 <= int(code) < 600:
         status = int(code)
-    elif _FULL.search(f"{code} {told.get('message')}"):
+    elif _FULL.search(f"{code} {detail.get('message')}"):
         status = 400
     else:
         status = next((known for word, known in _WORDED.items() if word in code.lower()), 500)
-    return HttpAnswer(status, answer.headers, json.dumps({"error": told}).encode())
+    return HttpAnswer(status, answer.headers, json.dumps({"error": detail}).encode())
 
 
 def _broke_off(answer: HttpAnswer) -> bool:

@@ -400,9 +400,9 @@ class EpisodePlayer:
     def _kept_images(self, result: ToolResult) -> tuple[KeptImage, ...]:
         if self._image_room is None:
             return ()
-        found = images_of(result, self._image_room)
-        self._image_room -= sum(len(image.data or "") for image in found)
-        return found
+        images = images_of(result, self._image_room)
+        self._image_room -= sum(len(image.data or "") for image in images)
+        return images
 
     def _forbidden(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
         if json_size(arguments) is None:

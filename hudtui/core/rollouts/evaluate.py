@@ -92,8 +92,8 @@ class EpisodeDone:
         episode = self.episode
         of = f"/{self.total}" if self.total else ""
         rollout = f" rollout={self.rollout}" if self.group > 1 else ""
-        found = "" if episode.scores.reward_found else " (no reward found)"
-        reward = f"reward={episode.scores.reward:.3f}{found}" if episode.ok else "reward=none"
+        missing = "" if episode.scores.reward_found else " (no reward found)"
+        reward = f"reward={episode.scores.reward:.3f}{missing}" if episode.ok else "reward=none"
         error = f' error="{clean_line(episode.error, 300)}"' if episode.error else ""
         return (
             f"episode {self.number}{of} task={clean_line(episode.task_id, 80)}{rollout} {reward} "
@@ -114,7 +114,7 @@ def secrets_of(mcp_config: Mapping[str, Any], lookup: Lookup | None) -> tuple[st
     value written out in `env` is as good as public, and often an ordinary word. The tokens of all logins are among them: an
     environment may be named elsewhere than in the task. Reads the files of logins that are new or were renewed.
     """
-    found = list(login_secrets())
+    secrets = list(login_secrets())
     for server in mcp_config.values():
         if not isinstance(server, Mapping):
             continue
@@ -124,10 +124,10 @@ def secrets_of(mcp_config: Mapping[str, Any], lookup: Lookup | None) -> tuple[st
             closed = {name: value for name, value in headers.items() if str(name).lower() not in _OPEN_HEADERS}
         for value in closed.values():
             if isinstance(value, str) and "$" not in value:
-                found += [value, value.rpartition(" ")[2]]
+                secrets += [value, value.rpartition(" ")[2]]
         names = [*variable_names([closed, server.get("env")]), *filter(looks_secret, variable_names(server))]
-        found += [value for name in names if lookup is not None and (value := lookup(name))]
-    return tuple(dict.fromkeys(found))
+        secrets += [value for name in names if lookup is not None and (value := lookup(name))]
+    return tuple(dict.fromkeys(secrets))
 
 
 @dataclass(frozen=True)
@@ -531,8 +531,8 @@ async def run_eval(
     if warning is not None:
         yield warning
     tasks = read.tasks
-    if (told := judging_actions(config, tasks)) is not None:
-        yield Notice("warning", told)
+    if (notice := judging_actions(config, tasks)) is not None:
+        yield Notice("warning", notice)
     out_dir = folder / (request.out_dir or new_out_dir(folder, request))
     policy = open_policy(request.policy, config, settings, request)
     timeout = settings.client_timeout if request.timeout is None else request.timeout
@@ -704,7 +704,7 @@ def find_endpoint(settings: Settings, options: EpisodeOptions, *, needed: bool =
     Raises:
         InputError: The endpoint is OpenAI's, which always wants a key, there is none, and it is needed.
     """
-    found = ChatOptions(
+    endpoint = ChatOptions(
         base_url=options.base_url or settings.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
         key=settings.get(options.key_variable),
         key_name=options.key_variable,
@@ -713,9 +713,9 @@ def find_endpoint(settings: Settings, options: EpisodeOptions, *, needed: bool =
         max_context=options.max_context,
         timeout=options.reply_timeout,
     )
-    if needed and found.key is None and found.base_url == DEFAULT_BASE_URL:
+    if needed and endpoint.key is None and endpoint.base_url == DEFAULT_BASE_URL:
         settings.require(options.key_variable)
-    return found
+    return endpoint
 
 
 def _lock_image(settings: Settings) -> tuple[str | None, Notice | None]:

@@ -78,9 +78,9 @@ def images_of(result: ToolResult, room: int) -> tuple[KeptImage, ...]:
 
     `room` is the number of characters of base64 that are left for them. An image that does not fit is kept without its data.
     """
-    found: list[KeptImage] = []
+    kept: list[KeptImage] = []
     for block in result.blocks:
-        if block.type != "image" or block.data is None or len(found) == MAX_IMAGES:
+        if block.type != "image" or block.data is None or len(kept) == MAX_IMAGES:
             continue
         try:
             data = image_bytes(block)
@@ -89,9 +89,9 @@ def images_of(result: ToolResult, room: int) -> tuple[KeptImage, ...]:
         kind = image_type(data)
         if kind is not None:
             fits = len(block.data) <= min(room, KEPT_IMAGE)
-            found.append(KeptImage(kind, len(data), block.data if fits else None))
+            kept.append(KeptImage(kind, len(data), block.data if fits else None))
             room -= len(block.data) if fits else 0
-    return tuple(found)
+    return tuple(kept)
 
 
 def join(observations: Iterable[Observation], *, lead: str = "", limit: int = OBSERVATION_LIMIT) -> Observation:

@@ -211,8 +211,8 @@ def direction_calls(config: GymConfig) -> dict[str, str]:
                 fixed.setdefault(direction, f"{name}()")
             elif bare is not None and name.lower() == direction:
                 named.setdefault(direction, f"{name}()")
-            told = _arguments(interpreter, f'{name}("{direction}")')
-            carriers = _carriers(told or {}, direction)
+            arguments = _arguments(interpreter, f'{name}("{direction}")')
+            carriers = _carriers(arguments or {}, direction)
             if carriers and any(_MOVING.search(word) for word in (name, mapping.tool, *carriers)):
                 given.setdefault(direction, f'{name}("{direction}")')
     calls = {**named, **given, **fixed}
@@ -242,8 +242,8 @@ def last_board(messages: Sequence[Message], *, after: int = 0) -> Board | None:
 
     `after` is the number of messages to the agent at the beginning that are not of the episode: the configuration's examples.
     """
-    told = [message for message in messages if message.get("role") == "user"][after:]
-    boards = (read_board(message_text(message)) for message in reversed(told))
+    prompts = [message for message in messages if message.get("role") == "user"][after:]
+    boards = (read_board(message_text(message)) for message in reversed(prompts))
     return next((board for board in boards if board is not None), None)
 
 

@@ -118,16 +118,16 @@ def with_reward(config: GymConfig, reward: str, folder: Path) -> GymConfig:
 
 def _with_own(config: GymConfig, reward: str, module: ModuleType) -> GymConfig:
     place, _, name = reward.rpartition(":")
-    found = getattr(module, name, None)
+    code = getattr(module, name, None)
     try:
-        if isinstance(found, type) and issubclass(found, HUDBaseRubric):
-            return replace(config, reward=reward, own_parts=found(config.weights))
+        if isinstance(code, type) and issubclass(code, HUDBaseRubric):
+            return replace(config, reward=reward, own_parts=code(config.weights))
     except Exception as error:  # code of the user's
         raise InputError(f"{reward} cannot be made", why=_told(error)) from None
-    if found is None or isinstance(found, type) or not callable(found):
-        what = "has no" if found is None else "is neither a function nor a subclass of HUDBaseRubric:"
+    if code is None or isinstance(code, type) or not callable(code):
+        what = "has no" if code is None else "is neither a function nor a subclass of HUDBaseRubric:"
         raise InputError(f"{place} {what} {name}", fix=_SHAPE)
-    return replace(config, reward=reward, own_parts=_Function(found, config.weights))
+    return replace(config, reward=reward, own_parts=_Function(code, config.weights))
 
 
 def reward_files(config: GymConfig) -> tuple[Path, ...]:
@@ -174,8 +174,8 @@ def _require_installed(config: GymConfig, folder: Path) -> None:
     """
     name = config.reward.partition(":")[0].partition(".")[0]
     with contextlib.suppress(ImportError, ValueError):
-        found = importlib.util.find_spec(name)
-        places = [] if found is None else [found.origin, *(found.submodule_search_locations or ())]
+        module = importlib.util.find_spec(name)
+        places = [] if module is None else [module.origin, *(module.submodule_search_locations or ())]
         roots = [Path(place).resolve() for place in places if place and place not in ("built-in", "frozen", "namespace")]
         own = Path(sys.prefix).resolve()
         if any(root.is_relative_to(folder.resolve()) and not root.is_relative_to(own) for root in roots):

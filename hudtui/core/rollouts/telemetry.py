@@ -280,9 +280,9 @@ def _spans(trace: str, record: Mapping[str, Any], spelling: _Spelling) -> Iterat
     yield {**whole, "span_id": root, "parent_span_id": None}
     at = seconds.get("setup", 0.0)
     for number, turn in enumerate(record["turns"], 1):
-        said, called = (turn["seconds"].get(name, 0.0) for name in ("complete", "call"))
-        yield made(f"reply {number}", at, said, "agent", {"turn": number}, {"content": turn["reply"]}, None)
-        at += said
+        spoke, called = (turn["seconds"].get(name, 0.0) for name in ("complete", "call"))
+        yield made(f"reply {number}", at, spoke, "agent", {"turn": number}, {"content": turn["reply"]}, None)
+        at += spoke
         if turn["call"] is not None:
             answer = {"content": turn["observation"], "isError": turn["is_error"]}
             params = {"name": turn["call"]["tool"], "arguments": turn["call"]["arguments"]}
@@ -330,10 +330,10 @@ class Telemetry:
 
     def warnings(self) -> list[str]:
         """Return the problems since the last call, for the user."""
-        found = []
+        problems = []
         while not self._warnings.empty():
-            found.append(self._warnings.get())
-        return found
+            problems.append(self._warnings.get())
+        return problems
 
     def begin(self, task: str, model: str) -> str:
         """Begin the trace of an episode, and return its id."""

@@ -71,12 +71,12 @@ def slips(turns: Iterable[Turn]) -> dict[str, int]:
     `no_call`: replies without a call that can be read; `refused`: calls that were not made; `failed`: calls that the environment
     answered with an error.
     """
-    found = dict.fromkeys(("no_call", "refused", "failed"), 0)
+    counts = dict.fromkeys(("no_call", "refused", "failed"), 0)
     for turn in turns:
         if turn.is_error:
             action = turn.interpretation.get("action")
-            found["failed" if turn.call is not None else "no_call" if action is None else "refused"] += 1
-    return {kind: count for kind, count in found.items() if count}
+            counts["failed" if turn.call is not None else "no_call" if action is None else "refused"] += 1
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def turn_to_json(turn: Turn) -> dict[str, Any]:
@@ -86,18 +86,18 @@ def turn_to_json(turn: Turn) -> dict[str, Any]:
 
 
 def _images_to_json(images: Iterable[KeptImage]) -> dict[str, Any]:
-    found = [{"type": one.kind, "bytes": one.size, **({} if one.data is None else {"data": one.data})} for one in images]
-    return {"images": found} if found else {}
+    kept = [{"type": one.kind, "bytes": one.size, **({} if one.data is None else {"data": one.data})} for one in images]
+    return {"images": kept} if kept else {}
 
 
 def images_from_json(value: Any) -> tuple[KeptImage, ...]:
     """The images of a record. Values of the wrong type count as missing."""
-    found = []
+    images = []
     for one in value if isinstance(value, list) else ():
         if isinstance(one, Mapping) and isinstance(one.get("type"), str):
             size, data = one.get("bytes"), one.get("data")
-            found.append(KeptImage(one["type"], size if type(size) is int else 0, data if isinstance(data, str) else None))
-    return tuple(found)
+            images.append(KeptImage(one["type"], size if type(size) is int else 0, data if isinstance(data, str) else None))
+    return tuple(images)
 
 
 def episode_from_json(record: Any, *, where: Location | None = None) -> Episode:
@@ -368,8 +368,8 @@ def example_count(episode: Episode) -> int:
 
 def opening_of(episode: Episode) -> Any:
     """The content of the first message about the task: its prompt and what the set-up answered; None without one."""
-    told = [message for message in episode.messages if message.get("role") == "user"][example_count(episode) :]
-    return told[0].get("content") if told else None
+    prompts = [message for message in episode.messages if message.get("role") == "user"][example_count(episode) :]
+    return prompts[0].get("content") if prompts else None
 
 
 def transcript(episode: Episode, *, over: bool = True) -> str:
@@ -396,12 +396,12 @@ def turn_text(number: int, turn: Turn) -> str:
 def end_text(episode: Episode, *, over: bool = True) -> str:
     """The end of a transcript: why the episode ended, the evaluation and the scores."""
     scores = episode.scores
-    told = f"task_completion {scores.task_completion:.3f}" if scores.reward_found else "task_completion: no reward found"
+    completion = f"task_completion {scores.task_completion:.3f}" if scores.reward_found else "task_completion: no reward found"
     own = "".join(f"{clean(name)} {value:.3f}, " for name, value in scores.own.items())
     stop = f"{episode.stop}{f': {clean(episode.error)}' if episode.error else ''}" if over else "not over yet"
     evaluation = "" if episode.evaluation is None else f"\nevaluation {dumps(episode.evaluation)}"
     return (
-        f"## end\n{stop}{evaluation}\n{told}, tool_execution {scores.tool_execution:.3f}, "
+        f"## end\n{stop}{evaluation}\n{completion}, tool_execution {scores.tool_execution:.3f}, "
         f"format_compliance {scores.format_compliance:.3f}, {own}reward {scores.reward:.3f}"
     )
 

@@ -182,11 +182,11 @@ async def _list(machine: RunFolder, names: list[str], most: int = 2**60) -> tupl
         raise MachineError(f"{clean_line(host.name)} could not list the results of the run", why=why) from None
 
 
-def _is_wanted(name: str, wanted: list[str]) -> bool:
+def _is_wanted(name: str, names: list[str]) -> bool:
     """Return whether a file is in `wanted`, or below a folder in it, and its name is a safe relative path."""
     parts = name.split("/")
     sane = name.isprintable() and len(parts) <= 32 and all(0 < len(part) < 256 and part not in (".", "..") for part in parts)
-    return sane and any(name == one or name.startswith(f"{one}/") for one in wanted)
+    return sane and any(name == one or name.startswith(f"{one}/") for one in names)
 
 
 def _room(target: Path) -> int:

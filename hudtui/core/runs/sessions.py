@@ -734,7 +734,7 @@ class _Trackio(_Snapshots):
 
 
 @dataclass(frozen=True)
-class _Look:
+class _PaneSnapshot:
     lines: tuple[str, ...]
     gap: bool = False
     full_screen: bool = False
@@ -754,7 +754,7 @@ class _Window:
         self._end = 0
         self._state = ""
 
-    async def look(self, backlog: int | None) -> _Look | None:
+    async def look(self, backlog: int | None) -> _PaneSnapshot | None:
         """Return the new complete lines, or None if the pane no longer exists.
 
         `backlog`: how many of the existing lines count as new at the first read.
@@ -765,7 +765,7 @@ class _Window:
         _, row, _, full, dead, _ = state
         key = " ".join(map(str, state))
         if full or (key == self._state and backlog is None):
-            return _Look((), full_screen=bool(full), dead=bool(dead))
+            return _PaneSnapshot((), full_screen=bool(full), dead=bool(dead))
         self._state = key
         if dead:
             row += 1  # the pane's last line is complete
@@ -793,7 +793,7 @@ class _Window:
             gap = place is None
             fresh = lines[place or 0 :]
         self._before, self._end = lines[-_ANCHOR:], end
-        return _Look(tuple(fresh), gap=gap, dead=bool(dead), last=last, scrolled=history > HISTORY)
+        return _PaneSnapshot(tuple(fresh), gap=gap, dead=bool(dead), last=last, scrolled=history > HISTORY)
 
     async def _facts(self) -> tuple[int, int, int, int, int, int] | None:
         names = ("history_size", "cursor_y", "cursor_x", "alternate_on", "pane_dead", "history_bytes")

@@ -70,7 +70,7 @@ def find_unattended(
         events = store.events(known[0].id) if store is not None and known is not None else ()
         guarded = one.why != UNGUARDED and (known is None or is_guarded(events))
         begun = known is not None and may_have_begun(known[1], events)
-        left = _Left(one, known, provider, guarded, begun)
+        left = _RemainingPod(one, known, provider, guarded, begun)
         guard = left.guard(ledger, spending, settings)
         words = (*left.purpose(folder), *((guard,) if guard else ()))
         found.append(UnattendedPod(one.name, one.run, one.hourly or 0.0, one.currency, left.simulated, words))
@@ -90,7 +90,7 @@ def _known(store: RunStore | None, run: str | None) -> tuple[RunRecord, RunSumma
 
 
 @dataclass(frozen=True)
-class _Left:
+class _RemainingPod:
     """A machine that remains when hudtui is closed."""
 
     owned: PodRecord

@@ -108,7 +108,7 @@ class Monitor:
         self._records: dict[tuple[str, str | None], RunRecord] = {}
         """The user's own runs, by id and local results folder, as the next."""
         self._machines: dict[tuple[str, str | None], RunFolder] = {}
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _RunReader] = {}
         self._stored: dict[str, _Stored] = {}
         self._events: dict[str, tuple[object, tuple[RunEvent, ...]]] = {}
         self._thresholds = USUAL
@@ -276,7 +276,7 @@ class Monitor:
             with problems:
                 await machine.sync(self.store)
             summary, _ = await self._read(run)
-        seen = _Seen(machine) if waits else self._seen.setdefault(run, _Seen(machine))
+        seen = _RunReader(machine) if waits else self._seen.setdefault(run, _RunReader(machine))
         host = machine.host
         with problems:
             await seen.read_metrics(host, ended=None if summary.active else summary.ended)
@@ -543,7 +543,7 @@ class _Problems:
         return True
 
 
-class _Seen:
+class _RunReader:
     """The part of a run read so far, so that the next view reads only what is new."""
 
     def __init__(self, machine: RunFolder) -> None:

@@ -83,19 +83,19 @@ def repo_status(name: str, *, private: bool | None = None, token: str | None = N
         try:
             with hub_errors("asking", name):
                 repo = _own(api, name)
-                there = _look(api, repo)
+                content = _look(api, repo)
         except HubRateLimited as busy:
             raise rate_limit_error(busy.seconds, "asking", name) from None
-        except _Again as again:
+        except _RetryableError as again:
             raise explain_error(again.reason, "asking", name) or again.reason from None
-    if there is None:
+    if content is None:
         return RepoStatus(repo, False, private is not False)
-    _refuse_public(there, private, repo)
-    return RepoStatus(repo, True, there.private)
+    _refuse_public(content, private, repo)
+    return RepoStatus(repo, True, content.private)
 
 
 @dataclass(frozen=True)
-class _There:
+class _RepoContent:
     """The content of a repository."""
 
     head: str
@@ -134,7 +134,7 @@ def push(
                 if tries >= TRIES or (busy.seconds or 0) > LONGEST_WAIT:
                     raise rate_limit_error(busy.seconds, "pushing", facts.repo) from None
                 yield from _wait(busy.seconds if busy.seconds is not None else FIRST_WAIT * 2**tries, "the Hub limits requests")
-            except _Again as again:
+            except _RetryableError as again:
                 if tries >= TRIES:
                     error = explain_error(again.reason, "pushing", facts.repo, writing=True)
                     raise error or again.reason from None
@@ -154,8 +154,8 @@ def _own(api: HfApi, name: str) -> str:
     return name if "/" in name else check_name(f"{api.whoami()['name']}/{name}")
 
 
-def _refuse_public(there: _There, private: bool | None, repo: str) -> None:
-    if private and not there.private:
+def _refuse_public(content: _RepoContent, private: bool | None, repo: str) -> None:
+    if private and not content.private:
         raise HubError(
             "this dataset is public already, and a private one is wanted; nothing was pushed",
             fix=f"Make it private at {endpoint()}/datasets/{repo}/settings, or take another name.",
@@ -163,7 +163,7 @@ def _refuse_public(there: _There, private: bool | None, repo: str) -> None:
         )
 
 
-class _Again(Exception):
+class _RetryableError(Exception):
     """A step failed and may succeed the next time."""
 
     def __init__(self, reason: Exception, words: str) -> None:
@@ -185,30 +185,30 @@ def _once(api: HfApi, files: dict[str, Path], facts: CardFacts, private: bool | 
         yield Progress("push", "asking the Hub who you are")
         repo = _own(api, repo)
     yield Progress("push", f"looking at {repo}")
-    there = _look(api, repo)
-    if there is None:
+    content = _look(api, repo)
+    if content is None:
         yield Progress("push", f"making {repo}")
         made = _trying(lambda: api.create_repo(repo, repo_type="dataset", private=private is not False, exist_ok=True))
         repo = made.repo_id
-        there = _look(api, repo)
-        if there is None:
+        content = _look(api, repo)
+        if content is None:
             raise HubError("the Hub made the dataset and does not show it", fix="Try again in a minute.", where=Location(repo))
-    _refuse_public(there, private, repo)
-    text = dataset_card(replace(facts, repo=repo), _old_card(api, repo, there))
+    _refuse_public(content, private, repo)
+    text = dataset_card(replace(facts, repo=repo), _old_card(api, repo, content))
     readme = text.encode()
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     fresh: list[CommitOperationAdd] = []
     for name, path in files.items():
-        if there.files.get(name) != _sha256(path):
+        if content.files.get(name) != _sha256(path):
             fresh.append(CommitOperationAdd(name, path))
-    stale = [name for name in there.files if _SHARD.fullmatch(name) and name not in files]
+    stale = [name for name in content.files if _SHARD.fullmatch(name) and name not in files]
     operations: list[Any] = [*fresh, *(CommitOperationDelete(name) for name in stale)]
-    if there.files.get("README.md") not in (_git_hash(readme), hashlib.sha256(readme).hexdigest()):
+    if content.files.get("README.md") not in (_git_hash(readme), hashlib.sha256(readme).hexdigest()):
         operations.append(CommitOperationAdd("README.md", readme))
     url = f"{endpoint()}/datasets/{repo}"
     if not operations:
-        yield Pushed(repo, url, None, there.private)
+        yield Pushed(repo, url, None, content.private)
         return
     size = sum(operation.upload_info.size for operation in fresh)
     done = 0
@@ -224,17 +224,17 @@ def _once(api: HfApi, files: dict[str, Path], facts: CardFacts, private: bool | 
             operations,
             commit_message=f"{plural(total, 'task')} from {facts.source}",
             repo_type="dataset",
-            parent_commit=there.head,
+            parent_commit=content.head,
         )
     )
-    yield Pushed(repo, url, commit.oid, there.private)
+    yield Pushed(repo, url, commit.oid, content.private)
 
 
 def _trying(step: Any) -> Any:
     """Run a step that changes the repository.
 
     Raises:
-        _Again: The result is unknown (the connection broke), or another commit was faster.
+        _RetryableError: The result is unknown (the connection broke), or another commit was faster.
     """
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError
@@ -248,16 +248,16 @@ def _trying(step: Any) -> Any:
                 raise
             raise cause from None
     except (httpx2.TimeoutException, httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
-        raise _Again(error, "the connection broke") from None
+        raise _RetryableError(error, "the connection broke") from None
     except HfHubHTTPError as error:
         status = error.response.status_code
         if status in (409, 412, 428) or status >= 500:
             words = "someone else changed the dataset" if status < 500 else f"the Hub has trouble of its own ({status})"
-            raise _Again(error, words) from None
+            raise _RetryableError(error, words) from None
         raise
 
 
-def _look(api: HfApi, repo: str) -> _There | None:
+def _look(api: HfApi, repo: str) -> _RepoContent | None:
     """Return the content of a repository; None if there is none that this token may see."""
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
@@ -269,21 +269,21 @@ def _look(api: HfApi, repo: str) -> _There | None:
             raise
         return None
     except (httpx2.TimeoutException, httpx2.RemoteProtocolError) as error:
-        raise _Again(error, "the connection broke") from None
+        raise _RetryableError(error, "the connection broke") from None
     except HfHubHTTPError as error:
         if error.response.status_code >= 500:
-            raise _Again(error, f"the Hub has trouble of its own ({error.response.status_code})") from None
+            raise _RetryableError(error, f"the Hub has trouble of its own ({error.response.status_code})") from None
         raise
     files = {
         sibling.rfilename: sibling.lfs.sha256 if sibling.lfs is not None else sibling.blob_id for sibling in info.siblings or []
     }
-    return _There(info.sha or "main", bool(info.private), files)
+    return _RepoContent(info.sha or "main", bool(info.private), files)
 
 
-def _old_card(api: HfApi, repo: str, there: _There) -> str | None:
-    if "README.md" not in there.files:
+def _old_card(api: HfApi, repo: str, content: _RepoContent) -> str | None:
+    if "README.md" not in content.files:
         return None
-    path = api.hf_hub_download(repo, "README.md", repo_type="dataset", revision=there.head)
+    path = api.hf_hub_download(repo, "README.md", repo_type="dataset", revision=content.head)
     return Path(path).read_text(encoding="utf-8", errors="replace")
 
 

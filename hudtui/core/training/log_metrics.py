@@ -255,7 +255,7 @@ def _float(value: Any) -> float:
 
 
 @dataclass
-class _Waiting:
+class _LineWithoutStep:
     """A line without a step of its own, which waits for the progress bar that is drawn after it."""
 
     row: dict[str, float]
@@ -288,7 +288,7 @@ class LogMetricsReader(MetricsReader):
         self._voices: dict[str, tuple[str, float]] = {}
         """For each kind of line, the process that prints it, and its newest step or epoch."""
         self._ready: list[dict[str, float]] = []
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_LineWithoutStep] = []
         self._bars: dict[int, int] = {}
         """Progress bars that may be the training's: how many there are of it -> how many are done."""
         self._total: int | None = None
@@ -486,7 +486,7 @@ class LogMetricsReader(MetricsReader):
         elif self._guessed and self._bars:
             self._total = self._first_bar()
         bar = None if self._total is None else (self._bars[self._total], self._total)
-        self._waiting.append(_Waiting(row, self.at, cleared, bar))
+        self._waiting.append(_LineWithoutStep(row, self.at, cleared, bar))
         if not self._bars or len(self._waiting) > _GAP:
             self._settle(None)
 
