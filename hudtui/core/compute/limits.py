@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from hudtui.core.compute.values import Offer
-from hudtui.core.errors import InputError
+from hudtui.core.errors import InputError, Location
 from hudtui.core.settings import LIMIT_SETTINGS, Settings, check_settings
 
 Level = Literal["fine", "warn", "end"]
@@ -91,7 +91,11 @@ class Limits:
         try:
             return replace(self, **{name: float(words.strip("$€ "))})
         except ValueError:
-            raise InputError(f"{text.strip()!r} is not a limit", fix="Give a number above 0, or none for no limit.") from None
+            raise InputError(
+                f"{text.strip()!r} is not a limit",
+                fix="Give a number above 0, or none for no limit.",
+                where=Location(name.removeprefix("run_").replace("_", " ")),
+            ) from None
 
 
 def limits_from_settings(settings: Settings) -> Limits:

@@ -639,8 +639,6 @@ class LaunchScreen(HudtuiScreen):
         request = request_from(self._texts() | changes)
         if request.offer_name is not None:  # the very offer, also if it is not on the market any more
             request = replace(request, offer=self.offer, offer_name=None)
-        if request.training is not None:
-            request = replace(request, training=self.app.folder / request.training)
         return request
 
     def training_request(self) -> RunRequest | None:
@@ -654,7 +652,7 @@ class LaunchScreen(HudtuiScreen):
 
     def command(self) -> str:
         """Return the command that does what the form says."""
-        return shlex.join(argv_of(request_from(self._texts())))
+        return shlex.join(argv_of(self._request()))
 
     def action_copy(self) -> None:
         if self._once_checked("launch.copy"):

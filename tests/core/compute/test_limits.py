@@ -134,8 +134,10 @@ def test_a_limit_as_it_is_typed(text: str, value: float | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "much", "0", "-3", "nan", "inf"])
 def test_a_limit_that_is_none(text: str) -> None:
-    with pytest.raises(InputError):
-        Limits().with_value("run_budget", text)
+    for name, words in (("run_budget", "budget"), ("max_hours", "max hours")):
+        with pytest.raises(InputError) as caught:
+            Limits().with_value(name, text)
+        assert caught.value.lines()[0].startswith(f"{words}: "), "a form has several limits"
 
 
 def test_limits_come_from_the_settings(own_world: Path) -> None:

@@ -15,9 +15,10 @@ SCRIPT = Path(__file__).parents[2] / "support" / "one_knob.py"
 
 @pytest.mark.parametrize("kind", ["JobOptions", "RunRequest"])
 def test_one_declaration_is_an_option_everywhere(own_world: Path, kind: str) -> None:
-    (own_world / "tasks.json").write_text(
-        json.dumps([{"id": "t", "prompt": "Go.", "mcp_config": {"game": {"url": "https://example.org/mcp"}}}])
-    )
+    server = {"game": {"url": "https://example.org/mcp"}}
+    judge = {"name": "evaluate", "arguments": {}}
+    task = {"prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge}
+    (own_world / "tasks.json").write_text(json.dumps([{**task, "id": f"t{n}"} for n in range(4)]))
     (own_world / "play.yaml").write_text("action_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n")
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1]), "COLUMNS": "100"}
     done = subprocess.run(
