@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.actions import SkipAction
@@ -17,10 +18,12 @@ from textual.binding import Binding
 from textual.keys import key_to_character
 from textual.worker import ResultType, Worker, WorkType
 
+from hudtui.tui.gaps import never_skipped
 from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
+    from textual.screen import Screen
     from textual.timer import Timer, TimerCallback
 
 
@@ -153,14 +156,8 @@ class Acting:
     def set_timer(
         self, delay: float, callback: TimerCallback | None = None, *, name: str | None = None, pause: bool = False
     ) -> Timer:
-        """As Textual's, but the callback is called however late it is.
-
-        Textual skips calls that a timer is late for. On a busy machine that can be its only call: a log is not updated, a screen
-        is never drawn.
-        """
-        timer: Timer = super().set_timer(delay, callback, name=name, pause=pause)  # type: ignore[misc]
-        timer._skip = False
-        return timer
+        """As Textual's, but the callback is called however late it is."""
+        return never_skipped(super().set_timer(delay, callback, name=name, pause=pause))  # type: ignore[misc]
 
     def run_worker(
         self,
@@ -237,6 +234,15 @@ class ActiveKey:
     """All keys that reach it now, as shown; those that the focused text takes for itself are not among them."""
 
 
+def in_reach(screen: Screen[Any]) -> list[DOMNode]:
+    """The focused widget and what it lies in, up to the app, or to the dialog that keeps keys from what is behind it."""
+    focused = screen.focused
+    first = screen if focused is None or focused.loading else focused
+    nodes: list[DOMNode] = list(first.ancestors_with_self)
+    last = next((place for place, node in enumerate(nodes) if node.is_modal), len(nodes))
+    return nodes[: last + 1]
+
+
 def chain_actions(nodes: list[DOMNode]) -> Iterator[tuple[AppAction, DOMNode]]:
     """The actions of a chain of nodes (focused widget first), each once."""
     seen: set[str] = set()
@@ -292,6 +298,13 @@ def keys_of(action: AppAction, keymap: Mapping[str, str]) -> tuple[str, ...]:
     """The keys of an action under the user's keymap."""
     keys = keymap.get(action.id) or action.keys
     return tuple(key.strip() for key in keys.split(",") if key.strip())
+
+
+@lru_cache(maxsize=1024)
+def named_key(key: str) -> str:
+    """The name that Textual gives a key that may be written as its character: `question_mark` for `?`."""
+    (binding,) = Binding.make_bindings([(key, "", "")])
+    return binding.key
 
 
 def keymap_of(app: object) -> Mapping[str, str]:

@@ -16,11 +16,9 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual import events, work
-from textual._compositor import CompositorUpdate
-from textual.app import App
 from textual.css.query import NoMatches
 from textual.filter import Monochrome, NoColor
-from textual.notifications import Notify
+from textual.notifications import Notification, Notify
 from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBar
 from textual.widget import Widget
@@ -31,9 +29,20 @@ from hudtui import __version__
 from hudtui.core.errors import HudtuiError
 from hudtui.core.paths import AppPaths, app_paths
 from hudtui.tui import preferences
-from hudtui.tui.actions import REGISTRY, Acting, AppAction, keys_of, load_all_actions, shown, with_keys
-from hudtui.tui.cells import Cells, ChangedCells
+from hudtui.tui.actions import (
+    REGISTRY,
+    Acting,
+    AppAction,
+    chain_actions,
+    in_reach,
+    keys_of,
+    load_all_actions,
+    named_key,
+    shown,
+    with_keys,
+)
 from hudtui.tui.facts import Facts, Marks, Services
+from hudtui.tui.gaps import TerminalApp
 from hudtui.tui.home.screen import HomeScreen
 from hudtui.tui.progress import RunProgress
 from hudtui.tui.rented_runs import RentedRuns
@@ -53,7 +62,6 @@ if TYPE_CHECKING:
 
     from textual.dom import DOMNode
     from textual.driver import Driver
-    from textual.theme import Theme
 
     from hudtui.core.flows.person import Choice
     from hudtui.core.platform import Platform
@@ -92,7 +100,7 @@ def _palette() -> type:
     return ActionProvider
 
 
-class HudtuiApp(Acting, App[None], inherit_bindings=False):
+class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
     """Mission control over one project folder.
 
     Args:
@@ -226,6 +234,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self._marks = Marks()
         """How what is written down looked when it was read last."""
         self._told: set[str] = set()
+        self._toasts: list[Notification] = []
+        """The toasts that were shown, until they expire."""
         self._opened: dict[str, HudtuiScreen] = {}
         colours = self.console.color_system
         for theme in themes_for(colours):
@@ -241,10 +251,6 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         from hudtui.tui.widgets.pictures import Pictures
 
         return Pictures(self)
-
-    def get_theme(self, theme_name: str) -> Theme | None:
-        """A theme by its name. Each line that is drawn asks; Textual copies the table of all themes to answer."""
-        return self._registered_themes.get(theme_name) or super().get_theme(theme_name)
 
     def watch_theme(self, name: str) -> None:
         """The theme without colour lets none through, whatever a widget asks for."""
@@ -363,22 +369,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Report an end of the app's loop that neither the user nor a known error caused, as a crash."""
         from hudtui.tui import applog
 
-        self._return_code = 1
         applog.log.error("the app ended without having been asked to")
         log = f"Its log may say why: {self.log_file}" if self.log_file else "There is no log of it"
         self.crash_words = ("hudtui ended without having been asked to. Runs continue; your files are as they were.", log)
 
-    def _handle_exception(self, error: Exception) -> None:
+    def broke(self, error: Exception) -> None:
         """Keep what broke in a file, and say so in plain words when the terminal is back."""
         from hudtui.tui import applog
 
-        if self._exit or self.is_headless:
-            super()._handle_exception(error)
-            return
-        self._return_code = 1
-        if self._exception is None:
-            self._exception = error
-            self._exception_event.set()
         applog.log.error("the app broke", exc_info=error)
         path = applog.write_crash(self.places.state, error, __version__)
         self.crash_words = (
@@ -386,25 +384,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             f"What happened: {type(error).__name__}",
             f"Details for a report: {path}" if path else "The details could not be written to a file.",
         )
-        self._close_messages_no_wait()
-
-    def _display(self, screen: Any, renderable: Any) -> None:
-        """Send a terminal the cells that differ from what it shows."""
-        if (cells := self._cells) is not None and isinstance(renderable, CompositorUpdate):
-            renderable = ChangedCells(renderable, cells)
-        super()._display(screen, renderable)
-
-    @property
-    def _cells(self) -> Cells | None:
-        """What the terminal shows; None where there is none."""
-        return getattr(self._driver, "cells", None)
 
     # -- keys --------------------------------------------------------------------------------------------------------
 
     async def on_event(self, event: events.Event) -> None:
         """Keys and pastes wait for their turn; everything else is Textual's."""
-        if isinstance(event, events.Resize) and self._cells is not None:
-            self._cells.forget()  # terminals move, wrap or cut what they show
+        if isinstance(event, events.Resize) and self.cells is not None:
+            self.cells.forget()  # terminals move, wrap or cut what they show
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self.typed.take(event)
         else:
@@ -420,27 +406,35 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self._told_how_to_leave = False
         await super().on_event(event)
 
-    async def _check_bindings(self, key: str, priority: bool = False) -> bool:
-        """Carry out what a key is bound to. A key of an action that is not offered now says why.
+    async def on_key(self, event: events.Key) -> None:
+        """A key that no widget took. One of an action that is not offered now says why.
 
         The key of the filter goes to the pane with a filter that was used last: what is typed next would be taken for other keys.
         """
-        if await super()._check_bindings(key, priority):
-            return True
-        if priority or not isinstance(self.screen, HudtuiScreen):
-            return False
-        for node, bindings in self.screen._modal_binding_chain:
-            for binding in bindings.key_to_bindings.get(key, ()):
-                if isinstance(node, Acting) and binding.id and not node.offers(binding.id):
-                    self.say(f"{binding.description}: {node.why_not(binding.id) or 'it does not apply here'}")
-                    return True
-        for panes in self.screen.query(Panes):
+        screen = self.screen
+        if not isinstance(screen, HudtuiScreen):
+            return
+        refused = [
+            (action, node)
+            for action, node in chain_actions(in_reach(screen))
+            if isinstance(node, Acting) and self._has_key(action, event.key) and not node.offers(action.id)
+        ]
+        filters = "list.filter" in REGISTRY and self._has_key(REGISTRY["list.filter"], event.key)
+        if not (refused or filters) or event.key in screen.active_bindings:
+            return
+        if refused:
+            action, node = refused[0]
+            self.say(f"{action.title}: {cast(Acting, node).why_not(action.id) or 'it does not apply here'}")
+            return
+        for panes in screen.query(Panes):
             for pane in panes.by_use:
-                if any(binding.id == "list.filter" for binding in pane._bindings.key_to_bindings.get(key, ())):
+                if any(action.id == "list.filter" for action in pane.all_actions()):
                     panes.open(pane)
                     await pane.action_act("list.filter")
-                    return True
-        return False
+                    return
+
+    def _has_key(self, action: AppAction, key: str) -> bool:
+        return any(named_key(one) == key for one in keys_of(action, self.keymap))
 
     def begins(self, action: AppAction) -> None:
         """An action begins: what the one before it left in the message bar is over."""
@@ -738,8 +732,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def on_notify(self, event: Notify) -> None:
         """Leave a toast out that is shown already: a key that is held down asks for it many times."""
         new = event.notification
-        if any((shown.message, shown.title) == (new.message, new.title) for shown in self._notifications):
+        self._toasts = [one for one in self._toasts if not one.has_expired]
+        if any((one.message, one.title) == (new.message, new.title) for one in self._toasts):
             event.prevent_default()
+        else:
+            self._toasts.append(new)
 
     def fail(self, error: BaseException) -> None:
         """Show an error on the current screen; as a toast too where a dialog is over it."""
@@ -855,7 +852,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     async def _copy(self, text: str, secret: bool) -> None:
         from hudtui.tui import clipboard
 
-        driver = self._driver
+        driver = self.terminal
         write = driver.write if driver is not None and not self.is_headless else None
         copied = await clipboard.copy(text, write=write, file=None if secret else self.places.state / "copied.txt")
         self.say(copied.note)  # a toast would cover what is being looked at
@@ -1028,8 +1025,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def action_refresh(self) -> None:
         """Read the project again, and paint everything: another program may have written over it."""
-        if self._cells is not None:
-            self._cells.forget()
+        if self.cells is not None:
+            self.cells.forget()
         self.refresh()
         self.reload(everything=True)
 
@@ -1093,8 +1090,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def _show_on_desktop(self, text: str) -> None:
         from hudtui.tui.notification import notification
 
-        if self._driver is not None:
-            self._driver.write(notification(text))
+        if self.terminal is not None:
+            self.terminal.write(notification(text))
 
     def tell_of_run(self, text: str, *, bad: bool) -> None:
         """Report news of a run: by the bell, and if no screen shows it, as a message."""
@@ -1126,11 +1123,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def action_mouse(self) -> None:
         on = not self.preferences.mouse
         self.prefer(mouse=on)
-        driver: Any = self._driver
-        if driver is not None and hasattr(driver, "_enable_mouse_support"):
-            driver._mouse = True
-            (driver._enable_mouse_support if on else driver._disable_mouse_support)()
-            driver._mouse = on
+        if use_mouse := getattr(self.terminal, "use_mouse", None):
+            use_mouse(on)
         self.say("The mouse is hudtui's." if on else "The mouse is the terminal's: drag to select.")
 
     def action_suspend(self) -> None:
@@ -1190,4 +1184,4 @@ def run_app(folder: Path | None = None, debug: bool = False, *, opens: tuple[str
         app.ended_unasked()
     for line in (*app.crash_words, *app.parting):
         print(line, file=sys.stderr)  # noqa: T201
-    return app.return_code or 0
+    return 1 if app.crash_words else app.return_code or 0

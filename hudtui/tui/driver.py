@@ -6,14 +6,15 @@ knows which cells the terminal shows.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import select
 from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING, Any, cast
 
-from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
+from textual.constants import ESCAPE_DELAY
 from textual.drivers.linux_driver import LinuxDriver
 
 from hudtui.tui.ascii import AsciiTable, wants_ascii
@@ -22,8 +23,8 @@ from hudtui.tui.cells import Cells
 if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
 
-_TICK = 0.1
-"""Seconds between looks at the clock while an escape sequence may be unfinished."""
+_TICK = ESCAPE_DELAY + 0.01
+"""Seconds after the last character in which an escape sequence may still be continued."""
 
 
 class _Output:
@@ -60,6 +61,8 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)
+        self._owner: HudtuiApp = app
+        self._home = asyncio.get_running_loop()
         table = AsciiTable() if wants_ascii(os.environ) else None
         self._file = cast(Any, _Output(self._file, self._lost, table))
         self.cells = Cells()
@@ -73,7 +76,13 @@ class TerminalDriver(LinuxDriver):
     def _lost(self) -> None:
         """The terminal is gone: end the app. Called from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed already
-            self._loop.call_soon_threadsafe(cast("HudtuiApp", self._app).terminal_lost)
+            self._home.call_soon_threadsafe(self._owner.terminal_lost)
+
+    def use_mouse(self, on: bool) -> None:
+        """Take the mouse from the terminal, or leave it to it."""
+        self._mouse = True  # otherwise the two do nothing
+        (self._enable_mouse_support if on else self._disable_mouse_support)()
+        self._mouse = on
 
     def start_application_mode(self) -> None:
         """Take the terminal, or take it back from another program, which has left it with something else."""
@@ -101,7 +110,7 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Wait for input and hand on what it means. Without input there is nothing to do, and nothing is done."""
-        parser = XTermParser(self._debug)
+        parser = XTermParser()
         decoder = getincrementaldecoder("utf-8")(errors="replace")
         timeout: float | None = None
         while not self.exit_event.is_set():
@@ -118,7 +127,4 @@ class TerminalDriver(LinuxDriver):
                     self.process_message(message)
             for message in parser.tick():
                 self.process_message(message)
-            timeout = None if parser._timeout_time is None else _TICK
-        with contextlib.suppress(EOFError, ParseError):
-            for message in parser.feed(""):
-                self.process_message(message)
+            timeout = _TICK if self.fileno in ready else None  # an Escape that nothing follows is a key

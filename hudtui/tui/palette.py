@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
+from textual.command import DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 from textual.widgets import Input, OptionList
 
-from hudtui.tui.actions import Acting, AppAction, chain_actions, keymap_of, keys_of, shown
+from hudtui.tui.actions import Acting, AppAction, chain_actions, in_reach, keymap_of, keys_of, shown
+from hudtui.tui.gaps import ClosingPalette
 from hudtui.tui.steps import SCREENS, screen_class
 from hudtui.tui.theme import OWN
 from hudtui.tui.widgets.pick import Pick
@@ -33,7 +34,7 @@ class ActionProvider(Provider):
         """Action, title, explanation and what to do, for every action that a pick makes sense for."""
         app = cast("HudtuiApp", self.app)
         seen: set[str] = set()
-        for action, node in chain_actions([node for node, _ in self.screen._modal_binding_chain]):
+        for action, node in chain_actions(in_reach(self.screen)):
             acting = cast(Acting, node)
             if action.palette and acting.offers(action.id):
                 seen.add(action.id)
@@ -104,19 +105,10 @@ def theme_names(themes: Iterable[str]) -> list[str]:
     return [*first, *sorted(name for name in themes if name not in first and not name.startswith("textual-ansi"))]
 
 
-class Palette(CommandPalette):
+class Palette(ClosingPalette):
     """Textual's palette without a blinking cursor."""
 
     def on_mount(self) -> None:
         """Turn off the blinking, and replace an emoji that many terminals draw too wide."""
         self.query_one(Input).cursor_blink = False
         self.query_one(SearchIcon).icon = "/"
-
-    # A search may end while the palette closes, after its list is gone: Textual's own watchers would end the app then.
-
-    def _watch__list_visible(self) -> None:
-        if self.query(CommandList):
-            super()._watch__list_visible()
-
-    def _watch__show_busy(self) -> Any:
-        return super()._watch__show_busy() if self.query(CommandList) else None

@@ -24,6 +24,7 @@ import hudtui.tui
 from hudtui.core.text import signs
 from hudtui.tui.cells import Cells
 from hudtui.tui.editor.signed_area import SignedArea
+from hudtui.tui.gaps import SignedInput
 from hudtui.tui.steps import SCREENS
 from hudtui.tui.widgets.fields import Field
 
@@ -110,7 +111,7 @@ def test_every_editor_and_field_draws_through_the_one_place() -> None:
     def below(kind: type) -> set[type]:
         return {one for child in kind.__subclasses__() for one in (child, *below(child))}
 
-    for kind, base in ((TextArea, SignedArea), (Input, Field)):
+    for kind, base in ((TextArea, SignedArea), (Input, SignedInput), (SignedInput, Field)):
         own = {one for one in below(kind) if one.__module__.startswith("hudtui.")}
         assert base in own and [one for one in own if not issubclass(one, base)] == []
     for path in Path(hudtui.tui.__path__[0]).rglob("*.py"):

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 class CalmStatic(Static):
     """`Static` for a text that is updated often. To lay out the whole screen costs more than to draw it."""
 
+    _placing = False
+    """A layout was asked for, and has not come."""
+
     def update(self, content: VisualType = "", *, layout: bool = True) -> None:
         """Show a text; see `Static.update`. Nothing is done when it is shown already."""
         before, width = self.content, self.content_size.width
@@ -22,11 +25,17 @@ class CalmStatic(Static):
             if content.is_same(before):
                 return
             layout = layout and (not width or self._height(content, width) != self._height(before, width))
-        if layout and self._layout_required:
+        if layout and self._placing:
             # Textual counts the first of several requests for a layout only. If the screen is laid out between two of them, it
             # takes the height of the first one as known, and keeps it.
-            self._layout_updates += 1
+            self.call_after_refresh(self.refresh, layout=True)
+        elif layout:
+            self._placing = True
+            self.call_after_refresh(self._placed)
         super().update(content, layout=layout)
+
+    def _placed(self) -> None:
+        self._placing = False
 
     def _height(self, content: Content, width: int) -> int:
         return content.get_height(cast("RulesMap", self.styles), width)

@@ -60,8 +60,9 @@ class Dialog(Acting, ModalScreen[T]):
 
     async def on_event(self, event: events.Event) -> None:
         """A dialog that is closed, or whose app ends, before it is mounted gets no widgets from Textual: it prepares nothing."""
-        if not (isinstance(event, events.Mount) and (self._pruning or self._closing)):
-            await super().on_event(event)
+        if isinstance(event, events.Mount) and not (self.is_attached and self in self.app.screen_stack):
+            return
+        await super().on_event(event)
 
     def on_resize(self) -> None:
         """A long text scrolls inside the box, so that the box never ends below the terminal."""

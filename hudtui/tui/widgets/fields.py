@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.cells import cell_len
-from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import Reactive
-from textual.widgets import Input
 
-from hudtui.core.text import clean, signs
+from hudtui.core.text import clean
 from hudtui.tui.actions import Acting, AppAction
+from hudtui.tui.gaps import SignedInput
 
 
-class Field(Input):
+class Field(SignedInput):
     """One line of text, one row high. What is typed can be taken back."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -49,18 +47,6 @@ class Field(Input):
     def validate_value(self, value: str) -> str:
         """Remove control characters: a value may be the name of a run, or a text from a file."""
         return value if value.isascii() and value.isprintable() else clean(value).replace("\n", " ").replace("\t", " ")
-
-    @property
-    def _value(self) -> Text:
-        """What is drawn: as in an editor, with signs for what would not be shown. Each takes one cell."""
-        return super()._value if self.password else Text(signs(self.value), no_wrap=True, overflow="ignore", end="")
-
-    def _position_to_cell(self, position: int) -> int:
-        return cell_len(signs(self.value)[:position])
-
-    def _cell_offset_to_index(self, offset: int) -> int:
-        offset += self.scroll_offset.x
-        return next((at for at in range(len(self.value)) if self._position_to_cell(at + 1) > offset), len(self.value))
 
     def begin(self, value: str) -> None:
         """Set another text, as a beginning that cannot be undone."""

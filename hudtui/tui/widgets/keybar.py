@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.content import Content
-from textual.keys import KEY_NAME_REPLACEMENTS, _character_to_key, key_to_character
+from textual.keys import KEY_NAME_REPLACEMENTS, key_to_character
 from textual.widget import Widget
 
-from hudtui.tui.actions import Acting, ActiveKey, chain_actions, keymap_of, keys_of, shown, with_keys
+from hudtui.tui.actions import Acting, ActiveKey, chain_actions, in_reach, keymap_of, keys_of, named_key, shown, with_keys
 from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ def active_keys(screen: Screen[Any], *, hidden: bool = True) -> list[ActiveKey]:
             bound.setdefault(active.binding.id, []).append(key)
     keymap = keymap_of(app)
     found = []
-    for action, node in chain_actions([node for node, _ in screen._modal_binding_chain]):
+    for action, node in chain_actions(in_reach(screen)):
         if isinstance(node, Acting) and (hidden or action.show) and (keys := bound.get(action.id)):
             # Of its keys, those that a text field takes for itself are not bound now; the first of the others is shown.
-            wanted = [_character_to_key(key) if len(key) == 1 else key for key in keys_of(action, keymap)]
+            wanted = [named_key(key) for key in keys_of(action, keymap)]
             now = tuple(shown(key) for key in wanted if key in keys) or (shown(keys[0]),)
             reason = node.why_not(action.id)
             found.append(ActiveKey(action, node, now[0], reason and with_keys(reason, keymap), now))
@@ -81,7 +81,7 @@ def _is_typed(focused: Widget | None, key: str, active: ActiveBinding) -> bool:
 
 def _reachable(screen: Screen[Any]) -> tuple[object, ...]:
     """Return what decides which keys the line shows: to compare it takes a quarter of the time of `active_keys`."""
-    chain = [node for node, _ in screen._modal_binding_chain]
+    chain = in_reach(screen)
     offered = [
         (action.id, node.why_not(action.id) if action.show else None)
         for action, node in chain_actions(chain)
