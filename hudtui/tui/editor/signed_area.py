@@ -7,14 +7,15 @@ take a cell where Textual counts none for what they stand for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast, overload
+from typing import ClassVar, cast, overload
 
-from rich.cells import cell_len
 from rich.text import Text
+from textual._cells import cell_len, cell_width_to_column_index
+from textual.document._document import DocumentBase
+from textual.document._document_navigator import DocumentNavigator
+from textual.document._wrapped_document import WrappedDocument
 from textual.expand_tabs import expand_tabs_inline
-from textual.geometry import Size
 from textual.widgets import TextArea
-from textual.widgets.text_area import DocumentBase, DocumentNavigator, WrappedDocument
 
 from hudtui.core.text import signs
 
@@ -67,31 +68,13 @@ class SignedArea(TextArea):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"signed--sign"}
     WRAPPED: ClassVar[type[WrappedDocument]] = WrappedDocument
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._measure_signs()
-
-    def load_text(self, text: str) -> None:
-        """Load another text; the history of changes begins again."""
-        super().load_text(text)
-        self._measure_signs()
-
-    def _measure_signs(self) -> None:
-        """Have the text measured as it is drawn."""
+    def _set_document(self, text: str, language: str | None) -> None:
+        super()._set_document(text, language)
         drawn = cast(DocumentBase, _SignedDocument(self.document))
         self.wrapped_document = self.WRAPPED(drawn, tab_width=self.indent_width)
         self.navigator = DocumentNavigator(self.wrapped_document)
         if self.soft_wrap:
-            self.wrapped_document.wrap(self.wrap_width, tab_width=self.indent_width)
-            self.virtual_size = Size(0, self.wrapped_document.height)
-
-    def validate_virtual_size(self, size: Size) -> Size:
-        """Leave room for signs, which may be wider than what they stand for."""
-        if self.soft_wrap:
-            return size
-        odd = (signs(line) for line in self.document.lines if not line.isprintable())
-        width = max((cell_len(expand_tabs_inline(line, self.indent_width)) for line in odd), default=0)
-        return Size(max(size.width, width + self.gutter_width + 1), size.height)
+            self._rewrap_and_refresh_virtual_size()
 
     def signed_line(self, row: int) -> Text:
         """A line as it is drawn."""
@@ -112,6 +95,4 @@ class SignedArea(TextArea):
         return cell_len(expand_tabs_inline(signs(self.document[row])[:column], self.indent_width))
 
     def cell_width_to_column_index(self, cell_width: int, row_index: int) -> int:
-        line, places = signs(self.document[row_index]), range(len(self.document[row_index]))
-        ends = (cell_len(expand_tabs_inline(line[: place + 1], self.indent_width)) for place in places)
-        return next((place for place, end in enumerate(ends) if end > cell_width), len(places))
+        return cell_width_to_column_index(signs(self.document[row_index]), cell_width, self.indent_width)

@@ -1,28 +1,33 @@
 """An editor for YAML: Textual's TextArea with highlighting, findings in the text and in the gutter, and what a hand expects.
 
-TextArea counts all lines of the text for every line that it draws; here they are counted once.
+Two things of TextArea's own grow with the length of the text: it measures all lines and counts all of them for every line it
+draws. Both are done differently here, and lines that did not change are not drawn again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partialmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding
-from textual.geometry import Offset, Region
+from textual.cache import LRUCache
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult, Location, Selection, WrappedDocument
 
+from hudtui.core.text import signs
 from hudtui.tui.actions import Acting, AppAction
 from hudtui.tui.editor.signed_area import SignedArea
 from hudtui.tui.editor.yaml_marks import BLOCK, YamlMarks
@@ -151,7 +156,14 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         self.after_change: Callable[[], None] | None = None
         """Called immediately after every change, so that what depends on the text is painted together with it."""
         self._marks = YamlMarks()
+        self._strips: LRUCache[tuple[object, ...], Strip] = LRUCache(1024)
         self._themed: object = None
+        self._drawn: dict[int, tuple[object, ...]] = {}
+        """For each visible line, what its look depended on when it was last drawn."""
+        self._look: Callable[[int], tuple[object, ...]]
+        self._changing = False
+        self._width = 0
+        self._edited: tuple[int, int] | None = None
         self._styles: dict[str, Style] = {}
         super().__init__(soft_wrap=False, tab_behavior="indent", show_line_numbers=True, max_checkpoints=500, id=id)
         self.indent_width = 2
@@ -165,6 +177,10 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         found: Sequence[str] = self.document.lines
         return found
 
+    def _set_document(self, text: str, language: str | None) -> None:
+        self._edited = None
+        super()._set_document(text, None)
+
     def replace_all(self, text: str) -> None:
         """Replace the whole text, as one change that can be undone; the cursor stays where possible."""
         at = self.cursor_location
@@ -175,31 +191,68 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         self.move_cursor(self.clamp_visitable(at))
 
     def edit(self, edit: Edit) -> EditResult:
-        """Apply an edit."""
-        result = super().edit(edit)
-        self._changed(min(edit.from_location, edit.to_location)[0])
+        """Apply an edit, and remember the rows that it touched."""
+        top = min(edit.from_location, edit.to_location)[0]
+        self._edited = (top, top + edit.text.count("\n"))
+        with self._change():
+            result = super().edit(edit)
+            self._edited = None
+        self._tell()
         return result
+
+    @contextlib.contextmanager
+    def _change(self) -> Iterator[None]:
+        before, self._changing = self._changing, True
+        try:
+            yield
+        finally:
+            self._changing = before
+            self.refresh()
 
     def load_text(self, text: str) -> None:
         """Load another text; the history of changes begins again."""
-        super().load_text(text)
-        self._changed(0)
+        with self._change():
+            super().load_text(text)
+        self._tell()
 
-    def undo(self) -> None:
-        """Undo the last change."""
-        super().undo()
-        self._changed(0)
+    def _undo_batch(self, edits: Sequence[Edit]) -> None:
+        with self._change():
+            super()._undo_batch(edits)
+        self._tell()
 
-    def redo(self) -> None:
-        """Redo the change that was undone last."""
-        super().redo()
-        self._changed(0)
+    def _redo_batch(self, edits: Sequence[Edit]) -> None:
+        with self._change():
+            super()._redo_batch(edits)
+        self._tell()
 
-    def _changed(self, row: int) -> None:
-        """The text changed at this row, or from it on."""
-        self._marks.edited(row)
+    def _tell(self) -> None:
         if self.after_change is not None:
             self.after_change()
+
+    def _refresh_size(self) -> None:
+        if self.soft_wrap:
+            super()._refresh_size()
+            return
+        lines = self.lines
+        if self._edited is None:
+            self._width = max((cell_len(signs(line)) for line in lines), default=0)
+        else:
+            # The text grows at once and shrinks when it is next measured; the difference is not visible.
+            top, bottom = self._edited
+            self._width = max(
+                self._width, *(cell_len(signs(line).expandtabs(self.indent_width)) for line in lines[top : bottom + 1])
+            )
+        before, size = self.virtual_size, Size(self._width + self.gutter_width + 1, len(lines))
+        if size == before:
+            return
+        # Set past the reactive: a new size of what is scrolled is no reason for a new layout of the whole screen.
+        self.set_reactive(YamlEditor.virtual_size, size)
+        # A scrollbar is drawn from end to end; the one at the side does not depend on how long the lines are.
+        wide = size.width > self.size.width
+        if size.height != before.height or wide != self.show_horizontal_scrollbar:
+            self._scroll_update(size)
+        elif wide:
+            self.horizontal_scrollbar.window_virtual_size = size.width
 
     # -- drawing -----------------------------------------------------------------------------------------------------
 
@@ -210,7 +263,7 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
             found[note.row] = (*found.get(note.row, ()), note)
         if found != self.notes:
             self.notes = found
-            self._look_again()
+            self.refresh()
 
     def shift_notes(self, row: int, by: int) -> None:
         """Lines came in or went at a row: move the marks below along until the text is checked again."""
@@ -229,17 +282,18 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         """Highlight the matches of a pattern."""
         if pattern != self.pattern:
             self.pattern = pattern
-            self._look_again()
+            self.refresh()
 
     def notify_style_update(self) -> None:
+        self._strips.clear()
         self._styles.clear()
         self._themed = None
+        self._drawn.clear()
         super().notify_style_update()
 
-    def _look_again(self) -> None:
-        """Draw lines that look different although their text is the same."""
-        super().notify_style_update()
-        self.refresh()
+    def _build_highlight_map(self) -> None:
+        """Do nothing: visible lines are highlighted when they are drawn."""
+        self._marks.edited(0 if self._edited is None else self._edited[0])
 
     def _style(self, name: str) -> Style:
         style = self._styles.get(name)
@@ -273,15 +327,66 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
             theme.apply_css(self)
             if theme.cursor_line_style is not None:
                 theme.cursor_line_style = Style(bgcolor=theme.cursor_line_style.bgcolor)
-        return ScrollView.render_lines(self, crop)  # TextArea's own would take the style from the sheet again
+        self._look = self._looker()
+        return ScrollView.render_lines(self, crop)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        """Draw the editor again; by default only the lines that look different from what was drawn last."""
+        if regions or not repaint or layout or recompose or not self._drawn or not self.is_mounted or self.soft_wrap:
+            return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        if self._changing:
+            return self  # the end of the change asks again, when everything is in place
+        look = self._looker()
+        changed = [y for y in range(self.size.height) if self._drawn.get(y, self) != look(y)]
+        if not changed:
+            return self
+        return super().refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def _looker(self) -> Callable[[int], tuple[object, ...]]:
+        """Return a function that gives everything the look of a visible line depends on; valid until something changes."""
+        scroll_x, scroll_y = self.scroll_offset
+        selection, bracket = self.selection, self._matching_bracket_location
+        first, last = sorted((selection.start[0], selection.end[0]))
+        near = () if bracket is None else (bracket[0], selection.end[0])
+        lines, notes, marks = self.lines, self.notes, self._marks
+        everywhere = (self.pattern, self.size, scroll_x, self.gutter_width, self.has_focus)
+
+        def look(y: int) -> tuple[object, ...]:
+            row = y + scroll_y
+            if row >= len(lines):
+                return everywhere
+            return (
+                row,
+                lines[row],
+                marks.block(lines, row // BLOCK)[row % BLOCK],
+                notes.get(row),
+                selection if first <= row <= last else None,
+                bracket if row in near else None,
+                everywhere,
+            )
+
+        return look
 
     def render_line(self, y: int) -> Strip:
-        """Draw a line; the mark of a finding stands on the first screen line of its line."""
-        strip, at = super().render_line(y), y + self.scroll_offset.y
-        if not self.notes or at >= self.wrapped_document.height:
+        """Draw a line, or reuse its last drawing."""
+        if self.soft_wrap:
+            return self._wrapped_line(y)
+        key = self._drawn[y] = self._look(y)
+        row = y + self.scroll_offset.y
+        if row >= self.document.line_count:
+            return super()._render_line(y)
+        strip = self._strips.get(key)
+        if strip is None:
+            strip = self._strips[key] = self._with_glyph(super()._render_line(y), row)
+        return strip
+
+    def _wrapped_line(self, y: int) -> Strip:
+        """Draw one screen line of a wrapped text: the mark of a finding stands on the first screen line of its line."""
+        places, at = self.wrapped_document._offset_to_line_info, y + self.scroll_offset.y
+        strip = super()._render_line(y)
+        if at >= len(places) or places[at][1]:
             return strip
-        row, column = self.wrapped_document.offset_to_location(Offset(0, at))
-        return strip if column else self._with_glyph(strip, row)
+        return self._with_glyph(strip, places[at][0])
 
     def _with_glyph(self, strip: Strip, row: int) -> Strip:
         notes = self.notes.get(row)
@@ -314,7 +419,7 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
             self.action_leave()
         elif key == "backspace" and self._outdents():
             row, column = self.cursor_location
-            self._put("", (row, (column - 1) // self.indent_width * self.indent_width), (row, column))
+            self._replace_via_keyboard("", (row, (column - 1) // self.indent_width * self.indent_width), (row, column))
         else:
             if event.is_printable or key == "backspace":
                 self.call_next(self.post_message, self.Wants(False))
@@ -336,12 +441,7 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         bare = line.strip()
         if bare and not bare.startswith("#") and _OPENS.search(line):
             indent += self.indent_width
-        self._put("\n" + " " * min(indent, max(column, indent)), *self.selection)
-
-    def _put(self, text: str, start: Location, end: Location) -> None:
-        """Put a text where the cursor is, as if it had been typed."""
-        if not self.read_only:
-            self.replace(text, start, end, maintain_selection_offset=False)
+        self._replace_via_keyboard("\n" + " " * min(indent, max(column, indent)), *self.selection)
 
     def _outdents(self) -> bool:
         row, column = self.cursor_location
@@ -433,6 +533,8 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
         self.history.checkpoint()
 
     def action_wrap(self) -> None:
+        self._drawn.clear()
+        self._strips.clear()
         self.soft_wrap = not self.soft_wrap
 
     def on_click(self, event: events.Click) -> None:
@@ -451,8 +553,7 @@ class YamlEditor(Acting, SignedArea, inherit_bindings=False):
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
         """Scroll the cursor into view; the beginning of its line stays in view where both fit."""
         scrolled = super().scroll_cursor_visible(center, animate)
-        column = self.wrapped_document.location_to_offset(self.cursor_location).x
-        if self.scroll_offset.x and column + 3 + self.gutter_width <= self.scrollable_content_region.width:
+        if self.scroll_offset.x and self._cursor_offset[0] + 3 + self.gutter_width <= self.scrollable_content_region.width:
             self.scroll_to(x=0, animate=False)
         return scrolled
 
