@@ -48,23 +48,12 @@ async def play(
         Path | None, typer.Option("--config", "-c", help="Gym configuration (YAML); by default the only one of the project.")
     ] = None,
     model: Annotated[str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.")] = None,
-    fork: Annotated[
-        str | None,
-        typer.Option(
-            "--fork",
-            metavar="TRACE#TURN",
-            help="Begin with the replies of a recorded episode up to this turn. TRACE#NUMBER/TURN names another than the last.",
-        ),
-    ] = None,
     *,
     request: PlayTaskOptions,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Trace that gets the episode; outputs/played/traces.jsonl by default.")
     ] = None,
     no_trace: Annotated[bool, typer.Option("--no-trace", help="Keep no trace.")] = False,
-    samples: Annotated[
-        bool, typer.Option("--samples", help="Keep the replies as samples for the preview of the configuration.")
-    ] = False,
     examples: Annotated[
         bool, typer.Option("--examples", help="Add the turns without an error to the examples: of the configuration.")
     ] = False,
@@ -90,7 +79,6 @@ async def play(
         tasks,
         config or _only_config(project),
         **vars(request),
-        fork=None if fork is None else await asyncio.to_thread(flow.read_fork, fork, project.folder, request.task),
         keep=None if no_trace else output or flow.PLAYED,
     )
     for notice in project.settings().notices:
@@ -108,9 +96,6 @@ async def play(
     assert ended is not None
     if ended.file is not None:
         console.say(f"kept in {asked.keep}, episode {playing.number}")
-    if samples:
-        count = await asyncio.to_thread(flow.keep_replies, project, asked.config, ended.episode)
-        console.say(f"{count} {'reply is' if count == 1 else 'replies are'} new among the samples of {asked.config}")
     if examples:
         count = await asyncio.to_thread(flow.keep_examples, project, asked.config, playing.redacted())
         console.say(f"{plural(count, 'example')} added to {asked.config}")
@@ -147,15 +132,11 @@ def _print(event: PlayEvent, playing: Playing) -> None:
         console.tell(event)
     elif isinstance(event, flow.PlayStarted):
         console.out(opening_text(event.task.id, event.opening))
-        if event.recorded is not None:
-            console.say("warning: the setup answers otherwise than in the recorded episode")
     elif isinstance(event, flow.PlayedTurn):
         console.out("\n" + turn_text(event.number, event.turn))
         error = event.turn.interpretation.get("error") or {}
         place = f" ({error.get('stage')}, column {error['column']} of the tool text)" if error.get("column") is not None else ""
         console.say(f"turn {event.number} {clean_line(event.by, 80)} reward={event.scores.reward:.3f}{place}")
-        if event.recorded is not None:
-            console.say(f"warning: turn {event.number} differs; recorded was: {clean_line(event.recorded, 300)}")
     elif isinstance(event, flow.PlayScored):
         found = f"{event.scores.task_completion:.3f}" if event.scores.reward_found else "no reward found"
         why = f" ({clean_line(event.error, 300)})" if event.error else ""
@@ -188,7 +169,6 @@ def _print_json(event: PlayEvent, playing: Playing) -> None:
                 {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in event.actions
             ],
             "max_turns": event.max_turns,
-            **({"recorded": event.recorded} if event.recorded is not None else {}),
         }
     elif isinstance(event, flow.PlayedTurn):
         line = event.to_json()

@@ -1,4 +1,4 @@
-"""`hudtui rollouts play`: by a policy, by hand from a pipe, as a fork; and what is left when it is stopped."""
+"""`hudtui rollouts play`: by a policy, by hand from a pipe; and what is left when it is stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from typer.testing import CliRunner, Result
 
 from hudtui.cli.app import build
 from hudtui.core.gym.config import load_config
-from hudtui.core.gym.editing.samples import load_samples
 from hudtui.core.rollouts.trace import read_trace, transcript
 
 odd, marker = servers.odd, servers.marker
@@ -119,23 +118,20 @@ def test_events_are_lines_of_json() -> None:
     assert end["scores"]["reward"] == kept()[0].scores.reward
 
 
-def test_a_fork_and_where_it_disagrees() -> None:
+def test_no_trace_and_examples() -> None:
+    done = play("--policy", "greedy", "--max-turns", 4, "--no-trace", "--examples")
+    assert not TRACE.exists() and "examples added to c.yaml" in done.stderr
+    examples = load_config(Path("c.yaml")).examples
+    assert examples and all("<tool>" in one.assistant for one in examples)
+
+
+def test_a_recorded_episode_is_taken_over_in_the_middle() -> None:
     play("--policy", "greedy", "--max-turns", 4, "-o", "a.jsonl")
-    done = play("--policy", "greedy", "--max-turns", 4, "--fork", "a.jsonl#2")
-    assert done.stderr.count(" fork ") == 2 and "differs" not in done.stderr and done.stdout == transcript(kept()[0])
-    Path("tasks.json").write_text(json.dumps([record("one", 9)]))
-    done = play("--policy", "greedy", "--max-turns", 3, "--fork", "a.jsonl#0/2", "--json")
-    events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert "recorded" in events[0] and any("recorded" in event for event in events[1:3]) and "recorded" not in events[3]
-    done = play("--policy", "greedy", "--max-turns", 3, "--fork", "a.jsonl#2")
-    assert "the setup answers otherwise" in done.stderr and "differs; recorded was: Moved" in done.stderr
-
-
-def test_no_trace_and_samples() -> None:
-    done = play("--policy", "greedy", "--max-turns", 4, "--no-trace", "--samples")
-    assert not TRACE.exists() and "new among the samples of c.yaml" in done.stderr
-    samples = load_samples(Path.cwd(), Path.cwd() / "c.yaml").kept
-    assert samples and all("<tool>" in text for text in samples) and load_config(Path("c.yaml"))
+    done = play("--policy", "replay:a.jsonl", "--take-over", 3, said="up()\n/end\n")
+    (recorded,) = read_trace(Path("a.jsonl"))
+    (episode,) = kept()
+    assert [turn.reply for turn in episode.turns[:2]] == [turn.reply for turn in recorded.turns[:2]]
+    assert episode.info["played_by"][2:] == ["by hand"], done.stderr
 
 
 @pytest.mark.parametrize(
@@ -145,8 +141,6 @@ def test_no_trace_and_samples() -> None:
         (("--policy", "wise"), "no policy 'wise'"),
         (("--policy", "random", "--model", "m"), "exclude each other"),
         (("--take-over", 2), "name the policy"),
-        (("--fork", "x"), "FILE#TURN"),
-        (("--fork", "none#1"), "no such file"),
     ],
 )
 def test_what_cannot_be_played_is_said(words: tuple[Any, ...], said: str) -> None:

@@ -21,7 +21,6 @@ from hudtui.core.errors import InputError
 from hudtui.core.flows import file_buffer
 from hudtui.core.gym.editing import autosave
 from hudtui.core.gym.editing.autosave import find_copy, save_copy
-from hudtui.core.gym.editing.samples import load_samples, save_samples
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.editor.find_bar import FindBar
 from hudtui.tui.editor.popup import Popup
@@ -898,19 +897,19 @@ async def test_several_configurations_are_chosen_from(open_app: Any, desk: Path,
         assert pilot.app.screen.editor.text == TEXT
 
 
-async def test_samples_turn_and_are_kept(open_app: Any, desk: Path, settle: Any) -> None:
+async def test_samples_turn_and_what_was_written_is_one(open_app: Any, desk: Path, settle: Any) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         await pilot.press("escape", "n")
         assert 'key("Enter")' in screen.preview.reply.text and screen.preview.meaning.call.arguments["keys"] == ["enter"]
-        await pilot.press("K", "w")
+        await pilot.press("w")
         assert screen.focused is screen.preview.reply
         screen.preview.reply.load_text("<tool>click(7)</tool>")
         await settle(pilot)
         assert screen.preview.meaning.call.arguments == {"action": "click", "x": 7, "y": 0}
-    async with mapping(open_app, settle, desk) as (screen, pilot):
-        assert screen.preview.reply.text == "<tool>click(7)</tool>" and screen.preview.sample.label == "the last one"
         await pilot.press("escape", "n")
-        assert screen.preview.sample.label == "kept"
+        assert screen.preview.reply.text != "<tool>click(7)</tool>"
+        await pilot.press("N")
+        assert screen.preview.reply.text == "<tool>click(7)</tool>" and screen.preview.sample.label == "your last one"
 
 
 # -- the environment ---------------------------------------------------------------------------------------------------
@@ -985,12 +984,14 @@ async def test_a_task_is_played_on_a_screen_of_its_own_and_its_replies_come_back
         playing = pilot.app.screen
         assert playing.NAME == "playing" and playing.choice.config == "configs/2048.yaml"
         assert "changes that are not saved" in playing.message
-        samples = load_samples(game, file_of(game))
-        samples.kept.insert(0, "<tool>up()</tool>")
-        save_samples(game, file_of(game), samples)
-        await pilot.press("escape")
+        playing._choose(policy="greedy", max_turns=1)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: playing.over and playing._turns)
+        pilot.app.go_back("playing")
         await settle(pilot)
-        assert pilot.app.screen is screen and screen.samples.kept == ["<tool>up()</tool>"]
+        assert pilot.app.screen is screen
+        await until(pilot, lambda: bool(screen.samples.rollouts))
+        assert playing._turns[0].turn.reply in [sample.text for sample in screen.samples.rollouts]
 
 
 async def test_a_configuration_for_another_environment_is_not_judged_by_the_last_one(

@@ -1,4 +1,4 @@
-"""The screen of an episode: choices, turns that arrive, replies by hand, forks, and what is left when it ends."""
+"""The screen of an episode: choices, turns that arrive, replies by hand, and what is left when it ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from support import servers
 
 import hudtui.core.flows.playing as flow
 from hudtui.core.gym.config import load_config
-from hudtui.core.gym.editing.samples import load_samples
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -274,57 +273,6 @@ async def test_turns_of_a_policy_are_shown_one_by_one_and_the_cursor_follows(ope
         await pilot.press("escape")
 
 
-async def test_a_fork_from_the_turn_under_the_cursor(open_app: Any, game: Path, settle: Any) -> None:
-    async with playing(open_app, settle, game) as (screen, pilot):
-        screen._choose(policy="greedy", max_turns=5)
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: screen.over and screen._turns)
-        first = screen.playing
-        screen.query_one(Panes).open(screen._transcript)
-        screen._transcript.rows.highlighted = 2
-        await pilot.pause()
-        await pilot.press("f")
-        await until(pilot, lambda: screen.playing is not first and screen._waits)
-        assert screen.playing.by == ["fork", "fork"] and screen.playing.policy == "greedy"
-        assert [turn.recorded for turn in screen._turns] == [None, None]
-        await say(screen, pilot, "up()")
-        await pilot.press("x")
-        await until(pilot, lambda: screen.over)
-        kept = list(read_trace(game / flow.PLAYED))[1]
-        assert kept.info["played_by"] == ["fork", "fork", "by hand"] and kept.info["fork"]["differs"] == []
-
-
-async def test_a_fork_that_disagrees_says_so(open_app: Any, game: Path, settle: Any, screen_text: Any) -> None:
-    async with playing(open_app, settle, game, size=(120, 60)) as (screen, pilot):
-        await begun(screen, pilot)
-        await say(screen, pilot, "left()")
-        await pilot.press("escape")
-        (game / "tasks.json").write_text(json.dumps([task("small", 9)]))
-        await pilot.press("f")
-        await until(pilot, lambda: pilot.app.screen.is_modal)  # an episode is being played
-        await pilot.press("y")
-        await until(pilot, lambda: screen.playing.request.fork is not None and screen._waits and screen._turns)
-        text = screen_text(pilot.app)
-        assert "! not the recorded opening" in text and "! not the recorded answer:" in text
-        assert [one.stop for one in read_trace(game / flow.PLAYED)] == ["cancelled"]
-
-
-async def test_a_fork_of_an_episode_that_results_show(open_app: Any, game: Path, settle: Any) -> None:
-    async with playing(open_app, settle, game) as (screen, pilot):
-        screen._choose(policy="greedy", max_turns=4, task="other")
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: screen.over and screen._turns)
-        app = pilot.app
-        app.open_screen("results")
-        await until(pilot, lambda: app.screen.NAME == "results" and app.screen.episode.transcript is not None)
-        await pilot.press("p")
-        await until(pilot, lambda: app.screen.is_modal)
-        await pilot.press(*["backspace"] * 3, "2", "enter")
-        await until(pilot, lambda: app.screen is screen and screen._waits)
-        assert screen.playing.by == ["fork", "fork"] and screen.playing.task.id == "other"
-        assert screen.playing.player.info["fork"] == {"from": "played, episode 0", "turns": 2, "differs": []}
-
-
 async def test_choices(open_app: Any, game: Path, settle: Any) -> None:
     (game / "configs" / "more.yaml").write_text((game / "configs" / "2048.yaml").read_text())
     async with playing(open_app, settle, game) as (screen, pilot):
@@ -408,17 +356,10 @@ async def test_what_was_played_is_copied_saved_and_kept(
         await pilot.press("enter")
         await settle(pilot)
         assert (game / "transcript-small.txt").read_text() == copied[0] and "## reply 4" in copied[0]
-        await pilot.press("K")
-        await until(pilot, lambda: pilot.app.screen.is_modal)
-        await pilot.press("enter")
-        await until(pilot, lambda: "new among" in screen.message)
-        assert "new among the samples" in screen.message
-        kept = load_samples(game, game / "configs" / "2048.yaml").kept
-        assert kept and set(kept) <= {turn.turn.reply for turn in screen._turns}
         screen._transcript.rows.highlighted = 2
         await pilot.press("K")
         await until(pilot, lambda: pilot.app.screen.is_modal)
-        await pilot.press("down", "enter")
+        await pilot.press("enter")
         await until(pilot, lambda: "example" in screen.message)
         (example,) = load_config(game / "configs" / "2048.yaml").examples
         assert (example.user, example.assistant) == (screen._turns[0].turn.observation, screen._turns[1].turn.reply)
@@ -452,7 +393,7 @@ async def test_an_environment_that_does_not_start(open_app: Any, game: Path, set
         await pilot.press("ctrl+g")
         await until(pilot, lambda: screen.playing is not None and screen.over)
         assert "no board" in screen.message and "did not begin" in str(screen.query_one("#play-hint").content)
-        await pilot.press("f")
+        await pilot.press("y")
         assert "nothing was played yet" in screen.message
 
 

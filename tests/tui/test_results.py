@@ -634,7 +634,6 @@ async def test_an_episode_of_very_many_turns_is_drawn_when_it_is_read_and_cut(
         await until(pilot, lambda: "more turns; the record shows all" in screen_text(app))
         text = text_of(screen.episode)
         assert f"move {MOST_TURNS - 1}\n" in text and f"move {MOST_TURNS}\n" not in text and "… 7 more turns" in text
-        assert "only episodes recorded by hudtui" in str(screen.why_not("results.fork"))
 
 
 # -- from Runs -----------------------------------------------------------------------------------------------------------

@@ -3,9 +3,6 @@
 `prepare_playing` reads what is played, and `Playing.play` plays it: it connects to a fresh environment, sets the task up, and
 yields an event for each turn, until the episode is over and evaluated. Whoever consumes the events steers the episode with the
 other methods of `Playing`: they pause the policy, reply in its place, give the episode back to the policy, and end it.
-
-An episode may begin as a fork: the first replies of a recorded episode are played again, and each answer of the environment is
-compared with the recorded answer.
 """
 
 from __future__ import annotations
@@ -20,17 +17,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hudtui.core.environment.bundled import with_python_variable
-from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.files import edit_text, write_atomic
 from hudtui.core.flows.person import Person, may_replace
 from hudtui.core.gym.config import load_config
 from hudtui.core.gym.editing.preview import reply_of
-from hudtui.core.gym.editing.samples import load_samples, samples_from_replies, save_samples
 from hudtui.core.gym.environment_name import environment_name
 from hudtui.core.gym.reply import Call, parse_call
 from hudtui.core.gym.values import ExampleRound, GymConfig
-from hudtui.core.paths import typed_path
 from hudtui.core.plain import to_plain
 from hudtui.core.project import Project
 from hudtui.core.results.find import results_at
@@ -47,7 +42,6 @@ from hudtui.core.rollouts.trace import (
     episode_from_json,
     episode_to_json,
     opening_of,
-    read_trace,
     redact,
     transcript,
     turn_to_json,
@@ -72,25 +66,12 @@ PLAYED = Path("outputs") / "played" / TRACES
 
 
 @dataclass(frozen=True)
-class ForkPoint:
-    """A turn of an episode that another episode begins from."""
-
-    episode: Episode
-    turns: int
-    """Replies that are played again."""
-    origin: str = ""
-    """The episode in words, kept in the record: a trace file and the number of the episode."""
-
-
-@dataclass(frozen=True)
 class PlayRequest(PlayTaskOptions):
     """An episode as a user asks for it. Relative paths start in the project's folder."""
 
     tasks: str
     """A file or folder of tasks, or a dataset on the Hub."""
     config: Path
-    fork: ForkPoint | None = None
-    """Start of the episode; its task is then the one of the fork, unless `task` names one."""
     keep: Path | None = PLAYED
     """The trace that the episode is appended to; None: it is not kept."""
 
@@ -105,8 +86,6 @@ class PlayStarted:
     actions: tuple[Tool, ...]
     """Tools that the agent can call."""
     max_turns: int
-    recorded: str | None = None
-    """For a fork: the recorded opening, if it differs from this one."""
     images: tuple[KeptImage, ...] = ()
     """Images that the set-up answered with."""
 
@@ -119,11 +98,9 @@ class PlayedTurn:
     """From 1."""
     turn: Turn
     by: str
-    """Name of the policy, `BY_HAND`, or `fork` for a reply that was played again."""
+    """Name of the policy, or `BY_HAND`."""
     scores: Scores
     """As they stand after this turn."""
-    recorded: str | None = None
-    """For a fork: the recorded answer of the environment, if it differs from that of this turn."""
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui rollouts play --json`."""
@@ -133,7 +110,6 @@ class PlayedTurn:
             "by": self.by,
             **turn_to_json(self.turn),
             "scores": dict(vars(self.scores)),
-            **({"recorded": self.recorded} if self.recorded is not None else {}),
         }
 
 
@@ -194,18 +170,14 @@ async def prepare_playing(project: Project, request: PlayRequest) -> Playing:
     timeout = settings.client_timeout if request.timeout is None else request.timeout
     request = replace(request, timeout=timeout)
     config = await asyncio.to_thread(load_playable_config, project.folder / request.config, project.folder)
-    wanted = request.task
-    if (fork := request.fork) is not None:
-        _check_fork(fork, wanted)
-        wanted = fork.episode.task_id
     read, warning = await playable_tasks(
         request.tasks,
         config,
         settings,
         split=request.split,
-        limit=None if wanted is not None else 1,
+        limit=None if request.task is not None else 1,
         source=request.source,
-        task=wanted,
+        task=request.task,
     )
     connect = await asyncio.to_thread(connector, request.source, project.folder, lookup, timeout=timeout)
     playing = Playing(project, request, config, read.tasks[0], connect, lookup)
@@ -214,18 +186,6 @@ async def prepare_playing(project: Project, request: PlayRequest) -> Playing:
     if request.policy is not None:
         await playing.choose_policy(request.policy)
     return playing
-
-
-def _check_fork(fork: ForkPoint, task: str | None) -> None:
-    length = len(fork.episode.turns)
-    if task is not None and task != fork.episode.task_id:
-        raise InputError(
-            f"the recorded episode is of the task {clean_line(fork.episode.task_id, 80)!r}, not {clean_line(task, 80)!r}",
-            fix="Leave the task out.",
-        )
-    if not 0 <= fork.turns <= length:
-        turns = "1 turn" if length == 1 else f"{length} turns"
-        raise InputError(f"the recorded episode has {turns}: there is no turn {fork.turns} to fork from")
 
 
 class Playing:
@@ -246,7 +206,7 @@ class Playing:
         self.running = False
         """The policy plays: it is not paused, and the turn is not a person's."""
         self.by: list[str] = []
-        """Who played each turn: the name of a policy, `BY_HAND`, or `fork`."""
+        """Who played each turn: the name of a policy, or `BY_HAND`."""
         self.notices: list[Notice] = []
         self._project = project
         self._connect = connect
@@ -339,17 +299,6 @@ class Playing:
         """
         return episode_from_json(redact(episode_to_json(self.record()), self._secrets))
 
-    def fork_at(self, turns: int) -> ForkPoint:
-        """Return the point of this episode after a number of turns.
-
-        Raises:
-            RuntimeError: There is no episode yet.
-        """
-        keep = self.request.keep
-        return ForkPoint(
-            self.redacted(), turns, "an episode that was not kept" if keep is None else f"{keep}, episode {self.number}"
-        )
-
     # -- playing -----------------------------------------------------------------------------------------------------
 
     async def play(self) -> AsyncGenerator[PlayEvent, None]:
@@ -432,25 +381,15 @@ class Playing:
         if request.keep is not None:
             total, own = _recorded(self._project.folder / request.keep, self.task.id)
             self.number, info["rollout"] = total, own
-        if request.fork is not None:
-            info["fork"] = {"from": request.fork.origin, "turns": request.fork.turns, "differs": []}
         return EpisodePlayer(
             session, self.config, self.task, max_turns=request.max_turns, info=info, images=wanted, timeout=request.timeout
         )
 
     async def _turns(self, player: EpisodePlayer) -> AsyncGenerator[PlayEvent, None]:
         """From the opening to the end of the episode, which is then to be finished."""
-        fork = self.request.fork
-        opening = _opening(self.redacted())
-        recorded = opening if fork is None else _opening(fork.episode)
-        if differs := player.stop is None and recorded != opening:
-            player.info["fork"]["differs"].append(0)
-        images = player.record().images
-        yield PlayStarted(self.task, opening, player.actions, player.max_turns, recorded if differs else None, images)
-        if fork is not None:
-            async for event in self._replayed(player, fork):
-                yield event
-        left = None if self.request.take_over is None else self.request.take_over - 1 - len(player.turns)
+        opening, images = _opening(self.redacted()), player.record().images
+        yield PlayStarted(self.task, opening, player.actions, player.max_turns, images)
+        left = None if self.request.take_over is None else self.request.take_over - 1
         self._hand_over(left)
         if self.request.by_hand:
             self.running = False
@@ -505,22 +444,9 @@ class Playing:
         self._left = turns
         self.running = self._complete is not None and (turns is None or turns > 0)
 
-    async def _replayed(self, player: EpisodePlayer, fork: ForkPoint) -> AsyncGenerator[PlayEvent, None]:
-        """The replies of a recorded episode, played again."""
-        for recorded in fork.episode.turns[: fork.turns]:
-            if player.stop is not None:
-                left = fork.turns - len(player.turns)
-                replies = "1 recorded reply is" if left == 1 else f"{left} recorded replies are"
-                yield Notice("warning", f"the episode is over after turn {len(player.turns)} here: {replies} left out")
-                return
-            turn = await player.step(recorded.reply)
-            if differs := redact(turn.observation, self._secrets) != recorded.observation:
-                player.info["fork"]["differs"].append(len(player.turns))
-            yield self._over(player, turn, "fork", recorded.observation if differs else None)
-
-    def _over(self, player: EpisodePlayer, turn: Turn, by: str, recorded: str | None = None) -> PlayedTurn:
+    def _over(self, player: EpisodePlayer, turn: Turn, by: str) -> PlayedTurn:
         self.by.append(by)
-        return PlayedTurn(len(player.turns), turn, by, player.scores, recorded)
+        return PlayedTurn(len(player.turns), turn, by, player.scores)
 
     async def _ask(self, player: EpisodePlayer) -> str:
         assert self._complete is not None
@@ -564,37 +490,6 @@ def _recorded(file: Path, task: str) -> tuple[int, int]:
     while not index.advance(1.0).complete:
         pass
     return len(index.entries), sum(entry.task == short_name(task) for entry in index.entries)
-
-
-def read_fork(text: str, folder: Path, task: str | None = None) -> ForkPoint:
-    """Read the point of a recorded episode: `FILE#TURN`, or `FILE#NUMBER/TURN`.
-
-    Args:
-        text: The point. Without an episode it is the last one in the file, of `task` where that is given. Episodes count from
-            0, as in `hudtui rollouts`; turns from 1, and turn 0 is the beginning. A folder stands for its `traces.jsonl`.
-        folder: Relative paths start here.
-        task: Id of a task.
-
-    Raises:
-        InputError: The text names no such point, or the file cannot be read.
-    """
-    name, hash_sign, place = text.rpartition("#")
-    number, slash, turns = place.rpartition("/")
-    if not hash_sign or not turns.isdecimal() or (slash and not number.isdecimal()):
-        raise InputError(
-            f"{clean_line(text, 80)!r} names no turn of a recorded episode", fix="Write FILE#TURN, or FILE#NUMBER/TURN."
-        )
-    path = folder / typed_path(name)
-    path = path / TRACES if path.is_dir() else path
-    found: Episode | None = None
-    at = 0
-    for count, episode in enumerate(read_trace(path)):
-        if count == int(number) if slash else task in (None, episode.task_id):
-            found, at = episode, count
-    if found is None:
-        what = f"no episode {number}" if slash else f"no episode of the task {clean_line(task, 80)!r}" if task else "no episode"
-        raise InputError(f"this trace holds {what}", where=Location(name))
-    return ForkPoint(found, int(turns), f"{name}, episode {at}")
 
 
 # -- what becomes of an episode ------------------------------------------------------------------------------------------
@@ -652,28 +547,4 @@ def keep_examples(project: Project, config: Path, episode: Episode, turns: Seque
     if new:
         items = [vars(one) for one in new]
         edit_text(path, lambda text: append_items(text, "examples", items, name=str(config)))
-    return len(new)
-
-
-def keep_replies(project: Project, config: Path, episode: Episode) -> int:
-    """Keep replies of an episode as samples of a configuration, as different from each other as possible.
-
-    Args:
-        project: The project.
-        config: The configuration's file; a relative path starts in the project's folder.
-        episode: The episode.
-
-    Returns:
-        How many replies are new among the samples.
-
-    Raises:
-        InputError: The samples cannot be written.
-    """
-    path = project.folder / config
-    samples = load_samples(project.folder, path)
-    chosen = samples_from_replies(("played", turn.reply) for turn in episode.turns)
-    new = [one.text for one in chosen if one.text not in samples.kept]
-    if new:
-        samples.kept[:0] = new
-        save_samples(project.folder, path, samples)
     return len(new)

@@ -14,7 +14,6 @@ from textual import on
 from textual.content import Content
 from textual.css.query import NoMatches
 
-from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean_line
 from hudtui.tui.actions import AppAction, cancel_action
 from hudtui.tui.editor.find_bar import FindBar
@@ -79,14 +78,6 @@ class MappingScreen(HudtuiScreen):
         AppAction("mapping.problem-before", "Previous finding", "Go to the previous finding.", "shift+f4", show=False),
         AppAction("mapping.sample-next", "Next sample", "Try the next reply.", "n", show=False),
         AppAction("mapping.sample-previous", "Previous sample", "Try the previous reply.", "N", show=False),
-        AppAction(
-            "mapping.keep",
-            "Keep sample",
-            "Keep this reply for this configuration, or forget a kept one.",
-            "K",
-            show=False,
-            decides=True,
-        ),
         AppAction("mapping.write", "Write reply", "Write into the sample reply.", "w", show=False),
         AppAction("mapping.preview", "Preview", "Show what the reply means.", "v", show=False),
         AppAction("mapping.actions", "All actions", "Show every action with an example.", "a", show=False),
@@ -107,7 +98,6 @@ class MappingScreen(HudtuiScreen):
         self.connection = Connection(self, self._connection_changed)
         self.samples = Samples()
         self.quiet = QUIET
-        self._kept_last: str | None = None
         self._typed_at = 0.0
 
     def content(self) -> Iterable[Widget]:
@@ -212,7 +202,7 @@ class MappingScreen(HudtuiScreen):
             try:
                 if not self.draft.is_checked and self.path is not None:
                     await self._check(self.path.name)
-                await self._keep_work()
+                await self.file.copy()
             except NoMatches:
                 if self.app.is_running:
                     raise
@@ -232,19 +222,6 @@ class MappingScreen(HudtuiScreen):
                 self.text.show_cursor_line()
             else:
                 self.preview.show_table()
-
-    async def _keep_work(self) -> None:
-        """Copy unsaved work, and keep the reply."""
-        from hudtui.core.gym.editing.samples import save_samples
-
-        await self.file.copy()
-        reply = self.preview.reply.text
-        if self.path is not None and self.preview.sample.label == "your own" and reply != self._kept_last:
-            self._kept_last = self.samples.last = reply
-            try:
-                await asyncio.to_thread(save_samples, self.app.folder, self.path, self.samples)
-            except HudtuiError as error:
-                self.say(f"The reply is not kept: {error.what}", "warning")
 
     # -- which file --------------------------------------------------------------------------------------------------
 
@@ -313,7 +290,7 @@ class MappingScreen(HudtuiScreen):
         """
         from hudtui.core.flows.file_buffer import open_buffer
         from hudtui.core.gym.config import parse_config
-        from hudtui.core.gym.editing.samples import SampleReply, load_samples
+        from hudtui.core.gym.editing.samples import SampleReply, Samples
         from hudtui.core.rollouts.replies import rollout_replies
 
         path = path if path.is_absolute() else self.app.folder / path
@@ -331,13 +308,12 @@ class MappingScreen(HudtuiScreen):
         buffer = await open_buffer(path)
         lines = buffer.saved.split("\n")
         config, findings = await asyncio.to_thread(parse_config, buffer.saved, name=path.name)
-        samples = await asyncio.to_thread(load_samples, self.app.folder, path)
-        samples.rollouts = await asyncio.to_thread(rollout_replies, self.app.folder)
+        samples = Samples(rollouts=await asyncio.to_thread(rollout_replies, self.app.folder))
         await self._look_at_environment()
         # Nothing else runs from here to the next await: the text and its meaning change together.
         self.file.take(buffer)
         self.draft.begin(lines, config, findings)
-        self.samples, self._kept_last = samples, samples.last
+        self.samples = samples
         self._show_panes(True)
         self.editor.notes = {}
         self.editor.load_text(buffer.saved)
@@ -618,6 +594,8 @@ class MappingScreen(HudtuiScreen):
     # -- samples -----------------------------------------------------------------------------------------------------
 
     def _try_sample(self, sample: SampleReply) -> None:
+        if self.preview.sample.label == "your own":
+            self.samples.last = self.preview.reply.text
         self.preview.try_sample(sample)
         self.show_meaning()
 
@@ -638,23 +616,6 @@ class MappingScreen(HudtuiScreen):
 
     action_sample_next = partialmethod(_turn, 1)
     action_sample_previous = partialmethod(_turn, -1)
-
-    async def action_keep(self) -> None:
-        from hudtui.core.gym.editing.samples import save_samples
-
-        assert self.path is not None
-        text = self.preview.reply.text
-        known = text in self.samples.kept
-        if known:
-            self.samples.kept.remove(text)
-        else:
-            self.samples.kept.insert(0, text)
-        try:
-            await asyncio.to_thread(save_samples, self.app.folder, self.path, self.samples)
-        except HudtuiError as error:
-            self.fail(error)
-            return
-        self.say("Forgotten." if known else "Kept for this configuration.", "success")
 
     # -- the environment ---------------------------------------------------------------------------------------------
 
@@ -700,15 +661,13 @@ class MappingScreen(HudtuiScreen):
         self.app.open_screen("playing", back="mapping", config=config, note=note)
 
     def on_screen_resume(self) -> None:
-        """Offer the replies that were played or kept meanwhile."""
+        """Offer the replies that were played meanwhile."""
         if self.path is not None:
             self.start(partial(self._read_samples, self.path), group="samples")
 
     async def _read_samples(self, path: Path) -> None:
-        from hudtui.core.gym.editing.samples import load_samples
         from hudtui.core.rollouts.replies import rollout_replies
 
-        found = await asyncio.to_thread(load_samples, self.app.folder, path)
         rollouts = await asyncio.to_thread(rollout_replies, self.app.folder)
         if path == self.path:
-            self.samples.kept, self.samples.rollouts = found.kept, rollouts
+            self.samples.rollouts = rollouts

@@ -50,13 +50,10 @@ class SetupPane(Pane):
 
 
 class TranscriptPane(Pane):
-    """The turns, as they arrive. A fork begins after the turn under the cursor."""
+    """The turns, as they arrive."""
 
     BORDER_TITLE = "Transcript"
-    HELP = (
-        "The turns as they arrive: what was said, the call it became, the answer. Enter shows a turn in full; "
-        "{key:playing.fork} plays another episode that begins with the turns up to the cursor."
-    )
+    HELP = "The turns as they arrive: what was said, the call it became, the answer. Enter shows a turn in full."
 
     def compose(self) -> ComposeResult:
         yield Choices(id="play-turns")

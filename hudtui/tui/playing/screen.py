@@ -33,7 +33,7 @@ from hudtui.tui.widgets.pane import Panes
 from hudtui.tui.widgets.pick import Pick, pick_file
 
 if TYPE_CHECKING:
-    from hudtui.core.flows.playing import ForkPoint, PlayedTurn, PlayEnded, PlayEvent, Playing, PlayRequest
+    from hudtui.core.flows.playing import PlayedTurn, PlayEnded, PlayEvent, Playing, PlayRequest
     from hudtui.core.gym.values import GymConfig
     from hudtui.core.rollouts.values import KeptImage, Scores
     from hudtui.core.workspace import Workspace
@@ -64,8 +64,8 @@ class PlayingScreen(HudtuiScreen):
     HELP = (
         "One task, turn by turn, in an environment of its own. {key:playing.start} begins with the chosen task and policy. "
         "{key:playing.pause} pauses the policy and gives the episode back to it; {key:playing.write} takes over: write a reply, "
-        "and {key:playing.send} plays it. {key:playing.fork} plays another episode from the turn under the cursor on. At its "
-        "end the episode is evaluated and kept in outputs/played/traces.jsonl."
+        "and {key:playing.send} plays it. At its end the "
+        "episode is evaluated and kept in outputs/played/traces.jsonl."
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction(
@@ -75,7 +75,6 @@ class PlayingScreen(HudtuiScreen):
         AppAction("playing.step", "One turn", "Let the policy play one turn.", "full_stop"),
         AppAction("playing.write", "Write reply", "Take over: let the policy pause, and write the next reply.", "w"),
         AppAction("playing.send", "Send", "Play the reply.", "f8", priority=True, decides=True),
-        AppAction("playing.fork", "Fork", "Play another episode that begins with the turns up to the cursor.", "f", decides=True),
         AppAction("playing.end", "End", "End the episode: evaluate it, and end its environment.", "x", danger=True),
         AppAction("playing.evaluate", "Evaluate", "Call the task's evaluate tools now.", "J", show=False, decides=True),
         AppAction("playing.task", "Task", "Choose the task.", "a", show=False, asks=True),
@@ -84,14 +83,7 @@ class PlayingScreen(HudtuiScreen):
         AppAction("playing.policy", "Policy", "Choose who plays: a policy, a model, or you.", "P", asks=True),
         AppAction("playing.copy", "Copy transcript", "Copy what was played so far.", "y", show=False),
         AppAction("playing.transcript", "Save transcript", "Write what was played so far into a file.", "W", show=False),
-        AppAction(
-            "playing.keep",
-            "Keep replies",
-            "Keep replies as samples of the configuration, or as examples in it.",
-            "K",
-            show=False,
-            asks=True,
-        ),
+        AppAction("playing.keep", "Keep replies", "Keep replies as examples in the configuration.", "K", show=False, asks=True),
         cancel_action("playing", "End the environment at once; the episode is kept without an evaluation."),
         by_key("playing.back", "Back", "Go to the transcript; from there, back.", "escape"),
     )
@@ -138,10 +130,6 @@ class PlayingScreen(HudtuiScreen):
             self._choose(tasks=given["tasks"], task=given.get("task"))
         if "config" in given:
             self._choose(config=given["config"])
-        if (fork := given.get("fork")) is not None:
-            self._choose(task=fork.episode.task_id)
-            self.start(lambda: self._fork(fork), group="begin")
-            return
         self.start(self._choose_defaults, group="choose")
         if self.over and (self.playing is None or given):
             self.query_one(Panes).open(self._setup)
@@ -169,10 +157,8 @@ class PlayingScreen(HudtuiScreen):
             return "no policy is chosen; {key:playing.policy} chooses one"
         if name == "send" and not self._answer.editor.text.strip():
             return "the reply is empty; {key:playing.write} writes one"
-        if name in ("fork", "copy", "transcript", "keep") and not begun:
+        if name in ("copy", "transcript", "keep") and not begun:
             return "nothing was played yet"
-        if name == "fork" and (self._transcript.turn is None or self._transcript.turn > len(self._turns)):
-            return "select a turn first"
         if name == "keep" and not self._turns:
             return "no reply was played yet"
         return None
@@ -353,21 +339,6 @@ class PlayingScreen(HudtuiScreen):
             self.say(f"Start: {reason}")
             return
         await self._begin(self._request())
-
-    def action_fork(self) -> None:
-        assert self.playing is not None
-        turn = self._transcript.turn or 0
-        changes: dict[str, Any] = {"policy": self.choice.policy, "base_url": self.choice.base_url, "by_hand": True}
-        request = replace(self.playing.request, fork=self.playing.fork_at(turn), task=None, take_over=None, **changes)
-        self.start(lambda: self._begin(request), group="begin")
-
-    async def _fork(self, fork: ForkPoint) -> None:
-        """Play from a turn of a recorded episode on, with what is chosen here."""
-        await self._choose_defaults()
-        if reason := self.why_not("playing.start"):
-            self.say(f"Fork: {reason}", "warning")
-            return
-        await self._begin(replace(self._request(), fork=fork, by_hand=True))
 
     def _request(self) -> PlayRequest:
         from hudtui.core.flows.playing import PlayRequest
@@ -653,8 +624,7 @@ class PlayingScreen(HudtuiScreen):
             self.app.read("What the agent sees first", self._opening)
         elif turn <= len(self._turns):
             one = self._turns[turn - 1]
-            recorded = "" if one.recorded is None else f"\n\n## recorded answer {one.number}\n{one.recorded}"
-            self.app.read(f"Turn {one.number}, {one.by}", turn_text(one.number, one.turn) + recorded)
+            self.app.read(f"Turn {one.number}, {one.by}", turn_text(one.number, one.turn))
 
     def action_copy(self) -> None:
         from hudtui.core.rollouts.trace import transcript
@@ -676,30 +646,20 @@ class PlayingScreen(HudtuiScreen):
     @started("save")
     async def action_keep(self) -> None:
         from hudtui.core.flows.person import Choice
-        from hudtui.core.flows.playing import keep_examples, keep_replies
+        from hudtui.core.flows.playing import keep_examples
 
         assert self.playing is not None
         request, turn = self.playing.request, min(self._transcript.turn or 0, len(self._turns))
         choices = [
-            Choice("samples", "All replies as samples", "for the preview of the configuration"),
-            *([Choice("turn", f"Turn {turn} as an example", f"in examples: of {request.config}")] if turn else ()),
-            Choice("all", "All turns without an error as examples", f"in examples: of {request.config}"),
+            *([Choice("turn", f"Turn {turn}", f"in examples: of {request.config}")] if turn else ()),
+            Choice("all", "All turns without an error", f"in examples: of {request.config}"),
         ]
-        wanted = await self.app.choose("Keep what?", choices)
+        wanted = await self.app.choose("Keep what as examples?", choices)
         if wanted is None:
             return
-        if wanted != "samples":
-            turns = [turn] if wanted == "turn" else None
-            count = await asyncio.to_thread(keep_examples, self.app.project, request.config, self.playing.redacted(), turns)
-            if count:
-                self.say(f"{plural(count, 'example')} added to {request.config}.", "success")
-            else:
-                self.say("No example was added: turns with an error are left out, and so are examples that are there already.")
-            return
-        count = await asyncio.to_thread(keep_replies, self.app.project, request.config, self.playing.record())
+        turns = [turn] if wanted == "turn" else None
+        count = await asyncio.to_thread(keep_examples, self.app.project, request.config, self.playing.redacted(), turns)
         if count:
-            self.say(
-                f"{count} {'reply is' if count == 1 else 'replies are'} new among the samples of {request.config}.", "success"
-            )
+            self.say(f"{plural(count, 'example')} added to {request.config}.", "success")
         else:
-            self.say("All of these replies are samples already.")
+            self.say("No example was added: turns with an error are left out, and so are examples that are there already.")

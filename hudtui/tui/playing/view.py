@@ -32,8 +32,6 @@ Picture = Callable[[KeptImage], Sequence[Content]]
 def opening_lines(started: PlayStarted, picture: Picture) -> Content:
     """What the agent is shown first."""
     lines = [Content.styled("the agent sees", "bold $primary"), *_answer(started.opening), *_images(started.images, picture)]
-    if started.recorded is not None:
-        lines.append(Content.styled("    ! not the recorded opening", "bold $warning"))
     return Content("\n").join(lines)
 
 
@@ -68,9 +66,6 @@ def turn_lines(event: PlayedTurn, picture: Picture) -> Content:
     elif not turn.interpretation.get("done"):
         lines += _answer(turn.observation, "$error" if turn.is_error else "")
     lines += _images(turn.images, picture)
-    if event.recorded is not None:
-        lines.append(Content.styled("    ! not the recorded answer:", "bold $warning"))
-        lines += _answer(event.recorded, _MUTED)
     return Content("\n").join(lines)
 
 

@@ -16,7 +16,6 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
 
-from hudtui.core.errors import InputError
 from hudtui.core.results.queries import diff_transcripts, failures, histogram, slips, step_map, unsolved
 from hudtui.core.text import clean, clean_line, plural
 from hudtui.tui.actions import AppAction, by_key, cancel_action
@@ -106,14 +105,6 @@ class ResultsScreen(HudtuiScreen):
         AppAction("results.difference", "Next difference", "Go to the next turn in which the two episodes differ.", "d"),
         AppAction(
             "results.export", "Export", "Write episodes to a file: as records, Markdown, ATIF or training data.", "E", asks=True
-        ),
-        AppAction(
-            "results.fork",
-            "Fork",
-            "Play a new episode that begins with the first turns of this episode.",
-            "p",
-            show=False,
-            asks=True,
         ),
         AppAction("results.image", "Open image", "Open an image of this turn outside the terminal.", "I", show=False, asks=True),
         AppAction("results.copy", "Copy", "Copy the episode as Markdown.", "y", show=False),
@@ -780,26 +771,6 @@ class ResultsScreen(HudtuiScreen):
         assert self.episode.transcript is not None
         self.app.copy(clean(markdown(self.episode.transcript)))
 
-    @started("fork")
-    async def action_fork(self) -> None:
-        from hudtui.core.flows.playing import ForkPoint
-        from hudtui.core.rollouts.trace import scan_trace
-
-        entry = self.episode.entry
-        assert entry is not None and self.index is not None
-        found = await asyncio.to_thread(next, scan_trace(self.index.path(entry), entry.offset), None)
-        if found is None:
-            raise InputError("this episode is no longer in its file", fix="Reload the file: {key:results.refresh}.")
-        episode = found[1]
-        last = len(episode.turns)
-        typed = await self.app.ask(f"Fork after which turn? 0 to {last}", value=str(min(self.episode.turn or last, last)))
-        if typed is None:
-            return
-        if not typed.strip().isdecimal() or int(typed) > last:
-            raise InputError(f"{clean_line(typed, 40)!r} is not a turn of this episode", fix=f"Enter a number from 0 to {last}.")
-        fork = ForkPoint(episode, int(typed), f"{entry.run}, episode {entry.number}")
-        self.app.open_screen("playing", back="results", fork=fork)
-
     @started("export")
     async def action_export(self) -> None:
         from hudtui.core.flows.export_episodes import export_episodes
@@ -848,11 +819,8 @@ class ResultsScreen(HudtuiScreen):
             return "no episode is recorded yet"
         if name == "map" and all(group.key.step is None for group in self.groups.listed):
             return "no listed group belongs to a step of a training"
-        if name in ("copy", "fork") and self.episode.transcript is None:
+        if name == "copy" and self.episode.transcript is None:
             return "choose an episode first"
-        entry = self.episode.entry
-        if name == "fork" and entry is not None and self.index.format_of(entry) != "hudtui":
-            return "only episodes recorded by hudtui can be forked"
         if name == "compare" and self.panes.current is not self.groups and self._chosen_entry() is None:
             return "choose an episode first"
         if name == "image" and not self.episode.images:

@@ -1,4 +1,4 @@
-"""Playing one task: a policy, a person, both in turns, and forks."""
+"""Playing one task: a policy, and both in turns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from hudtui.core.errors import ConnectError, InputError
 from hudtui.core.flows.playing import (
     BY_HAND,
     PLAYED,
-    ForkPoint,
     PlayedTurn,
     PlayEnded,
     Playing,
@@ -28,13 +27,10 @@ from hudtui.core.flows.playing import (
     ReplyWanted,
     in_tags,
     keep_examples,
-    keep_replies,
     prepare_playing,
-    read_fork,
     save_transcript,
 )
 from hudtui.core.gym.config import load_config
-from hudtui.core.gym.editing.samples import load_samples
 from hudtui.core.platform import HUD
 from hudtui.core.project import Project
 from hudtui.core.rollouts.chat import ChatEndpoint
@@ -186,86 +182,6 @@ async def test_the_policy_can_be_changed(project: Project) -> None:
         await playing.choose_policy("wise")
 
 
-# -- forks ---------------------------------------------------------------------------------------------------------------
-
-
-async def test_a_fork_plays_the_first_replies_again_and_agrees(project: Project) -> None:
-    first = await prepared(project, task="two", policy="greedy", max_turns=5)
-    await played(first)
-    fork = read_fork(f"{PLAYED}#0/3", project.folder)
-    assert (fork.turns, fork.episode.task_id) == (3, "two")
-    playing = await prepared(project, fork=fork, policy="greedy", max_turns=5)
-    assert playing.task.id == "two"
-    events = await played(playing)
-    turns = of(PlayedTurn, events)
-    assert [turn.by for turn in turns] == ["fork", "fork", "fork", "greedy", "greedy"]
-    assert all(turn.recorded is None for turn in turns) and of(PlayStarted, events)[0].recorded is None
-    assert [turn.turn.observation for turn in turns] == [turn.observation for turn in fork.episode.turns]
-    again = list(read_trace(project.folder / PLAYED))[1]
-    assert again.info["fork"] == {"from": f"{PLAYED}, episode 0", "turns": 3, "differs": []} and again.info["rollout"] == 1
-
-
-async def test_a_fork_of_the_episode_that_is_played(project: Project) -> None:
-    first = await prepared(project, policy="greedy", by_hand=True)
-
-    def steer(event: Any) -> None:
-        if isinstance(event, ReplyWanted):
-            first.step() if event.number < 4 else first.end()
-
-    await played(first, steer)
-    events = await played(await prepared(project, fork=first.fork_at(2), policy="random", max_turns=4))
-    assert [turn.by for turn in of(PlayedTurn, events)] == ["fork", "fork", "random", "random"]
-    assert not [turn for turn in of(PlayedTurn, events) if turn.recorded is not None]
-
-
-async def test_a_fork_says_where_the_environment_answers_otherwise(project: Project) -> None:
-    await played(await prepared(project, policy="greedy", max_turns=4))
-    tasks(record("one", seed=9))  # the same task, with another board
-    fork = read_fork(f"{PLAYED}#3", project.folder, "one")
-    playing = await prepared(project, fork=fork, by_hand=True)
-    events = await played(playing, lambda event: playing.end() if isinstance(event, ReplyWanted) else None)
-    (started,) = of(PlayStarted, events)
-    assert started.recorded is not None and started.recorded != started.opening
-    differing = [turn for turn in of(PlayedTurn, events) if turn.recorded is not None]
-    assert differing and differing[0].recorded == fork.episode.turns[differing[0].number - 1].observation
-    assert events[-1].episode.info["fork"]["differs"] == [0, *(turn.number for turn in differing)]
-
-
-async def test_a_fork_stops_where_the_environment_ends_the_episode(project: Project) -> None:
-    await played(await prepared(project, policy="greedy", max_turns=4))
-    events = await played(await prepared(project, fork=read_fork(f"{PLAYED}#4", project.folder), max_turns=2))
-    assert len(of(PlayedTurn, events)) == 2 and events[-1].episode.stop == "max_turns"
-    assert any("2 recorded replies are left out" in getattr(event, "message", "") for event in events)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("traces.jsonl", "names no turn"),
-        ("traces.jsonl#x", "names no turn"),
-        ("traces.jsonl#1/", "names no turn"),
-        ("traces.jsonl#-1", "names no turn"),
-        ("none.jsonl#1", "no such file"),
-        ("traces.jsonl#1/1", "holds no episode 1"),
-    ],
-)
-async def test_points_that_there_are_not(project: Project, text: str, words: str) -> None:
-    await played(await prepared(project, policy="greedy", max_turns=1, keep=Path("traces.jsonl")))
-    with pytest.raises(InputError, match=words):
-        read_fork(text, project.folder)
-    with pytest.raises(InputError, match="no episode of the task 'two'"):
-        read_fork("traces.jsonl#1", project.folder, "two")
-
-
-async def test_a_fork_must_lie_in_the_episode_and_be_of_the_task(project: Project) -> None:
-    await played(await prepared(project, policy="greedy", max_turns=1))
-    fork = read_fork(f"{PLAYED}#1", project.folder)
-    with pytest.raises(InputError, match="has 1 turn: there is no turn 2"):
-        await prepared(project, fork=ForkPoint(fork.episode, 2))
-    with pytest.raises(InputError, match="of the task 'one', not 'two'"):
-        await prepared(project, fork=fork, task="two")
-
-
 # -- what goes wrong -----------------------------------------------------------------------------------------------------
 
 
@@ -392,16 +308,6 @@ async def test_the_transcript_is_written_where_the_person_says(project: Project)
     assert await save_transcript(project, person, playing.record(), over=True) is None
 
 
-async def test_replies_become_samples_of_the_configuration(project: Project) -> None:
-    playing = await prepared(project, policy="greedy", max_turns=6)
-    await played(playing)
-    said = {turn.reply for turn in playing.record().turns}
-    new = keep_replies(project, Path("c.yaml"), playing.record())
-    kept = load_samples(project.folder, project.folder / "c.yaml").kept
-    assert new == len(kept) == len(said) and set(kept) == said
-    assert keep_replies(project, Path("c.yaml"), playing.record()) == 0
-
-
 async def test_turns_become_examples_of_the_configuration(project: Project) -> None:
     config = Path("c.yaml")
     text = "# mine\n" + CONFIG + "defaults: {max_turns: 9}  # enough\n"
@@ -456,6 +362,3 @@ async def test_secrets_of_the_task_stay_out_of_the_trace(project: Project, odd: 
     tasks(odd_task(server))
     await played(await prepared(project, policy="random", max_turns=2))
     assert "sk-very-secret" not in (project.folder / PLAYED).read_text()
-    playing = await prepared(project, fork=read_fork(f"{PLAYED}#2", project.folder), by_hand=True)
-    events = await played(playing, lambda event: playing.end() if isinstance(event, ReplyWanted) else None)
-    assert [turn.recorded for turn in of(PlayedTurn, events)] == [None, None]

@@ -17,7 +17,7 @@ from hudtui.core.gym.editing.preview import (
     prompt_examples,
     reply_of,
 )
-from hudtui.core.gym.editing.samples import Samples, load_samples, samples_from_replies, save_samples
+from hudtui.core.gym.editing.samples import Samples, samples_from_replies
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.paths import app_paths
@@ -106,27 +106,14 @@ def test_examples_of_the_prompt() -> None:
     assert prompt_examples(config()) == {"go": ('go("left")',)}
 
 
-def test_samples_are_kept_and_offered_once(tmp_path: Path) -> None:
-    file = tmp_path / "c.yaml"
-    samples = Samples("mine", ["kept", "mine"], samples_from_replies([("r", "<tool>go(1)</tool>"), ("r", "<tool>go(2)</tool>")]))
-    save_samples(tmp_path, file, samples)
-    again = load_samples(tmp_path, file)
-    assert (again.last, again.kept) == ("mine", ["kept", "mine"])
+def test_samples_are_offered_once() -> None:
+    replies = [("r", "mine"), ("r", "<tool>go(1)</tool>"), ("r", "<tool>go(2)</tool>")]
+    samples = Samples("mine", samples_from_replies(replies))
     offered = samples.all(config(), TOOLS)
     texts = [sample.text for sample in offered]
-    assert len(texts) == len(set(texts)) and texts[:2] == ["mine", "kept"]
+    assert len(texts) == len(set(texts)) and texts[:2] == ["mine", "<tool>go(1)</tool>"]
     labels = [sample.label for sample in offered]
     assert {"r", "usage in the prompt", "made up for jump", "no tags at all"} <= set(labels)
-    assert load_samples(tmp_path, tmp_path / "other.yaml") == Samples()
-
-
-def test_a_damaged_store_of_samples_counts_as_none(tmp_path: Path) -> None:
-    save_samples(tmp_path, tmp_path / "c.yaml", Samples("x"))
-    for file in (tmp_path / ".hudtui" / "samples").iterdir():
-        file.write_text('{"format": 1, "last": 3, "kept": [1, "a"]}')
-    assert load_samples(tmp_path, tmp_path / "c.yaml") == Samples(None, ["a"])
-    file.write_text("{")
-    assert load_samples(tmp_path, tmp_path / "c.yaml") == Samples()
 
 
 def test_different_replies_of_rollouts_come_first() -> None:

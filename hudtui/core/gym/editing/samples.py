@@ -1,23 +1,15 @@
-"""Replies to try a configuration with: kept for each configuration, found in traces, taken from its prompt, or typical ones."""
+"""Replies to try a configuration with: found in traces, taken from its prompt, or typical ones."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-from hudtui.core.errors import InputError
-from hudtui.core.files import read_json, write_atomic
 from hudtui.core.gym.editing.preview import Tools, example_call, prompt_examples, reply_of
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.workspace import STATE_FOLDER, make_state_dir
 
-FORMAT = 1
-MOST_KEPT = 50
 LONGEST = 100_000
-"""Characters of a reply beyond which it is cut when it is kept."""
+"""Characters of a reply of a trace beyond which it is cut."""
 
 TYPICAL: tuple[tuple[str, str], ...] = (
     ("the end of an episode", "<think>Nothing is left to do.</think>\n<tool>done()</tool>"),
@@ -42,19 +34,17 @@ class SampleReply:
 
 @dataclass
 class Samples:
-    """The replies of one configuration: its own, kept ones first, and then those that are found or made."""
+    """The replies for one configuration: the user's own first, then those that are found or made."""
 
     last: str | None = None
-    """The reply that was tried last."""
-    kept: list[str] = field(default_factory=list)
+    """The reply that the user wrote last."""
     rollouts: tuple[SampleReply, ...] = ()
 
     def all(self, config: GymConfig | None, tools: Tools) -> tuple[SampleReply, ...]:
         """Return all replies, each text once, in the order in which they are offered."""
         replies: list[SampleReply] = []
         if self.last is not None:
-            replies.append(SampleReply("the last one", self.last))
-        replies += (SampleReply("kept", text) for text in self.kept)
+            replies.append(SampleReply("your last one", self.last))
         replies += self.rollouts
         if config is not None:
             replies += _of_config(config, tools)
@@ -76,42 +66,6 @@ def _of_config(config: GymConfig, tools: Tools) -> Iterator[SampleReply]:
         if name not in usages:
             call = example_call(mapping, tools)
             yield SampleReply(f"made up for {name}", reply_of(call, thinking))
-
-
-def _file(folder: Path, config: Path) -> Path:
-    digest = hashlib.sha256(str(config.absolute()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return folder / STATE_FOLDER / "samples" / f"{digest}.json"
-
-
-def load_samples(folder: Path, config: Path) -> Samples:
-    """Return the replies kept for a configuration; none where the file is damaged."""
-    try:
-        data = read_json(_file(folder, config))
-    except InputError:
-        return Samples()
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        return Samples()
-    last, kept = data.get("last"), data.get("kept")
-    return Samples(
-        last if isinstance(last, str) else None,
-        [text for text in kept if isinstance(text, str)] if isinstance(kept, list) else [],
-    )
-
-
-def save_samples(folder: Path, config: Path, samples: Samples) -> None:
-    """Save replies for the next session.
-
-    Raises:
-        InputError: The project folder cannot be written to.
-    """
-    make_state_dir(folder)
-    data = {
-        "format": FORMAT,
-        "config": config.name,
-        "last": None if samples.last is None else samples.last[:LONGEST],
-        "kept": [text[:LONGEST] for text in samples.kept[:MOST_KEPT]],
-    }
-    write_atomic(_file(folder, config), json.dumps(data, ensure_ascii=True, indent=1))
 
 
 def samples_from_replies(replies: Iterable[tuple[str, str]], most: int = 8) -> tuple[SampleReply, ...]:
