@@ -338,17 +338,6 @@ class HudtuiApp(Acting, TerminalApp, inherit_bindings=False):
         name, place = preferences.row_of(self.preferences.places, self.folder) or ("", {})
         return (name, place) if name in SCREENS else None
 
-    def remember_form(self, fields: Mapping[str, str]) -> None:
-        """Keep what was typed on Launch for the next start in this folder; nothing where there are no fields."""
-        before = self.last_form()
-        if fields != (before[1] if before is not None else {}):
-            row = (f"{self.services.now().astimezone():%Y-%m-%d}", dict(fields)) if fields else ()
-            self.prefer(forms=preferences.with_row(self.preferences.forms, self.folder, *row))
-
-    def last_form(self) -> tuple[str, Mapping[str, str]] | None:
-        """The day on which Launch was left in this folder, and what was typed there; or None."""
-        return preferences.row_of(self.preferences.forms, self.folder)
-
     def remember_config(self, path: Path) -> None:
         """Note which configuration of this folder is open, so that the next start opens it again. May run in a thread."""
         name = os.path.relpath(path, self.folder)

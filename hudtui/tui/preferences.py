@@ -31,8 +31,6 @@ class Preferences:
     """Machines of which the user has noted that they were taken back; the newest last, no more than `KEPT`."""
     places: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
     """Project folder, the screen that was open there last, and the place on it; the newest last, no more than `KEPT`."""
-    forms: tuple[tuple[str, str, Mapping[str, str]], ...] = ()
-    """Project folder, the day on which Launch was left with a run that was not started, and its fields; as `places`."""
 
 
 def load(path: Path) -> Preferences:
@@ -55,7 +53,6 @@ def _saved(path: Path) -> Preferences:
         _rows(data.get("configs"), str, str),
         tuple(name for name in noted if isinstance(name, str))[-KEPT:] if isinstance(noted, list) else (),
         _rows(data.get("places"), str, str, dict),
-        _rows(data.get("forms"), str, str, dict),
     )
 
 
@@ -98,7 +95,7 @@ def set_aside(path: Path) -> tuple[str, ...]:
             os.replace(path, other)
         except OSError as error:
             return (f"{path} is not readable and cannot be renamed ({error.strerror}); the next change replaces it",)
-        return (f"{path.name} was not readable and is now {other}; theme, mouse, bell, places and forms have their defaults",)
+        return (f"{path.name} was not readable and is now {other}; theme, mouse, bell and places have their defaults",)
     return ()
 
 

@@ -387,7 +387,7 @@ async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: 
         assert "◆" not in screen_text(app)
 
 
-async def test_a_run_is_renamed_and_commented_on(open_app: Any, project: Path, screen_text: Any) -> None:
+async def test_a_run_is_renamed(open_app: Any, project: Path, screen_text: Any) -> None:
     make_training(project, "train-cccc", "grpo lora 8", seed=1)
     async with open_app(project, size=(160, 45), services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
@@ -396,12 +396,7 @@ async def test_a_run_is_renamed_and_commented_on(open_app: Any, project: Path, s
         await _until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press("end", "ctrl+u", *"warmer", "enter")
         await _until(pilot, lambda: "warmer" in screen_text(app) and not isinstance(app.screen, Ask))
-        await pilot.press("w")
-        await _until(pilot, lambda: isinstance(app.screen, Ask))
-        await pilot.press(*"flat", "enter")
-        await _until(pilot, lambda: "flat" in screen_text(app))
-        store = RunStore(project / ".hudtui")
-        assert (store.summary("train-cccc").name, store.summary("train-cccc").comment) == ("warmer", "flat")
+        assert RunStore(project / ".hudtui").summary("train-cccc").name == "warmer"
         await pilot.press("d")
         await _until(pilot, lambda: "there is no earlier run" in screen_text(app))
 
@@ -824,7 +819,7 @@ def many(project: Path) -> Path:
     return project
 
 
-async def test_the_list_is_filtered_sorted_and_grouped(open_app: Any, many: Path, screen_text: Any) -> None:
+async def test_the_list_is_filtered_and_sorted(open_app: Any, many: Path, screen_text: Any) -> None:
     async with open_app(many, services=Services(now=lambda: NOON)) as (app, pilot):
         await pilot.press("5")
         await _until(pilot, lambda: len(getattr(app.screen, "_views", ())) == 3)
@@ -841,14 +836,6 @@ async def test_the_list_is_filtered_sorted_and_grouped(open_app: Any, many: Path
         assert names(app)[0] == "bad-cccc"
         await pilot.press("S")
         assert names(app)[-1] == "bad-cccc"
-        await pilot.press("B")
-        await pilot.pause()
-        assert app.screen.runs.grouped_by == "state" and "state" in screen_text(app).splitlines()[3]
-        groups = [row.summary.state for row in app.screen.runs.listed]
-        assert sorted(groups) == ["failed", "finished", "stopped"]
-        for _ in range(5):
-            await pilot.press("B")
-        assert app.screen.runs.grouped_by is None
 
 
 async def test_a_held_key_moves_the_cursor_and_the_run_follows_when_it_rests(
@@ -1139,20 +1126,6 @@ async def test_a_run_that_ended_while_another_screen_was_shown_is_read_again(
         screen._views[other] = active  # as it was seen before the other screen was opened
         app.open_screen("run")
         await _until(pilot, lambda: screen._views[other] is not active)
-
-
-async def test_a_grouped_list_keeps_its_columns_whole(open_app: Any, project: Path, screen_text: Any) -> None:
-    make_training(project, "train-cccc", "one", seed=1)
-    make_training(project, "train-dddd", "two", seed=2)
-    for size in ((160, 45), (120, 36)):
-        async with open_app(project, size=size, services=Services(now=lambda: NOON)) as (app, pilot):
-            await pilot.press("5")
-            await _until(pilot, lambda: "60/100" in screen_text(app))
-            await pilot.press("B")
-            await pilot.pause()
-            heading = next(line for line in screen_text(app).splitlines() if " state" in line and " run" in line)
-            assert "…" not in heading.partition("│")[2].partition("│")[0] and "60/100" in screen_text(app)
-            await pilot.press("B", "B", "B", "B", "B")
 
 
 async def _until(pilot: Any, come: Callable[[], bool]) -> None:

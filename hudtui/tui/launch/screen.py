@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import re
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -67,7 +65,6 @@ _OF_THE_PLAN = ("launch.start", "launch.copy", "launch.fix")
 """Actions that need the plan."""
 DELAY = 0.25
 """Seconds without a key after which the plan is updated."""
-_ADDRESS_WITH_MORE = re.compile(r"://\S*[@?]")
 """An address with a login or a query, which may hold a key."""
 _KEPT = 60.0
 """Seconds for which the answers about prices and machines are kept while the plan changes."""
@@ -142,8 +139,6 @@ class LaunchScreen(HudtuiScreen):
         """What the form asks for, and the user has not agreed to."""
         self._stood = ""
         """Text of the focused field when it got the focus."""
-        self._sent: dict[str, str] | None = None
-        """What was typed when a run was started last."""
         self._begun: str | None = None
         """The run that began last on a rented machine."""
         self._started: str | None = None
@@ -181,51 +176,13 @@ class LaunchScreen(HudtuiScreen):
                 self._choice(name).offer(about.entries())
         self._offer_machines()
         self._put_defaults()
-        self._restore()
         self._show_fields()
-
-    def on_unmount(self) -> None:
-        with contextlib.suppress(HudtuiError):  # a folder whose settings cannot be read any more
-            self._keep()
 
     def _put_defaults(self) -> None:
         for name, value in form.FIRST.items():
             if not self._value(name):
                 self._put(name, value)
         self._engine = self._value("engine")
-
-    # -- what was typed, until a run is started with it ------------------------------------------------------------
-
-    # Leaving the screen keeps it as it is; this is for the next start of hudtui.
-
-    def _typed(self) -> dict[str, str]:
-        """Return the fields that the user has filled in, without those that may hold a secret."""
-        facts = self.app.facts
-        usual = dict(form.FIRST) | {"engine": self._engine}
-        if facts is not None:
-            firsts = {"tasks": facts.task_files[:1], "config": facts.configs[:1]}
-            usual |= {name: self.app.relative(path) for name, files in firsts.items() for path in files}
-        found = {name: text for name in form.FORM if (text := self._value(name)) and text != usual.get(name)}
-        if found.get("machine") == form.OFFER:
-            del found["machine"]  # offers come and go
-        redact = self.app.project.settings().redact if found else str
-        return {name: text for name, text in found.items() if redact(text) == text and not _ADDRESS_WITH_MORE.search(text)}
-
-    def _keep(self) -> None:
-        """Keep the form for the next start of hudtui, unless a run was started with it unchanged."""
-        typed = self._typed()
-        self.app.remember_form({} if typed == self._sent else typed)
-
-    def _restore(self) -> None:
-        """Fill in what was typed when hudtui was left."""
-        day, fields = self.app.last_form() or ("", {})
-        known = {name: text for name, text in fields.items() if name in form.FORM}
-        for name, text in known.items():
-            self._put(name, text)
-        if "engine" in known:
-            self._engine = ""
-        if known and day != f"{self.app.services.now().astimezone():%Y-%m-%d}":
-            self.say(f"These fields were filled in on {day}; Defaults ({{key:app.palette}}) sets them back.")
 
     @started("reset")
     async def action_reset(self) -> None:
@@ -794,8 +751,6 @@ class LaunchScreen(HudtuiScreen):
         finally:
             self._plan_soon()
         self.clear_message()
-        if not record.spec.rehearse:
-            self._sent = self._typed()
         self.app.open_screen("run", run=record.id)
         if notes:
             self.app.say(" ".join(notes), severity="warning")
@@ -847,7 +802,7 @@ class LaunchScreen(HudtuiScreen):
                 self._plan_soon()  # what can be started again is shown again
         if not agreed:
             return
-        self.rented, self._sent = record, self._typed()
+        self.rented = record
         self.busy(f"A machine is being prepared for {record.name} ({{key:launch.cancel}} cancels it)")
         self.app.rented.manage(record, told=lambda event: self._tell(record, event))
         self._say_ready()

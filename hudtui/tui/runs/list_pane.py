@@ -1,28 +1,22 @@
-"""The list of runs: filtered, sorted and grouped by the fields that `hudtui runs list` takes."""
+"""The list of runs: filtered and sorted by the fields that `hudtui runs list` takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
 from typing import ClassVar
 
 from hudtui.core.compute.limits import money
-from hudtui.core.row_filter import group, value_text
+from hudtui.core.row_filter import value_text
 from hudtui.core.runs.listing import RUN_FIELDS, RunRow
 from hudtui.core.runs.values import STATE_GLYPHS
-from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.actions import AppAction
 from hudtui.tui.widgets.table_pane import TablePane
 from hudtui.tui.widgets.virtual_table import Cell, Column
 from hudtui.tui.widgets.words import ago
 
-GROUPS = (None, "state", "model", "engine", "tasks", "machine")
-"""Fields by which the list can be grouped, in the order in which the key goes through them."""
 CURVE = 8
 """Width of the curve of rewards, in cells."""
-_GROUP_WIDTH = 8
-"""Cells of the column with the title of each group."""
 _STYLES = {
     "running": "table--ok",
     "failed": "table--error",
@@ -52,7 +46,6 @@ class RunList(TablePane[RunRow]):
 
     BORDER_TITLE, NOUN = "Runs", "run"
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
-        AppAction("run.group", "Group", "Group the runs by state, model, engine, tasks or machine, or not.", "B", show=False),
         AppAction(
             "run.mark",
             "Mark",
@@ -73,13 +66,11 @@ class RunList(TablePane[RunRow]):
             empty="Reading the runs …",
             id="run-list",
         )
-        self.grouped_by: str | None = None
         self.with_archived = False
         """Whether archived runs are listed, too."""
         self._all: tuple[RunRow, ...] = ()
         self._now = now
         self._compared = compared
-        self._heads: dict[str, str] = {}
         self._marks: set[str] = set()
 
     def show(self, rows: Iterable[RunRow]) -> None:
@@ -107,17 +98,8 @@ class RunList(TablePane[RunRow]):
         marked = f"{len(self.marked)} marked" if self.marked else ""
         return " · ".join(filter(None, (marked, count, f"{archived} archived" if archived else "")))
 
-    def order(self, rows: list[RunRow]) -> list[RunRow]:
-        """Sort the runs by group; the first run of a group has its title."""
-        self._heads.clear()
-        if self.grouped_by is None:
-            return rows
-        found = group(rows, RUN_FIELDS, self.grouped_by)
-        self._heads.update((members[0].summary.id, title) for title, members in found)
-        return [row for _, members in found for row in members]
-
     def row_cells(self, row: RunRow) -> tuple[Cell, ...]:
-        """Return state, name, reward, curve, step, model, cost and age of a run; in a grouped list, the group first."""
+        """Return state, name, reward, curve, step, model, cost and age of a run."""
         run, view = row.summary, row.view
         points = view.metrics.quantity("reward") if view is not None else ()
         name = (
@@ -127,7 +109,7 @@ class RunList(TablePane[RunRow]):
             + run.name
         )
         cost = run.cost(row.now)
-        cells: tuple[Cell, ...] = (
+        return (
             (STATE_GLYPHS[run.state], _STYLES.get(run.state, "")),
             (name, "table--warning") if row.alarm else name,
             "" if row.reward is None else f"{row.reward:.3f}",
@@ -137,9 +119,6 @@ class RunList(TablePane[RunRow]):
             "" if cost is None else money(cost, run.currency) + run.short_cost_note,
             (ago(max(self._now() - (run.started or run.created), 0.0)), "table--muted"),
         )
-        if self.grouped_by is None:
-            return cells
-        return ((clean_line(self._heads.get(run.id, "")), "table--muted"), *cells)
 
     def action_mark(self) -> None:
         """Mark or unmark the run under the cursor, and go to the next run."""
@@ -155,16 +134,6 @@ class RunList(TablePane[RunRow]):
 
     def action_archived(self) -> None:
         self.with_archived = not self.with_archived
-        self.show(self._all)
-
-    def action_group(self) -> None:
-        self.grouped_by = GROUPS[(GROUPS.index(self.grouped_by) + 1) % len(GROUPS)]
-        if self.grouped_by is None:
-            self.table.columns = _COLUMNS
-        else:
-            taken = _GROUP_WIDTH + 1
-            others = (replace(one, from_width=one.from_width + taken if one.from_width else 0) for one in _COLUMNS)
-            self.table.columns = (Column("group", self.grouped_by, _GROUP_WIDTH, most=16), *others)
         self.show(self._all)
 
     def field(self, name: str) -> str:

@@ -112,7 +112,6 @@ class RunScreen(HudtuiScreen):
             show=False,
         ),
         AppAction("run.rename", "Rename", "Give the run another name.", "e", show=False, asks=True),
-        AppAction("run.comment", "Comment", "Write a comment on the run.", "w", show=False, asks=True),
         AppAction(
             "run.tags", "Tags", "Change the tags of this run, or of all marked runs.", "number_sign", show=False, asks=True
         ),
@@ -674,16 +673,6 @@ class RunScreen(HudtuiScreen):
             await store.run(store.rename, run.id, name)
             self._read_anew()
             self.say(f"{run.name} is renamed to {name.strip()}.", "success")
-
-    @started("edit")
-    async def action_comment(self) -> None:
-        run = self._shown.summary
-        text = await self.app.ask(f"Comment on {run.name}", value=run.comment, accept="Save")
-        if text is not None and text.strip() != run.comment:
-            store = await asyncio.to_thread(self._open_store)
-            await store.run(store.comment, run.id, text)
-            self._read_anew()
-            self.say("The comment is saved." if text.strip() else "The comment is removed.", "success")
 
     def _read_anew(self) -> None:
         """Show the changes of a run. The focus stays in the list or in the run."""

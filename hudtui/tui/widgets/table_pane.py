@@ -156,10 +156,6 @@ class TablePane(FilteredPane, Generic[R]):
         except InputError:
             return given
 
-    def order(self, rows: list[R]) -> list[R]:
-        """Return the filtered and sorted rows in the order of the table. A subclass may put rows together here."""
-        return rows
-
     def counted(self, count: str) -> str:
         """Return what the border says of the rows, given their number in words. A subclass may say more."""
         return count
@@ -182,7 +178,7 @@ class TablePane(FilteredPane, Generic[R]):
         before = self._chosen
         try:
             found = arrange(self.rows, self._fields, wanted=self.filter_field.value, sort=self.sort, reverse=self.reverse)
-            self.listed = self.order(found)
+            self.listed = found
             problem = ""
         except InputError as error:
             problem = str(error)
