@@ -1,4 +1,4 @@
-"""Parts of all commands of the tree: how `--help` looks, older spellings of options, and the options of `hudtui` itself."""
+"""Parts of all commands of the tree: how `--help` looks, and the options of `hudtui` itself."""
 
 from __future__ import annotations
 
@@ -19,20 +19,6 @@ _SHARED = ("workspace", "platform", "trust", "debug")
 """Options of `hudtui` that may also follow a command. They are declared in `hudtui.cli.app`."""
 
 
-def older_spellings(**spellings: str) -> Callable[[C], C]:
-    """Give parameters of a command other names that work and that help does not show.
-
-    Args:
-        spellings: By the parameter, its older options, with blanks between them: `force="-f"`.
-    """
-
-    def decorate(command: C) -> C:
-        command.older_spellings = {name: tuple(text.split()) for name, text in spellings.items()}  # type: ignore[attr-defined]
-        return command
-
-    return decorate
-
-
 class _Shared:
     """A command or group of the tree."""
 
@@ -47,17 +33,6 @@ class _Shared:
 
             attach(ctx, found)
         return found
-
-    def make_parser(self, ctx: Any) -> Any:
-        """Return the parser, which also knows the older spellings."""
-        parser = super().make_parser(ctx)  # type: ignore[misc]
-        older = older_names(self)
-        for parameter in super().get_params(ctx):  # type: ignore[misc]
-            if parameter.name in older:
-                shown, parameter.opts = parameter.opts, list(older[parameter.name])
-                parameter.add_to_parser(parser, ctx)
-                parameter.opts = shown
-        return parser
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, and trust the folder if the user said so and no further command follows."""
@@ -87,11 +62,6 @@ def _hidden(parameter: Any) -> Any:
     twin = copy(parameter)
     twin.hidden, twin.expose_value = True, False
     return twin
-
-
-def older_names(command: Any) -> dict[str, tuple[str, ...]]:
-    """Return the older spellings of a command's options, by the parameter."""
-    return getattr(command.callback, "older_spellings", {})
 
 
 class HelpCommand(_Shared, TyperCommand):

@@ -16,7 +16,6 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.analyses import look, say_warnings
-from hudtui.cli.command import older_spellings
 from hudtui.cli.logins import login, logins, logout
 from hudtui.cli.options import Json, takes_request
 from hudtui.cli.sources import SourceOptions, TakesCommand, given_command, login_settings, read_source
@@ -35,7 +34,6 @@ app = typer.Typer(no_args_is_help=True, help="Inspect environments and call thei
 
 
 @app.command("analyze", cls=TakesCommand)
-@older_spellings(env="-e")
 @takes_request(kind=SourceOptions)
 @console.run_async()
 async def analyze(
@@ -65,7 +63,6 @@ async def analyze(
 
 
 @app.command("call", cls=TakesCommand)
-@older_spellings(env="-e")
 @takes_request(kind=SourceOptions)
 @console.run_async()
 async def call(

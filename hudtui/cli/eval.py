@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.command import older_spellings, top
+from hudtui.cli.command import top
 from hudtui.cli.options import takes_request
 from hudtui.core.knobs import knobs_of
 from hudtui.core.plain import to_plain
@@ -29,7 +29,6 @@ _SHOWN_CAUSES = 5
 
 
 @top.command("eval")
-@older_spellings(out_dir="--out")
 @takes_request(
     *("policy", "reward", "limit", "group", "concurrency", "out_dir", "resume", "reuse", *knobs_of(EpisodeOptions)),
     kind=EvalOptions,

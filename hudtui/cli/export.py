@@ -9,12 +9,11 @@ from typing import Annotated
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.command import older_spellings, top
+from hudtui.cli.command import top
 from hudtui.cli.options import Json
 
 
 @top.command("export")
-@older_spellings(form="-f", output="--out")
 @console.run_async()
 async def export(
     run: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import compute, console
-from hudtui.cli.command import older_spellings, top
+from hudtui.cli.command import top
 from hudtui.cli.compute import Machines, OfferOptions, Spec
 from hudtui.cli.options import Json, Limit, takes_request
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 @top.command("gpus")
-@older_spellings(host="--machine")
 @takes_request(kind=OfferOptions)
 @console.run_async()
 async def gpus(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.command import older_spellings, top
+from hudtui.cli.command import top
 from hudtui.cli.options import CheckedAgainst, takes_request
 from hudtui.core.events import Notice, Progress
 from hudtui.core.plain import to_plain
@@ -34,7 +34,6 @@ SAME = 3
 
 
 @top.command("hf")
-@older_spellings(name="-n")
 @takes_request(kind=DatasetOptions, remote=None, min_tasks=None)
 @takes_request(kind=TaskSelection, to="selection")
 @console.run_async()

@@ -10,7 +10,6 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from hudtui.cli.command import older_spellings
 from hudtui.core.knobs import Knob, kinds_of, knob, knobs_of
 from hudtui.core.runs.request import RunRequest
 from hudtui.core.training.options import WHAT
@@ -87,7 +86,7 @@ def takes_request(*names: str, kind: type[Any] = RunRequest, to: str = "request"
         parameters = [*rest[:at], *options, *tasks, *rest[at + 1 :]]
         run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return older_spellings(dataset="--tasks -t")(run) if tasks else run  # type: ignore[return-value]
+        return run  # type: ignore[return-value]
 
     return decorate
 

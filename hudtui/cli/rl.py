@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.command import HelpCommand, HelpGroup, older_spellings
+from hudtui.cli.command import HelpCommand, HelpGroup
 from hudtui.cli.options import Json, takes_request
 from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import run
@@ -89,7 +89,6 @@ def _group() -> None:
 
 
 @app.command("init", cls=TakesCommand)
-@older_spellings(force="-f", env="-e")
 @takes_request(kind=SourceOptions)
 @console.run_async()
 async def init(

@@ -12,7 +12,6 @@ import typer
 
 from hudtui.cli import console, runlog
 from hudtui.cli import runs as runs_group
-from hudtui.cli.command import older_spellings
 from hudtui.cli.options import LogOptions, takes_request
 from hudtui.core.knobs import knob
 
@@ -74,7 +73,6 @@ class WatchOptions(LogOptions):
 
 
 @runs_group.app.command("watch")
-@older_spellings(file="-f")
 @takes_request("session", "file", "port", "lines", "grep", "log", "once", "sessions", kind=WatchOptions)
 def watch(
     target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, user@host[:port], or a log or folder here.")],

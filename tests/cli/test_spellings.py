@@ -1,4 +1,4 @@
-"""Every command under each of its names: today's, those of the seeds, and those of earlier versions."""
+"""Every command under each of its names: today's, and those of the seeds."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,6 @@ import typer
 from typer.testing import CliRunner
 
 from hudtui.cli.app import SHOWN, SPELLINGS, build
-from hudtui.cli.command import older_names
 
 ROOT: Any = typer.main.get_command(build())
 
@@ -29,19 +28,6 @@ keys list; keys create; keys register; keys set-path; wallet; pods wallet
 pods keys list; pods keys create; pods keys register; pods keys set-path
 """
 
-
-OLDER_OPTIONS = """
-config init --force -f; config init --env -e; env show --env -e; env call --env -e
-hf --name -n
-eval --output --out
-runs export --format -f; runs export --output --out
-runs start --dataset --tasks; runs start --dataset -t
-rehearse --dataset --tasks; rehearse --dataset -t
-rl run --dataset --tasks; rl run --dataset -t; rl run --output --output-dir
-watch --file -f
-pods offers --host --machine
-"""
-"""A command, an option, and an older spelling of it."""
 
 MEANINGS = {
     "-C": {"--workspace"},
@@ -113,27 +99,6 @@ def test_a_short_option_means_the_same_everywhere() -> None:
         if len(short) == 2 and not MEANINGS.get(short, set()) & set(parameter.opts)
     }
     assert not seen, seen
-
-
-@pytest.mark.parametrize("line", [line.strip() for line in OLDER_OPTIONS.replace("\n", ";").split(";") if line.strip()])
-def test_an_older_spelling_of_an_option_works_and_is_not_shown(line: str) -> None:
-    path, option, older = line.rsplit(" ", 2)
-    found = command(path)
-    parameter = next(one for one in found.params if option in one.opts)
-    typed = [older] if parameter.is_flag else [older, "x"]
-    context = found.make_context(path, typed, resilient_parsing=True)
-    assert context.params[parameter.name] not in (None, False)
-    if older not in parameter.opts:
-        assert older not in CliRunner().invoke(build(), [*path.split(), "--help"]).stdout.replace("=", " ").split()
-
-
-def test_every_older_spelling_is_in_the_table() -> None:
-    table = {line.strip() for line in OLDER_OPTIONS.replace("\n", ";").split(";")}
-    for path, one in every():
-        for parameter in one.params:
-            for older in older_names(one).get(parameter.name, ()):
-                twins = {path, *(new if path == old else old for old, new in SPELLINGS.items() if path in (old, new))}
-                assert any(f"{twin} {name} {older}" in table for twin in twins for name in parameter.opts), (path, older)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class Rollouts:
             "--limit": spec.limit,
             "--seed": spec.seed,
             "--max-turns": spec.max_turns,
-            "--out": site.path("out"),
+            "--output": site.path("out"),
         }
         python, stages = list(site.python), list[Stage]()
         if site.workspace is None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from hudtui.cli.app import build
 from hudtui.core.errors import InputError
 from hudtui.core.plain import from_plain, to_plain
 from hudtui.core.training.engines import ENGINES, find_engine
@@ -121,8 +123,11 @@ def test_rollouts_play_the_tasks_where_their_paths_hold() -> None:
     assert stage.argv[5] == f"{folder}/files/tasks/t.json"
     options = dict(zip(stage.argv[6::2], stage.argv[7::2], strict=False))
     assert options["--config"] == f"{folder}/files/config/c.yaml"
-    assert options["--out"] == f"{folder}/out"
+    assert options["--output"] == f"{folder}/out"
     assert options["--policy"] == "greedy" and "--seed" not in options
+    command: Any = typer.main.get_command(build())
+    known = {word for parameter in command.commands["eval"].params for word in parameter.opts}
+    assert {word for word in stage.argv[6:] if word.startswith("--")} <= known, "the command knows its options"
     assert [file.source for file in plan.files] == [SPEC.tasks, SPEC.config]
 
 
