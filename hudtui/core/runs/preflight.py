@@ -73,6 +73,7 @@ def check(work: Work, site: RunSite, workspace: Workspace, settings: Settings, r
     port = judge_port(work, settings, remote=site.remote)
     ports = (*(route.port for route in routes), port)
     found = (
+        *(warning("training", remark) for remark in work.request.remarks),
         *inputs.checks,
         *work.checks,
         *site.checks,

@@ -11,7 +11,7 @@ from hudtui.core import trust
 from hudtui.core.compute.gpus import GpuSpec, parse_spec
 from hudtui.core.compute.limits import Limits, limits_from_settings
 from hudtui.core.errors import InputError
-from hudtui.core.runs.checks import Check, refused, warning
+from hudtui.core.runs.checks import Check, refused
 from hudtui.core.runs.demand import Demand, read_training, training_demand
 from hudtui.core.runs.judge import judge_power
 from hudtui.core.runs.request import AS_IS, REMOTE, RunRequest
@@ -62,7 +62,7 @@ def read_work(request: RunRequest, folder: Path, settings: Settings) -> Work:
         raise InputError(problem, fix=f"{AS_IS}, or {REMOTE}.")
     gpus = None if request.gpus is None else parse_spec(request.gpus)
     limits, problems = _limits(request, settings)
-    checks = [*(warning("training", remark) for remark in request.remarks), *problems]
+    checks = list(problems)
     try:
         training = read_training(request, folder)
     except InputError as error:
