@@ -294,7 +294,7 @@ class Interpreter:
         self.config = config
         self.tools = tools
         self._reserved = reserved or {}
-        self._checkers: dict[str, ArgumentChecker] = {}
+        self._targets: dict[str, tuple[ArgumentChecker, ReplyProblem | None]] = {}
 
     def interpret(self, reply: str) -> Interpretation:
         """Interpret a reply. Never raises: any text has an interpretation."""
@@ -328,17 +328,19 @@ class Interpreter:
             return self._unmapped(parts, call)
         return self._mapped(parts, mapping, bind_arguments(call, mapping.positional, mapping.keywords), call.name)
 
-    def _checker(self, tool: str) -> ArgumentChecker:
-        checker = self._checkers.get(tool)
-        if checker is None:
+    def _target(self, tool: str) -> tuple[ArgumentChecker, ReplyProblem | None]:
+        """The checker of a tool's arguments, and the reason why the tool cannot be called, if there is one."""
+        target = self._targets.get(tool)
+        if target is None:
             known = None if self.tools is None else self.tools.get(tool)
-            checker = self._checkers[tool] = ArgumentChecker(None if known is None else known.input_schema)
-        return checker
+            checker = ArgumentChecker(None if known is None else known.input_schema)
+            target = self._targets[tool] = checker, self._missing_tool(tool)
+        return target
 
     def _mapped(self, parts: Reply, mapping: ActionMapping, bound: BoundArguments, name: str) -> Interpretation:
-        checker = self._checker(mapping.tool)
+        checker, missing = self._target(mapping.tool)
         mapped = map_arguments(mapping, bound, checker.required)
-        problem = bound.problem or self._missing_tool(mapping) or mapped.problem
+        problem = bound.problem or missing or mapped.problem
         unchecked = None if checker.known else NO_SCHEMA
         if problem is None and checker.known:
             violation, unchecked = checker.judge(mapped.arguments)
@@ -347,16 +349,14 @@ class Interpreter:
         action = _new(Action, (name, bound.arguments))
         return _meaning(parts, action, problem, draft, mapped.parameters, unchecked)
 
-    def _missing_tool(self, mapping: ActionMapping) -> ReplyProblem | None:
-        if self.tools is None or self._callable(mapping.tool):
+    def _missing_tool(self, tool: str) -> ReplyProblem | None:
+        if self.tools is None or self._callable(tool):
             return None
-        if mapping.tool in self._reserved:
-            return ReplyProblem(
-                "mapping", f"{clean_line(mapping.tool, 60)} {self._reserved[mapping.tool]}; the agent cannot call it"
-            )
-        near = did_you_mean(mapping.tool, [name for name in self.tools if self._callable(name)])
+        if tool in self._reserved:
+            return ReplyProblem("mapping", f"{clean_line(tool, 60)} {self._reserved[tool]}; the agent cannot call it")
+        near = did_you_mean(tool, [name for name in self.tools if self._callable(name)])
         hint = f"; did you mean {near}?" if near else ""
-        return ReplyProblem("mapping", f"the environment has no tool {clean_line(mapping.tool, 60)}{hint}")
+        return ReplyProblem("mapping", f"the environment has no tool {clean_line(tool, 60)}{hint}")
 
     def _callable(self, name: str) -> bool:
         tool = self.tools.get(name) if self.tools is not None else None

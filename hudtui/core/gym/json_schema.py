@@ -123,7 +123,10 @@ def _compiled(schema: Any, remaining: list[int]) -> Check:
     remaining[0] -= 1
     if remaining[0] < 0 or not isinstance(schema, Mapping):
         raise _NotCovered
-    keywords = [(name, value) for name, value in schema.items() if name not in _ANNOTATIONS | _OBJECT]
+    passed_over = _ANNOTATIONS | _OBJECT
+    if schema.get("type") == "object" and not _OBJECT.isdisjoint(schema):
+        passed_over |= {"type"}  # the check of the members looks at it
+    keywords = [(name, value) for name, value in schema.items() if name not in passed_over]
     checks = [_KEYWORDS.get(name, _not_covered)(value, remaining) for name, value in keywords]
     if not _OBJECT.isdisjoint(schema):
         checks.append(_object(schema, remaining))
@@ -191,10 +194,11 @@ def _object(schema: Mapping[str, Any], remaining: list[int]) -> Check:
     if not all(isinstance(name, str) for name in required):
         raise _NotCovered
     known = {name: _compiled(part, remaining) for name, part in described.items()}
+    others_fit: bool = schema.get("type") != "object"
 
     def check(value: Any) -> bool:
         if type(value) is not dict:
-            return True
+            return others_fit
         for name in required:
             if name not in value:
                 return False
