@@ -356,7 +356,8 @@ async def wallet(provider: Providers = None, as_json: Json = False) -> None:
     for name, (title, simulated, account) in found.items():
         unreal = " (simulated)" if simulated else ""
         console.out(f"{title}: {account.name}" + (f", team {account.team}" if account.team else ""))
-        console.out(f"  balance   {'unknown' if account.balance is None else money(account.balance, account.currency) + unreal}")
+        balance = None if account.balance is None else money(account.balance, account.currency)
+        console.out(f"  balance   {'unknown' if balance is None else balance + unreal}")
         ours = spending.at(name)
         console.out(f"  now       {sum_text(ours.per_hour, account.currency)} an hour")
         console.out(f"  today     {sum_text(ours.today, account.currency)}")
