@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import msgspec
@@ -15,7 +15,6 @@ WIDTH = 72
 _ITEM = r'(?:"[^"\\]*(?:\\.[^"\\]*)*"|[^\s",\[\]{}]+)'
 _PLAIN_LIST = re.compile(rf"\[\n +({_ITEM}(?:,\n +{_ITEM}){{0,{WIDTH // 3}}})\n *\]")
 """A list of numbers, words and the like that may fit on one line. Line ends inside of texts are escaped."""
-_ENDS = ("{", "[", "}", "]", "},", "],")
 _BREAK = re.compile(r",\n +")
 
 
@@ -29,32 +28,6 @@ def pretty(value: Any) -> str:
     except (msgspec.MsgspecError, ValueError, TypeError):  # such as NaN
         text = json.dumps(value, ensure_ascii=False, indent=2, default=_plain)
     return _PLAIN_LIST.sub(_on_one_line, text)
-
-
-@dataclass(frozen=True)
-class Node:
-    """An object or a list that takes several lines."""
-
-    end: int
-    """Number of its last line."""
-    size: int
-    """Number of its fields or items."""
-
-
-def find_nodes(lines: Sequence[str]) -> dict[int, Node]:
-    """The objects and lists in the lines of what `pretty` gives, by the numbers of their first lines."""
-    nodes: dict[int, Node] = {}
-    opened: list[tuple[int, int]] = []  # of each open node its first line, and how many lines its nodes take beyond one each
-    for number, line in enumerate(lines):
-        if line.endswith(_ENDS):  # texts end with a quotation mark
-            if line[-1] in "{[":
-                opened.append((number, 0))
-            elif opened and line.lstrip(" ")[0] in "}]":
-                start, beyond = opened.pop()
-                nodes[start] = Node(number, number - start - 1 - beyond)
-                if opened:
-                    opened[-1] = (opened[-1][0], opened[-1][1] + number - start)
-    return nodes
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -93,7 +93,6 @@ class LogLines(ScrollView, can_focus=True):
         self.pattern: Pattern | None = None
         self.here: int | None = None
         """Number of the line that a jump went to."""
-        self._view: list[int] | None = None  # numbers of the lines shown; None means all that are held
         self._tops: list[int] | None = None  # first row of each line shown, when wrapped; rows count on when lines go
         self._rows = 0
         self._base = 0
@@ -108,26 +107,14 @@ class LogLines(ScrollView, can_focus=True):
 
     # -- lines and rows ----------------------------------------------------------------------------------------------
 
-    def picked(self, start: int) -> Sequence[int] | None:
-        """Numbers of the lines to show from number `start` on; None for all of them."""
-        return None
-
-    def line_text(self, number: int) -> str:
-        """Return the text of a line as it is shown."""
-        return self.buffer.text(number)
-
-    def longest(self, numbers: Sequence[int]) -> int:
-        """Return the width of the longest of these lines, in characters."""
-        return self.buffer.longest(numbers)
-
     @property
     def shown(self) -> int:
-        """The number of lines that pass the filter."""
-        return len(self.buffer) if self._view is None else len(self._view)
+        """The number of lines."""
+        return len(self.buffer)
 
     def numbers(self) -> Sequence[int]:
-        """The numbers of the lines that pass the filter."""
-        return range(self.buffer.first, self.buffer.end) if self._view is None else self._view
+        """The numbers of the lines."""
+        return range(self.buffer.first, self.buffer.end)
 
     def took(self, start: int) -> None:
         """Handle lines that were appended to the buffer from number `start` on; the buffer may have dropped old lines."""
@@ -150,14 +137,13 @@ class LogLines(ScrollView, can_focus=True):
         self.rebuild(before if top is None else max(top, before))
 
     def rebuild(self, top: int | None = None) -> None:
-        """Lay out all lines again after a change of lines, filter or wrapping. The first row, or the end, keeps its place.
+        """Lay out all lines again after a change of lines or wrapping. The first row, or the end, keeps its place.
 
         Args:
             top: The line of the first row; None for the current first line.
         """
         if top is None:
             top = self._number_at(self.scroll_offset.y)
-        self._view = None if self.picked(self.buffer.end) is None else []
         self._tops = [] if self.wrap else None
         self._base = self._rows = self._widest = 0
         self._strips.clear()
@@ -216,12 +202,8 @@ class LogLines(ScrollView, can_focus=True):
     def _forget(self) -> int:
         """Remove the lines that the buffer has dropped, and return the number of their rows."""
         first = self.buffer.first
-        if self._view is None:
-            lost = first - self._first_number
-            self._first_number = first
-        else:
-            lost = bisect_left(self._view, first)
-            del self._view[:lost]
+        lost = first - self._first_number
+        self._first_number = first
         if lost <= 0:
             return 0
         if self._tops is None:
@@ -242,19 +224,16 @@ class LogLines(ScrollView, can_focus=True):
         buffer = self.buffer
         start = max(start, buffer.first)
         self._first_number = buffer.first
-        picked = self.picked(start)
-        fresh = range(start, buffer.end) if picked is None else picked
-        if self._view is not None:
-            self._view.extend(fresh)
+        fresh = range(start, buffer.end)
         if self._tops is None:
             self._rows += len(fresh)
-            self._widest = max(self._widest, self.longest(fresh))
+            self._widest = max(self._widest, buffer.longest(fresh))
             return
         width = self._text_width
         row = self._base + self._rows
         for number in fresh:
             self._tops.append(row)
-            row += self._height(self.line_text(number), width)
+            row += self._height(self.buffer.text(number), width)
         self._rows = row - self._base
 
     @property
@@ -280,10 +259,10 @@ class LogLines(ScrollView, can_focus=True):
         place = row if self._tops is None else bisect_right(self._tops, row + self._base) - 1
         if row < 0 or row >= self._rows or place < 0:
             return None
-        return self.buffer.first + place if self._view is None else self._view[place]
+        return self.buffer.first + place
 
     def _row_of(self, number: int) -> int:
-        place = number - self.buffer.first if self._view is None else bisect_left(self._view, number)
+        place = number - self.buffer.first
         if self._tops is None:
             return place
         return self._tops[place] - self._base if 0 <= place < len(self._tops) else 0
@@ -409,7 +388,7 @@ class LogLines(ScrollView, can_focus=True):
 
     def _draw(self, number: int) -> list[Strip]:
         """Return a line as one strip, or as several if it is wrapped."""
-        text = self.line_text(number)
+        text = self.buffer.text(number)
         base = self._plain
         marks = [(first, last, self._style(name)) for first, last, name in self.highlight(text)]
         if self.pattern is not None and self.pattern.text:

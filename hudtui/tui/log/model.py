@@ -107,11 +107,9 @@ class LogBuffer:
         """Return a line of the buffer unchanged."""
         return self._lines[number - self.first]
 
-    def longest(self, numbers: Sequence[int]) -> int:
+    def longest(self, numbers: range) -> int:
         """Return the number of characters of the longest of these lines, before cleaning; 0 without lines."""
-        if isinstance(numbers, range):
-            return max(map(len, self._lines[numbers.start - self.first : numbers.stop - self.first]), default=0)
-        return max((len(self._lines[number - self.first]) for number in numbers), default=0)
+        return max(map(len, self._lines[numbers.start - self.first : numbers.stop - self.first]), default=0)
 
     def text(self, number: int) -> str:
         """Return a line of the buffer as it is shown: cleaned, with tabs expanded, and cut to `shown` characters."""
