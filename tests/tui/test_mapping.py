@@ -531,18 +531,6 @@ async def test_after_a_find_the_beginning_of_the_lines_is_in_sight_again(open_ap
         assert screen.editor.selected_text == "positional" and screen.editor.scroll_offset.x == 0
 
 
-async def test_the_table_of_actions_follows_the_theme(open_app: Any, desk: Path, settle: Any) -> None:
-    async with mapping(open_app, settle, desk) as (screen, pilot):
-
-        def colour() -> str:
-            return str(screen.preview.table.get_cell("r0", "mark").style)
-
-        before = colour()
-        pilot.app.set_theme("textual-light")
-        await settle(pilot)
-        assert colour() != before and colour() == pilot.app.theme_variables["success"]
-
-
 async def test_comments_are_toggled_as_one_change(open_app: Any, desk: Path, settle: Any) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         editor = screen.editor

@@ -35,7 +35,7 @@ from hudtui.tui.runs.screen import RunScreen
 from hudtui.tui.runs.words import event_cells
 from hudtui.tui.screen import TOGETHER
 from hudtui.tui.widgets.dialog import Ask
-from hudtui.tui.widgets.tables import Grid
+from hudtui.tui.widgets.virtual_table import VirtualTable
 
 own_tmux = tmux_world.own_tmux
 
@@ -167,8 +167,8 @@ async def _drawn(pilot: Any, run: str, text: str) -> None:
             view is not None
             and view.summary.id == screen.chosen == run
             and all(
-                table.row_count == len(view.result.rows or view.result.steps)
-                for table in screen.query("#run-result").results(Grid)
+                table.count == len(view.result.rows or view.result.steps)
+                for table in screen.query("#run-result").results(VirtualTable)
                 if screen.pane.tab == "result"
             )
             and text in shown
@@ -242,8 +242,8 @@ async def test_moving_in_the_list_shows_the_other_run(open_app: Any, runs: Path,
         assert app.screen.chosen == "demo-aaaa"
         app.screen.pane.turn_to("result")
         await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-result")
-        table = app.screen.query_one("#run-result", Grid)
-        assert table.row_count == 6 and str(table.get_row_at(2)[1]).strip() == "0.375"
+        table = app.screen.query_one("#run-result", VirtualTable)
+        assert table.count == 6 and table.rows.cells(2)[1] == "0.375"
 
 
 async def test_what_has_ended_has_neither_limits_nor_a_terminal(open_app: Any, runs: Path) -> None:
@@ -642,10 +642,14 @@ async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text
         await _log_of(app, "step 1/2")
         await pilot.press("h")
         await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-events")
-        table = app.screen.query_one("#run-events", Grid)
-        rows = [[str(cell) for cell in table.get_row_at(place)[1:]] for place in range(table.row_count)]
+        table = app.screen.query_one("#run-events", VirtualTable)
+        rows = [list(table.rows.cells(place)[1:]) for place in range(table.count)]
         assert rows[0] == ["hudtui", "the run is planned"] and rows[1] == ["machine", "the run is started in tmux"]
         assert ["machine", "stage train starts"] in rows and ["machine", "careful now"] in rows
+        await pilot.press("enter")
+        await _until(pilot, lambda: app.screen.is_modal and rows[-1][1] in screen_text(app))
+        await pilot.press("escape")
+        await _until(pilot, lambda: not app.screen.is_modal)
         await pilot.press("right_square_bracket")
         await _until(pilot, lambda: app.focused is not None and app.focused.id == "run-plan")
         await _until(pilot, lambda: "machine    this machine, free" in screen_text(app) and "serve      true" in screen_text(app))
@@ -656,12 +660,12 @@ async def test_events_and_the_plan_are_searched(open_app: Any, staged: Path, scr
         await pilot.press("5")
         await _until(pilot, lambda: getattr(app.screen, "view", None) is not None)
         app.screen.pane.turn_to("events")
-        await _until(pilot, lambda: isinstance(app.focused, Grid) and app.focused.row_count > 1)
+        await _until(pilot, lambda: getattr(app.focused, "id", "") == "run-events" and app.focused.count > 1)
         await pilot.press("slash", *"STARTS", "enter")
         await _until(pilot, lambda: "search “STARTS”: not found" in screen_text(app))
         await pilot.press("slash", *"starts", "enter", "n")
         await _until(pilot, lambda: "search “starts”: 2 of" in screen_text(app))
-        assert "starts" in str(app.focused.get_row_at(app.focused.cursor_row)[2])
+        assert "starts" in app.focused.rows.cells(app.focused.cursor)[2]
         await pilot.press("right_square_bracket", "slash", *"engine", "enter")  # in one burst
         await _until(pilot, lambda: "search “engine”: 1 of 1" in screen_text(app))
 

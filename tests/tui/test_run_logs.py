@@ -24,7 +24,7 @@ from hudtui.tui.runs.logs import RunLogs
 from hudtui.tui.runs.words import alarm_lines, head, log_names
 from hudtui.tui.widgets.charts import ChartLine, draw, value_axis
 from hudtui.tui.widgets.metrics_pane import MetricsPane
-from hudtui.tui.widgets.tables import Grid
+from hudtui.tui.widgets.virtual_table import VirtualTable
 
 own_tmux = tmux_world.own_tmux
 
@@ -115,7 +115,7 @@ async def test_the_keys_of_matches_are_those_of_the_screen_until_something_is_se
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)
         screen.pane.turn_to("events")
-        await until(pilot, lambda: isinstance(app.focused, Grid))
+        await until(pilot, lambda: app.focused is not None and app.focused.id == "run-events")
         await pilot.press("n")
         await until(pilot, lambda: app.screen.NAME == "launch")
 
@@ -376,12 +376,12 @@ async def test_the_result_of_a_training_is_shown_step_by_step(open_app: Any, pro
         await until(pilot, lambda: "step 60/100" in screen_text(app))
         app.screen.query_one("#run-tabs").active = "result"
         await until(pilot, lambda: len(app.screen.query("#run-result")) == 1)
-        table = app.screen.query_one("#run-result", Grid)
-        await until(pilot, lambda: table.row_count == 60)
-        assert str(table.get_row_at(59)[0]) == "60" and float(str(table.get_row_at(59)[1])) == pytest.approx(
+        table = app.screen.query_one("#run-result", VirtualTable)
+        await until(pilot, lambda: table.count == 60)
+        assert table.rows.cells(59)[0] == "60" and float(str(table.rows.cells(59)[1])) == pytest.approx(
             app.screen.view.result.steps[-1].reward, abs=0.001
         )
-        assert [str(column.label) for column in table.columns.values()] == ["step", "reward", "±", "loss", "tokens", "seconds"]
+        assert [column.title for column in table.columns] == ["step", "reward", "±", "loss", "tokens", "seconds"]
 
 
 def test_names_of_logs_hold_nothing_that_a_terminal_would_obey() -> None:

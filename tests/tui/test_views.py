@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.text import Text
 from textual.content import Content
 from textual.geometry import Region
 from textual.widget import Widget
@@ -22,7 +21,6 @@ from hudtui.tui.widgets.fit import cut, cut_left, pad
 from hudtui.tui.widgets.json_view import JsonView, schema_text
 from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.sheet import Sheet
-from hudtui.tui.widgets.tables import Grid
 from hudtui.tui.widgets.words import ago, span
 
 HOSTILE = "[red]x[/red] \x1b[31m[@click=app.exit]press[/]"
@@ -193,22 +191,6 @@ async def test_lists_tables_and_trees_show_markup_as_text_and_know_vi(show: Any,
         assert app.screen.widget.highlighted == 1
 
     await show(Choices(), lambda rows: rows.add_options([Choices.option(f"{HOSTILE} {n}") for n in range(10)]), listed)
-
-    def fill(grid: Any) -> None:
-        grid.add_column(HOSTILE)
-        grid.add_column("styled")
-        for n in range(10):
-            grid.add_row(f"{HOSTILE} {n}", Text("bold", style="bold"), key=str(n))
-
-    async def tabled(app: Any, pilot: Any) -> None:
-        assert screen_text(app).count(PLAIN) == 11
-        await pilot.press("G", "k")
-        assert app.screen.widget.cursor_row == 8
-        app.screen.widget.update_cell("8", app.screen.widget.ordered_columns[0].key, "[b]new[/b]")
-        await pilot.pause()
-        assert "[b]new[/b]" in screen_text(app)
-
-    await show(Grid(), fill, tabled)
 
     def plant(tree: Any) -> None:
         branch = tree.root.add(HOSTILE)

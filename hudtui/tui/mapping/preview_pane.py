@@ -22,18 +22,21 @@ from hudtui.tui.widgets.hanging import Hanging
 from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.sheet import Sheet
-from hudtui.tui.widgets.tables import Grid
+from hudtui.tui.widgets.virtual_table import Cell, Column, Rows, VirtualTable
 
 if TYPE_CHECKING:
-    from textual.theme import Theme
-    from textual.widgets import DataTable
-
     from hudtui.core.gym.editing.preview import ActionRow
     from hudtui.core.gym.editing.samples import SampleReply
     from hudtui.core.gym.interpreter import Interpretation
     from hudtui.core.gym.lint.findings import Finding
 
-_MARKS = {"✓": "success", "✗": "error", "■": "accent"}
+_MARKS = {"✓": "table--ok", "✗": "table--error", "■": "table--changed"}
+_COLUMNS = (
+    Column("mark", "", 1),
+    Column("action", "action", 8, most=40),
+    Column("example", "example", 12, most=80),
+    Column("becomes", "becomes", 12, flexible=1),
+)
 _FRONTS = {"preview": "#map-meaning", "actions": "#map-table", "findings": "#map-findings"}
 
 
@@ -65,7 +68,7 @@ class PreviewPane(Pane):
     tabs = query_one("#map-tabs", TabbedContent)
     reply = query_one(ReplyEditor)
     sheet = query_one("#map-meaning", Sheet)
-    table = query_one("#map-table", Grid)
+    table = query_one("#map-table", VirtualTable)
     found = query_one("#map-findings", Choices)
 
     def __init__(self, draft: LiveConfig) -> None:
@@ -79,7 +82,6 @@ class PreviewPane(Pane):
         self.answer: list[Content] = []
         """The answer of the environment to the last call."""
         self._listed: tuple[Finding, ...] | None = None
-        self._cells: list[tuple[str, str, str, str]] = []
 
     def compose(self) -> ComposeResult:
         with TabbedContent(id="map-tabs"):
@@ -89,15 +91,9 @@ class PreviewPane(Pane):
                 yield CalmStatic(id="map-state")
                 yield Sheet(id="map-meaning")
             with TabPane("Actions", id="actions"):
-                yield Grid(id="map-table")
+                yield VirtualTable(_COLUMNS, empty="There is no action yet.", id="map-table")
             with TabPane("Findings", id="findings"):
                 yield Choices(id="map-findings")
-
-    def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, self._colours_changed)
-        self.table.add_column("", key="mark", width=1)
-        for title in ("action", "example", "becomes"):
-            self.table.add_column(title, key=title)
 
     # -- tabs --------------------------------------------------------------------------------------------------------
 
@@ -212,36 +208,29 @@ class PreviewPane(Pane):
 
     # -- actions -----------------------------------------------------------------------------------------------------
 
-    def _colours_changed(self, _: Theme) -> None:
-        """The marks of the table have colours of the theme."""
-        self._cells = []
-        self.show_table()
-
     def show_table(self) -> None:
-        """Show the table of actions: only cells whose content changed are drawn again."""
-        from hudtui.tui.mapping.view import row_cells
-
-        grid, rows, known = self.table, self._draft.rows, self._cells
-        cells = [row_cells(row) for row in rows]
-        while grid.row_count > len(cells):
-            grid.remove_row(f"r{grid.row_count - 1}")
-        for number, row in enumerate(cells):
-            marked = (grid.coloured(row[0], _MARKS.get(row[0], "foreground"), bold=row[0] == "✗"), *row[1:])
-            if number >= grid.row_count:
-                grid.add_row(*marked, key=f"r{number}")
-            elif number >= len(known) or known[number] != row:
-                for column, cell in zip(("mark", "action", "example", "becomes"), marked, strict=True):
-                    grid.update_cell(f"r{number}", column, cell, update_width=True)
-        self._cells = cells
-        bad = sum(row.verdict in ("error", "broken") for row in rows)
+        """Show the table of actions."""
+        self.table.show(Rows(self._draft.rows, _cells))
+        bad = sum(row.verdict in ("error", "broken") for row in self._draft.rows)
         label = Content.assemble("Actions", (f" ✗{bad}" if bad else "", "bold $error"))
         if self.tabs.get_tab("actions").label != label:
             self.tabs.get_tab("actions").label = label
 
-    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+    @on(VirtualTable.Highlighted, "#map-table")
+    def _moved(self, event: VirtualTable.Highlighted) -> None:
         event.stop()
-        if 0 <= event.cursor_row < len(self._draft.rows):
-            self.post_message(self.ActionOpened(self._draft.rows[event.cursor_row]))
+
+    @on(VirtualTable.Selected, "#map-table")
+    def _open_action(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        self.post_message(self.ActionOpened(self._draft.rows[event.row]))
+
+
+def _cells(row: ActionRow) -> tuple[Cell, ...]:
+    from hudtui.tui.mapping.view import row_cells
+
+    mark, *others = row_cells(row)
+    return ((mark, _MARKS.get(mark, "")), *others)
 
 
 def _finding_line(finding: Finding) -> Hanging:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.app import ComposeResult
@@ -21,7 +21,7 @@ from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 from hudtui.tui.widgets.pane import Pane
 from hudtui.tui.widgets.search import SEARCH, Searching
 from hudtui.tui.widgets.sheet import Sheet
-from hudtui.tui.widgets.tables import Grid
+from hudtui.tui.widgets.virtual_table import Column, Rows, VirtualTable
 
 if TYPE_CHECKING:
     from textual.widget import AwaitMount
@@ -49,6 +49,7 @@ _TITLES: Mapping[str, str] = {
     "settings": "Settings",
 }
 ALL_TABS = tuple(_TITLES)
+_EVENT_COLUMNS = (Column("when", "when", 8), Column("who", "who", 7), Column("what", "what", 20, flexible=1))
 
 
 class FoundLines(Searching, Sheet):
@@ -90,25 +91,29 @@ class FoundLines(Searching, Sheet):
         return line.stylize("bold underline") if number == self._match and self.pattern is not None else line
 
 
-class FoundRows(Searching, Grid):
+class FoundRows(Searching, VirtualTable):
     """A table that can be searched."""
 
     ACTIONS = SEARCH
 
-    def clear(self, columns: bool = False) -> Self:
-        """Remove all rows."""
+    def __init__(self, *, id: str) -> None:  # noqa: A002
+        super().__init__((), empty="", id=id)
+
+    def fill(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cursor: int, empty: str = "") -> None:
+        """Show other rows of texts, and go to one of them."""
         self.forget_matches()
-        return super().clear(columns)
+        self.columns, self.empty = tuple(columns), empty
+        self.show(Rows(rows, tuple), cursor=cursor)
 
     def texts(self) -> Sequence[str]:
-        return ["  ".join(map(str, self.get_row_at(row))) for row in range(self.row_count)]
+        return ["  ".join(map(str, self.rows.cells(row))) for row in range(self.count)] if self.rows is not None else []
 
     @property
     def line_here(self) -> int:
-        return self.cursor_row
+        return self.cursor
 
     def go_to_line(self, line: int) -> None:
-        self.move_cursor(row=line)
+        self.go(line)
 
 
 class RunPane(Pane):
@@ -220,29 +225,24 @@ class RunPane(Pane):
     def show_events(self, run: str, events: Sequence[RunEvent]) -> None:
         """Show the events, scrolled to the newest."""
 
-        def draw(grid: Grid) -> None:
-            grid.clear(columns=True)
-            for title, width in (("when", 8), ("who", 7), ("what", 100)):
-                grid.add_column(title, width=width)
+        def draw(table: FoundRows) -> None:
             older = max(len(events) - EVENTS, 0)
+            rows = [event_cells(event) for event in events[older:]]
             if older:
-                grid.add_row("", "", f"… {older:,} events before these: hudtui runs show {run} --json")
-            for event in events[older:]:
-                grid.add_row(*event_cells(event))
-            grid.move_cursor(row=grid.row_count - 1)
+                rows.insert(0, ("", "", f"… {older:,} events before these: hudtui runs show {run} --json"))
+            table.fill(_EVENT_COLUMNS, rows, cursor=len(rows) - 1, empty="No event yet.")
 
         self._put("events", draw)
 
     def show_result(self, result: RunResult) -> None:
         """Show the result for each task or step; steps are scrolled to the newest."""
 
-        def draw(table: Grid) -> None:
+        def draw(table: FoundRows) -> None:
             titles, rows = result_table(result)
-            table.clear(columns=True)
-            table.add_columns(*titles)
-            table.add_rows(rows)
-            if result.steps:
-                table.move_cursor(row=len(rows) - 1)
+            first = [Column(title, title, 5, most=60) for title in titles[:1]]
+            others = [Column(title, title, max(len(title), 8), align="right") for title in titles[1:]]
+            newest = len(rows) - 1 if result.steps else min(table.cursor, len(rows) - 1)
+            table.fill([*first, *others], rows, cursor=newest, empty="No task and no step has a reward yet.")
 
         self._put("result", draw)
 
@@ -257,7 +257,14 @@ class RunPane(Pane):
             self.show_plan(tuple)
             self.show_settings(None)
         for tab in ("result", "events"):
-            self._put(tab, lambda content: content.clear())
+            self._put(tab, lambda content: content.fill((), (), cursor=0))
+
+    @on(VirtualTable.Selected, "#run-events")
+    def _read_event(self, event: VirtualTable.Selected) -> None:
+        """Show an event in full when Enter is pressed on it: a long one does not fit into its row."""
+        event.stop()
+        cells = event.table.rows.cells(event.row) if event.table.rows is not None else ()
+        self.app.read("Event", " ".join(map(str, cells)))
 
     # -- tabs ----------------------------------------------------------------------------------------------------------
 

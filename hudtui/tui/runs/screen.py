@@ -31,7 +31,7 @@ from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 from hudtui.tui.widgets.pane import Panes
-from hudtui.tui.widgets.tables import Grid
+from hudtui.tui.widgets.virtual_table import VirtualTable
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
@@ -804,13 +804,13 @@ class RunScreen(HudtuiScreen):
     def _name_of(self, run: str) -> str:
         return self._rows[run].summary.name if run in self._rows else ""
 
-    @on(Grid.RowSelected)
-    def _result_chosen(self, event: Grid.RowSelected) -> None:
+    @on(VirtualTable.Selected, "#run-result")
+    def _result_chosen(self, event: VirtualTable.Selected) -> None:
         """Open the episodes of a task or a step of the result when Enter is pressed on it."""
         event.stop()
-        if event.data_table.id != "run-result" or self.view is None:
+        if self.view is None:
             return
-        result, row = self.view.result, event.cursor_row
+        result, row = self.view.result, event.row
         if row < len(result.rows):
             self._open_results(task=result.rows[row].task)
         elif row < len(result.steps):

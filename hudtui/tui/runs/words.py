@@ -11,7 +11,7 @@ from textual.content import Content
 from hudtui.core.runs.event_text import event_text
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
-from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.hanging import hanging_lines
 from hudtui.tui.widgets.words import span
 
@@ -139,12 +139,12 @@ def _wrapped(text: str, width: int, style: str, *, lead: str = "  ") -> list[Con
 
 
 def result_table(result: RunResult) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the column titles and rows of a result: its tasks, or the steps of a training."""
+    """Return the column titles and rows of a result: its tasks, or the steps of a training; none without either."""
     if result.steps:
         steps: list[tuple[str, ...]] = [
             (
                 f"{row.step:g}",
-                pad(f"{row.reward:.3f}", 6),
+                f"{row.reward:.3f}",
                 _told(row.reward_std, ".3f"),
                 _told(row.loss, ".4g"),
                 _told(row.completion_length, ".0f"),
@@ -154,11 +154,11 @@ def result_table(result: RunResult) -> tuple[tuple[str, ...], list[tuple[str, ..
         ]
         return ("step", "reward", "±", "loss", "tokens", "seconds"), steps
     if not result.rows:
-        return ("No task and no step has a reward yet.",), []
+        return (), []
     tasks: list[tuple[str, ...]] = [
         (
             row.task,
-            pad(_told(row.reward, ".3f"), 6),
+            _told(row.reward, ".3f"),
             _told(row.reward_std, ".3f"),
             str(row.episodes),
             _told(row.turns, "g"),
