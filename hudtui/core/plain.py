@@ -8,6 +8,7 @@ a `msgspec.json.Decoder` that a module makes when it is imported may, too.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields, is_dataclass
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -42,14 +43,29 @@ def decode(data: bytes | str, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
 
 
-def to_plain(value: object, *, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return the fields of a dataclass as JSON values, in their order; the fields named in `without` are left out."""
+def to_plain(value: Any, *, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return the fields of a dataclass or struct as JSON values, in their order; those named in `without` are left out."""
     import msgspec
 
-    plain: dict[str, Any] = msgspec.to_builtins(value)
-    for name in without:
-        del plain[name]
-    return plain
+    plain = _plain(value) if is_dataclass(value) else msgspec.to_builtins(value)
+    return {name: one for name, one in plain.items() if name not in without}
+
+
+def _plain(value: Any) -> Any:
+    """Return JSON values.
+
+    msgspec leaves a default that it was not given out of an instance, and then out of what it makes of the instance: the names
+    come from the class.
+    """
+    import msgspec
+
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(one) for one in value]
+    return msgspec.to_builtins(value)
 
 
 def from_plain(data: Any, kind: type[T]) -> T:

@@ -18,7 +18,7 @@ from support.command import hudtui
 from typer.testing import CliRunner
 
 from hudtui.cli.app import build
-from hudtui.core.compute.market import Market, ProviderOffers, save_cache
+from hudtui.core.compute.market import Market, ProviderOffers, cached_offers, save_cache
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.provider import Order
 from hudtui.core.compute.values import Offer, Price
@@ -179,8 +179,8 @@ def test_tab_in_an_interactive_shell(project: Path) -> None:
 def test_offers_that_a_command_has_listed_complete(own_world: Path) -> None:
     (Path.home() / ".ssh").mkdir()
     found = json.loads(hudtui("pods", "offers", "cpu", "--provider", "local", "--json").stdout)["offers"]
-    kept = json.loads((app_paths().cache / "offers.json").read_text())["providers"]
-    assert [one["short"] for part in kept.values() for one in part["offers"]] == [one["short"] for one in found]
+    kept = cached_offers(app_paths().cache / "offers.json")
+    assert [one.short for one in kept] == [one["short"] for one in found]
     save_cache(Market({"prime": ProviderOffers("prime", "Prime", (OFFER,), at=1.0)}), app_paths().cache / "offers.json")
     hudtui("pods", "offers", "cpu", "--provider", "local")
     assert "Prime" in json.loads((app_paths().cache / "offers.json").read_text())["providers"]  # others' offers stay

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import hudtui
+from hudtui.core.plain import from_plain, to_plain
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    size: int = 1
+    name: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    inner: Inner = Inner()
+    many: tuple[Inner, ...] = ()
+    named: dict[str, Any] = dataclasses.field(default_factory=dict)
+    limit: float | None = None
+
 
 CONVERT = """
 import dataclasses, sys, threading
@@ -52,3 +70,15 @@ def test_nothing_is_converted_to_a_class_around_these_functions() -> None:
         if re.search(r"msgspec\.convert\(|msgspec\.(json|msgpack)\.decode\([^)]*type=(?!list\[msgspec\.Raw\])", path.read_text())
     ]
     assert found == ["core/plain.py"]
+
+
+def test_every_name_is_written_also_of_what_was_read_without_it() -> None:
+    read = from_plain({"inner": {"size": 2}, "many": [{}], "named": {"a": [1, None]}}, Outer)
+    assert to_plain(read) == {
+        "inner": {"size": 2, "name": None},
+        "many": [{"size": 1, "name": None}],
+        "named": {"a": [1, None]},
+        "limit": None,
+    }
+    assert from_plain(to_plain(read), Outer) == read
+    assert list(to_plain(read, without=("named", "many"))) == ["inner", "limit"]
