@@ -217,7 +217,7 @@ class PreviewPane(Pane):
             self.tabs.get_tab("actions").label = label
 
     @on(VirtualTable.Highlighted, "#map-table")
-    def _moved(self, event: VirtualTable.Highlighted) -> None:
+    def _row_passed(self, event: VirtualTable.Highlighted) -> None:
         event.stop()
 
     @on(VirtualTable.Selected, "#map-table")
